@@ -15,7 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from pipesched.api import (
+    from pipesched.diagnostics import Diagnostic, PipeschedError
+    from pipesched.insight.compare_report import Comparison
+    from pipesched.insight.diff_report import Difference
+    from pipesched.insight.why_report import Why
+    from pipesched.interop.check_report import Checked
+    from pipesched.interop.survey import Survey
+    from pipesched.model.costs import Costs
+    from pipesched.model.placement import Placement
+    from pipesched.model.schedule import Program, Schedule
+    from pipesched.optimizer.optimize_report import Optimum
+    from pipesched.planning.plans import Plan
+    from pipesched.report.report import Report
+    from pipesched.runtime.calibrate import Calibration
+    from pipesched.runtime.rehearse import OneRank
+    from pipesched.runtime.run import torch_runtime
+    from pipesched.runtime.run_report import Rehearsal
+    from pipesched.shell.api import (
         calibrate,
         check,
         compare,
@@ -32,24 +48,8 @@ if TYPE_CHECKING:
         verify,
         why,
     )
-    from pipesched.diagnostics import Diagnostic, PipeschedError
-    from pipesched.model.costs import Costs
-    from pipesched.model.placement import Placement
-    from pipesched.model.schedule import Program, Schedule
-    from pipesched.report import Report
     from pipesched.source import Source
-    from pipesched.verbs.calibrate import Calibration
-    from pipesched.verbs.check_report import Checked
-    from pipesched.verbs.compare_report import Comparison
-    from pipesched.verbs.diff_report import Difference
-    from pipesched.verbs.optimize_report import Optimum
-    from pipesched.verbs.plan import Plan
-    from pipesched.verbs.rehearse import OneRank
-    from pipesched.verbs.run import torch_runtime
-    from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
-    from pipesched.verbs.survey import Survey
-    from pipesched.verbs.why_report import Why
 
 __all__ = [
     "Calibration",
@@ -91,24 +91,24 @@ __all__ = [
 ]
 
 _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
-    "Calibration": "verbs.calibrate",
-    "Checked": "verbs.check_report",
-    "Comparison": "verbs.compare_report",
+    "Calibration": "runtime.calibrate",
+    "Checked": "interop.check_report",
+    "Comparison": "insight.compare_report",
     "Costs": "model.costs",
     "Diagnostic": "diagnostics",
-    "Difference": "verbs.diff_report",
-    "OneRank": "verbs.rehearse",
-    "Optimum": "verbs.optimize_report",
+    "Difference": "insight.diff_report",
+    "OneRank": "runtime.rehearse",
+    "Optimum": "optimizer.optimize_report",
     "Picture": "verbs.show",
     "PipeschedError": "diagnostics",
     "Placement": "model.placement",
-    "Rehearsal": "verbs.run_report",
-    "Plan": "verbs.plan",
+    "Rehearsal": "runtime.run_report",
+    "Plan": "planning.plans",
     "Source": "source",
-    "Survey": "verbs.survey",
-    "Why": "verbs.why_report",
-    "check_config": "api",
-    "torch_runtime": "verbs.run",
+    "Survey": "interop.survey",
+    "Why": "insight.why_report",
+    "check_config": "shell.api",
+    "torch_runtime": "runtime.run",
 }
 
 
@@ -116,7 +116,7 @@ class _Check(ModuleType):
     """The folder of the checks, which is called as the function of that name."""
 
     def __call__(self, *arguments: Any, **given: Any) -> object:
-        return import_module("pipesched.api").check(*arguments, **given)
+        return import_module("pipesched.shell.api").check(*arguments, **given)
 
 
 class _Package(ModuleType):
@@ -138,7 +138,7 @@ def __getattr__(name: str) -> object:
         return version("pipesched")
     if name not in __all__ and name not in _ELSEWHERE:
         raise AttributeError(f"module 'pipesched' has no attribute {name!r}")
-    return getattr(import_module(f"pipesched.{_ELSEWHERE.get(name, 'api')}"), name)
+    return getattr(import_module(f"pipesched.{_ELSEWHERE.get(name, 'shell.api')}"), name)
 
 
 def __dir__() -> list[str]:

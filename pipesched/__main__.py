@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.set_int_max_str_digits(_DIGITS)
     gc.set_threshold(50_000, 20, 20)  # trees and tokens make no cycles: looking for them took a fifth of the time
     try:
-        from pipesched.cli.app import run  # inside, so that an interrupt while starting is one too
+        from pipesched.shell.app import run  # inside, so that an interrupt while starting is one too
 
         status = run(list(sys.argv[1:] if arguments is None else arguments))
         if sys.stdout is not None:

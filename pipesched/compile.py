@@ -19,15 +19,15 @@ from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination, Options
+from pipesched.formats.readers import Loaded, reader_of, with_frozen
 from pipesched.formats.rows import require_ranks
-from pipesched.inputs import read
+from pipesched.formats.targets import TARGETS
+from pipesched.library.inputs import read
 from pipesched.model.numbers import Value, whole
 from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.schedule import Program, Schedule
-from pipesched.readers import Loaded, reader_of, with_frozen
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
-from pipesched.targets import TARGETS
 
 MESSAGES = 3  # instructions for each operation: itself, a send and a receive
 

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pipesched.budget import Spent
-from pipesched.foreign import mark
-from pipesched.safe import line as safe
 from pipesched.source import Source, Span
+from pipesched.support.budget import Spent
+from pipesched.support.foreign import mark
+from pipesched.support.safe import line as safe
 
 
 class Code(enum.StrEnum):
@@ -343,7 +343,7 @@ def budgeted(file: Source | str) -> Iterator[None]:
     """Inside, a file is read, which is named where it has no text.
 
     Raises:
-        PipeschedError: PS843, it costs more than its budget (`pipesched.budget`).
+        PipeschedError: PS843, it costs more than its budget (`pipesched.support.budget`).
     """
     try:
         yield

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
 from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail, of_the_caller
+from pipesched.formats.readers import Loaded
 from pipesched.language.claims import Facts, Verdict
 from pipesched.language.evaluate import MAX_OPS
 from pipesched.model.columns import makes
@@ -27,14 +28,13 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
-from pipesched.readers import Loaded
-from pipesched.report import Report
-from pipesched.report_parts import Claim, Communication, InBytes, Memory, Parts, Time
+from pipesched.report.parts import Claim, Communication, InBytes, Memory, Parts, Time
+from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 
 if TYPE_CHECKING:
-    from pipesched.transformer.config import Trained
-    from pipesched.transformer.devices import Device
+    from pipesched.planning.transformer.config import Trained
+    from pipesched.planning.transformer.devices import Device
 
 UNIT = "microbatches through 1/p of the model"
 
@@ -116,7 +116,7 @@ def own_costs(
         raise fail(Code.USAGE, f"there are no times without {missing}", help="give --model and --device")
     if efficiency == 0:
         raise fail(Code.EFFICIENCY, "at an efficiency of 0 nothing ends", help="give a share of the peak, as 0.5")
-    from pipesched.transformer.times import on_device
+    from pipesched.planning.transformer.times import on_device
 
     made = on_device(model, device, efficiency, placement, runs_again=runs_again, slices=slices)
     if unused := [key for key in of_file.given if key not in "MK"]:

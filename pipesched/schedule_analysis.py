@@ -35,8 +35,8 @@ from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Program, Schedule
 
 if TYPE_CHECKING:
-    from pipesched.analysis.footprint import Footprint
-    from pipesched.transformer.config import Trained
+    from pipesched.planning.footprint import Footprint
+    from pipesched.planning.transformer.config import Trained
 
 _OF_THE_PROGRAM = frozenset(
     {"program", "pairing", "verdicts", "queued", "buffers", "standstill", "as_run", "footprint"}
@@ -131,7 +131,7 @@ class Analysis:
         """
         if self.trained is None:
             return None
-        from pipesched.analysis.footprint import footprint
+        from pipesched.planning.footprint import footprint
 
         timeless = self.own is not None or not self.costs.given.keys() & set(TIMES)
         program = self.program if timeless else Analysis(self.schedule).program

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pipesched.foreign import mark
+from pipesched.support.foreign import mark
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from pipesched.cli import progress
-from pipesched.runtime import launch
-from pipesched.runtime.launch import Launcher
+from pipesched.chart.chart import Chart
+from pipesched.command import progress
+from pipesched.runtime.execute import launch
+from pipesched.runtime.execute.launch import Launcher
 from pipesched.views import html
-from pipesched.views.chart import Chart
 from tests import depth
 from tests.readers.browser import Page, browser, executable
 

@@ -10,12 +10,12 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.aliases import NEAR, ROWS, known_as, plain
-from pipesched.assets import asset, built_in
 from pipesched.compile import Options, read
 from pipesched.diagnostics import PipeschedError
+from pipesched.library.aliases import NEAR, ROWS, known_as, plain
+from pipesched.library.assets import asset, built_in
+from pipesched.lift.order import order
 from pipesched.source import Source
-from pipesched.verbs.order import order
 from tests.torch_fixtures import make
 
 NAMES = {  # by where they stand; one that has no schedule: words of what is said

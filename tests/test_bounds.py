@@ -17,11 +17,11 @@ from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement, linear
 from pipesched.model.release import AT_W, Release
-from pipesched.optimizer.bounds.least_cap import infeasible, least_cap
-from pipesched.optimizer.bounds.longest_paths import links, paths
-from pipesched.optimizer.bounds.lower_bound import busiest, lower_bound
-from pipesched.optimizer.instance import Instance as Asked
-from pipesched.optimizer.problem import Problem
+from pipesched.optimizer.solve.bounds.least_cap import infeasible, least_cap
+from pipesched.optimizer.solve.bounds.longest_paths import links, paths
+from pipesched.optimizer.solve.bounds.lower_bound import busiest, lower_bound
+from pipesched.optimizer.solve.instance import Instance as Asked
+from pipesched.optimizer.solve.problem import Problem
 from tests.depth import deep
 from tests.makers.instances import problem_of
 from tests.oracles.brute import optimum, random_instance, steps

@@ -16,16 +16,16 @@ import pytest
 
 import pipesched
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.chart.chart import chart
 from pipesched.check.handover import check_handover
 from pipesched.compile import Options, load
 from pipesched.diagnostics import PipeschedError
-from pipesched.language import writer
+from pipesched.lift import writer
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.views import graph, spreadsheet, svg, trace
-from pipesched.views.chart import chart
 from tests.depth import deep
 from tests.makers.branches import random_model, random_orders, text
 from tests.makers.random_programs import whole

@@ -17,7 +17,7 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.idle import bubble
 from pipesched.model.numbers import percent, ratio, share, significant
-from pipesched.model.verdict import Verdict
+from pipesched.optimizer.verdict import Verdict
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate

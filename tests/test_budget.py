@@ -21,18 +21,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched import budget, toml
-from pipesched.budget import Budget, Spent
-from pipesched.check.optimum.lrat import steps_of, unfollowed
+from pipesched.command import values
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.foreign import json_of, toml_of
-from pipesched.formats.pickles import NotPlain, Reader
+from pipesched.interop.recorded.pickles import NotPlain, Reader
+from pipesched.library import toml
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
+from pipesched.optimizer.proof.lrat import steps_of, unfollowed
+from pipesched.planning.transformer import devices
+from pipesched.planning.transformer import model_file as models
 from pipesched.source import Source
-from pipesched.transformer import devices
-from pipesched.transformer import model_file as models
-from pipesched.verbs import values
+from pipesched.support import budget
+from pipesched.support.budget import Budget, Spent
+from pipesched.support.foreign import json_of, toml_of
 from tests.depth import deep
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()

@@ -12,11 +12,11 @@ from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attentio
 from torch.utils.checkpoint import checkpoint
 
 import pipesched
-from pipesched.analysis.footprint import CHANGING
-from pipesched.runtime.rehearsal import Part, rehearse
+from pipesched.planning.footprint import CHANGING
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.runtime.execute.rehearsal import Part, rehearse
 from pipesched.schedule_analysis import Analysis
 from pipesched.stream import loads
-from pipesched.transformer.config import Training, Transformer
 
 H, A, S, B, V, LAYERS = 64, 4, 64, 2, 1024, 8
 GPT = Transformer(layers=LAYERS, hidden=H, heads=A, vocabulary=V, sequence=S, dtype="fp32", dropout=False)

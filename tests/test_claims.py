@@ -9,8 +9,8 @@ import pytest
 import pipesched
 from pipesched.diagnostics import Diagnostic
 from pipesched.model.costs import Costs
-from pipesched.report import Report
-from pipesched.report_parts import Claim
+from pipesched.report.parts import Claim
+from pipesched.report.report import Report
 from pipesched.source import Source
 from tests.depth import deep
 from tests.makers.grid import COSTS, SIZES, sized

@@ -10,9 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched.__main__ import main
-from pipesched.assets import asset
-from pipesched.cli import app
-from pipesched.verbs import compare, run
+from pipesched.insight import compare
+from pipesched.library.assets import asset
+from pipesched.runtime import run
+from pipesched.shell import app
 
 pytestmark = pytest.mark.quick
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipesched.__main__ import main
-from pipesched.assets import asset
-from pipesched.frameworks.frameworks import FRAMEWORKS
-from pipesched.inputs import read
-from pipesched.transformer.model_file import built_in as transformers
+from pipesched.interop.frameworks.frameworks import FRAMEWORKS
+from pipesched.library.assets import asset
+from pipesched.library.inputs import read
+from pipesched.planning.transformer.model_file import built_in as transformers
 
 COMMAND = [sys.executable, "-m", "pipesched"]
 GOOD = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"

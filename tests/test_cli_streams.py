@@ -112,7 +112,7 @@ def test_an_interrupt_is_status_130_and_says_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ctrl-C in the middle of a command: no traceback, no word."""
-    monkeypatch.setattr("pipesched.cli.app.app.make_context", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("pipesched.shell.app.app.make_context", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     assert main(["list"]) == 130
     assert capsys.readouterr() == ("", "")
 
@@ -123,7 +123,7 @@ def test_a_fault_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the sky\nfalls")
 
-    monkeypatch.setattr("pipesched.cli.app.app.make_context", broken)
+    monkeypatch.setattr("pipesched.shell.app.app.make_context", broken)
     assert main(["list"]) == 70
     assert re.fullmatch(
         r"error: internal: RuntimeError: the sky falls; please report [^\n]+\n", capsys.readouterr().err

@@ -16,12 +16,12 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.assets import built_in
 from pipesched.compile import read
 from pipesched.examine import Options
+from pipesched.insight import compare as comparison
+from pipesched.insight.compare import share
+from pipesched.library.assets import built_in
 from pipesched.model.schedule import Schedule
-from pipesched.verbs import compare as comparison
-from pipesched.verbs.compare import share
 from tests.oracles import simulate
 from tests.oracles.simulate import rows as cost_rows
 

@@ -16,12 +16,12 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.trainers.keys import Key
-from pipesched.trainers.scripts import LARGEST
-from pipesched.trainers.settings import Settings
-from pipesched.trainers.texts import commands
-from pipesched.trainers.trainers import TRAINERS
-from pipesched.transformer.megatron_layout import faults, stages_of
+from pipesched.interop.trainers.keys import Key
+from pipesched.interop.trainers.scripts import LARGEST
+from pipesched.interop.trainers.settings import Settings
+from pipesched.interop.trainers.texts import commands
+from pipesched.interop.trainers.trainers import TRAINERS
+from pipesched.planning.transformer.megatron_layout import faults, stages_of
 from tests.depth import deep
 from tests.makers.configurations import EXAMPLES, MISTAKES, Row, megatron, new, titan
 

@@ -23,13 +23,13 @@ import pytest
 from pipesched.compile import Options
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.release import Release
-from pipesched.optimizer.engines.decide import ENGINES, decide
-from pipesched.optimizer.problem import Problem, Question
-from pipesched.optimizer.search.state import Limits
+from pipesched.optimizer.optimize import optimize
+from pipesched.optimizer.optimize_report import Optimum
+from pipesched.optimizer.optimize_request import Request
+from pipesched.optimizer.solve.engines.decide import ENGINES, decide
+from pipesched.optimizer.solve.problem import Problem, Question
+from pipesched.optimizer.solve.search.state import Limits
 from pipesched.source import Source
-from pipesched.verbs.optimize import optimize
-from pipesched.verbs.optimize_report import Optimum
-from pipesched.verbs.optimize_request import Request
 from pipesched.verbs.verify import verify
 from tests.depth import deep
 from tests.makers.instances import given, placement_of

@@ -14,7 +14,7 @@ import pytest
 import pipesched
 from pipesched import compile as compiler
 from pipesched.model.schedule import Program
-from pipesched.report import Report
+from pipesched.report.report import Report
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import explorer, simulate

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
+from pipesched.chart.chart import chart
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.views import graph, spreadsheet
-from pipesched.views.chart import chart
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import pipesched
-from pipesched.check.kept import check_kept
 from pipesched.formats import order_text
-from pipesched.frameworks import pipe_instructions
+from pipesched.interop.frameworks import pipe_instructions
+from pipesched.interop.frameworks.kept import check_kept
 from pipesched.source import Source
 from tests.depth import deep
 from tests.oracles import deepspeed_engine

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched import stream
 from pipesched.__main__ import main
-from pipesched.cli.app import app
+from pipesched.shell.app import app
 
 BAD = "rank 0: F0.0 F0.1 B0.0\nrank 1: F1.0 F1.1 B1.0 B1.1\n"
 LARGE = ("interleaved", "--p", "64", "--v", "4", "--m", "1024")

@@ -135,7 +135,7 @@ def test_no_result_is_lost_where_a_file_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was found goes to stdout: a disk that is full when the work is done."""
-    from pipesched import files
+    from pipesched.support import files
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.optimizer.bounds import lattice, longest_paths
-from pipesched.optimizer.engines.decide import ENGINES, decide
-from pipesched.optimizer.problem import Question
+from pipesched.optimizer.solve.bounds import lattice, longest_paths
+from pipesched.optimizer.solve.engines.decide import ENGINES, decide
+from pipesched.optimizer.solve.problem import Question
 from tests.depth import deep
 from tests.makers.instances import linear, problem_of_case
 from tests.oracles.walk import Case, least, random_case
@@ -39,7 +39,7 @@ def test_an_engine_agrees_with_trying_everything(
     if engine == "cpsat":
         pytest.importorskip("ortools")
     if not alone:
-        monkeypatch.setattr("pipesched.optimizer.engines.decide.tighten", lambda merged, paths, bound: merged)
+        monkeypatch.setattr("pipesched.optimizer.solve.engines.decide.tighten", lambda merged, paths, bound: merged)
     for case in CASES[part::3]:
         optimum = optima[case]
         for bound in [60] if optimum is None else [optimum - 1, optimum]:
@@ -178,8 +178,8 @@ def test_an_engine_leaves_ctrl_c_to_python(engine: str) -> None:
     if engine == "cpsat":
         pytest.importorskip("ortools")
     code = (
-        "import signal\nfrom pipesched.optimizer.engines.decide import decide\n"
-        "from pipesched.optimizer.problem import Question\n"
+        "import signal\nfrom pipesched.optimizer.solve.engines.decide import decide\n"
+        "from pipesched.optimizer.solve.problem import Question\n"
         f"from tests.makers.instances import linear\ndecide(Question(linear(2, 2, 2), 9, engine={engine!r}))\n"
         "try:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
     )
@@ -200,7 +200,7 @@ def test_cpsat_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever an engine makes up is looked at: any model of its own is a schedule, or unknown."""
-    from pipesched.optimizer.engines import sat_engines
+    from pipesched.optimizer.solve.engines import sat_engines
 
     rng = np.random.default_rng(0)
     problem = linear(2, 3, 2)

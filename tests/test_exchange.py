@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import pipesched.runtime
-from pipesched.runtime.errors import LONGEST, Fault, Place, RunError
-from pipesched.runtime.exchange import _value
-from pipesched.runtime.fingerprints import Card
-from pipesched.runtime.shapes import TensorSpec
+from pipesched.runtime.execute.errors import LONGEST, Fault, Place, RunError
+from pipesched.runtime.execute.exchange import _value
+from pipesched.runtime.execute.fingerprints import Card
+from pipesched.runtime.execute.shapes import TensorSpec
 
 HOSTILE = "\x1b[2J\u202eok\r\n::add-mask::x\0"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pipesched.__main__ import main
-from pipesched.cli.explain import Word, find, page, slug, words
 from pipesched.diagnostics import Code
+from pipesched.explain.explain_command import Word, find, page, slug, words
 
 _LANGUAGES = "model|device|ps|csv|order|json|trace|recorded|python|console|toml|sh|deepspeed"
 _BLOCK = re.compile(rf"^```({_LANGUAGES})([^\n]*)\n(.*?)^```$", re.M | re.S)
@@ -123,7 +123,7 @@ def test_a_page_is_short_and_has_its_title(code: Code) -> None:
 
 def test_no_page_is_left_over() -> None:
     """There are as many pages as codes, and the page of the words."""
-    folder = Path(__file__).parent.parent / "pipesched" / "explain"
+    folder = Path(__file__).parent.parent / "pipesched" / "explain" / "pages"
     assert sorted(file.stem for file in folder.iterdir()) == sorted([*map(str, Code), "words"])
 
 
@@ -152,7 +152,7 @@ def test_a_near_miss_gets_a_suggestion(word: str, hint: str, capsys: pytest.Capt
     assert f"did you mean {hint}?" in capsys.readouterr().err
 
 
-WORDS = (Path(__file__).parent.parent / "pipesched" / "explain" / "words.md").read_text("utf-8")
+WORDS = (Path(__file__).parent.parent / "pipesched" / "explain" / "pages" / "words.md").read_text("utf-8")
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in WORDS.splitlines() if line[:1] == "|"][2:]
 
 

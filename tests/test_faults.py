@@ -19,9 +19,9 @@ import pytest
 
 from pipesched.__main__ import main
 from pipesched.compile import Options, read
-from pipesched.runtime import launch
-from pipesched.runtime.errors import RunError
-from pipesched.runtime.launch import Break, Job, Launcher, Outcome
+from pipesched.runtime.execute import launch
+from pipesched.runtime.execute.errors import RunError
+from pipesched.runtime.execute.launch import Break, Job, Launcher, Outcome
 from pipesched.stream import Instruction, Stream, dumps, loads
 from pipesched.verbs.emit import emit
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 import pipesched
-from pipesched.check.torch_order import TORCH_COMMS, TORCH_CSV
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.formats import deepspeed_write
+from pipesched.interop.targets import deepspeed_write
+from pipesched.interop.torch.torch_order import TORCH_COMMS, TORCH_CSV
 from pipesched.model import features
 from pipesched.model.features import FEATURES, Consumer, Feature, Found
-from pipesched.optimizer.instance import BOUNDED, OPTIMIZER
+from pipesched.optimizer.solve.instance import BOUNDED, OPTIMIZER
 from pipesched.source import Source
 
 CONSUMERS: dict[str, Consumer] = {

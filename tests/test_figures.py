@@ -16,13 +16,13 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.analysis.deviation import against
-from pipesched.analysis.measured_run import Measured
+from pipesched.chart.chart import chart
 from pipesched.model.costs import Costs
 from pipesched.model.ops import COMPUTES
-from pipesched.views import against as laid_over
+from pipesched.runtime.measured import against as laid_over
+from pipesched.runtime.measured.deviation import against
+from pipesched.runtime.measured.measured_run import Measured
 from pipesched.views import plot, svg
-from pipesched.views.chart import chart
 from pipesched.views.palette import STYLES, shade
 from tests.readers.browser import Page
 from tests.readers.pages import Opened, place

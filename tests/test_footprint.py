@@ -9,13 +9,13 @@ from fractions import Fraction as Q
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from pipesched import api
 from pipesched.__main__ import main
-from pipesched.analysis.footprint import CHANGING
-from pipesched.assets import asset
+from pipesched.library.assets import asset
+from pipesched.planning.footprint import CHANGING
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.model_file import read
 from pipesched.schedule_analysis import Analysis
-from pipesched.transformer.config import Training, Transformer
-from pipesched.transformer.model_file import read
+from pipesched.shell import api
 
 S, B, H, A, V, LAYERS = 64, 2, 48, 4, 96, 8
 SBH = S * B * H

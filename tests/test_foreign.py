@@ -1,7 +1,7 @@
 """No text of a file, of its name or of an argument makes a line of its own, steers a terminal, or commands a CI system.
 
 Every text of every kind of input (`makers/foreign_texts.py`) is changed, and every command that reads it is typed. The
-judge knows nothing of `pipesched.safe`.
+judge knows nothing of `pipesched.support.safe`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.foreign import foreign, json_of, real, values
-from pipesched.safe import Form, safe
 from pipesched.stream import Route, Stream, dumps, loads
+from pipesched.support.foreign import foreign, json_of, real, values
+from pipesched.support.safe import Form, safe
 from tests.depth import some
 from tests.makers import foreign_texts
 from tests.makers.foreign_texts import AS_IT_IS, GENERATOR, HOSTILE, MODEL, Input, as_toml

@@ -34,14 +34,14 @@ import pytest
 import pipesched
 from pipesched import compile
 from pipesched.analysis.idle import Idle
-from pipesched.check.optimum.answer import NOT_JUDGED, derived
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Options
 from pipesched.model.numbers import single
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
-from pipesched.model.verdict import Terms, Verdict, documentation
-from pipesched.report import Report
+from pipesched.optimizer.proof.answer import NOT_JUDGED, derived
+from pipesched.optimizer.verdict import Terms, Verdict, documentation
+from pipesched.report.report import Report
 from pipesched.source import Source
 from pipesched.verbs.verify import verify
 from tests.depth import deep

@@ -14,7 +14,7 @@ from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import PipeschedError
 from pipesched.language.evaluate import evaluate
 from pipesched.language.parser import parse
-from pipesched.language.writer import write
+from pipesched.lift.writer import write
 from pipesched.model.costs import Costs
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule

@@ -312,7 +312,7 @@ def test_where_nothing_would_hold_it_no_process_is_begun(begins: str, tmp_path: 
     """A kernel without Landlock: refused, by name."""
     program = f"""
 import os, subprocess
-from pipesched.frameworks import fence
+from pipesched.interop.frameworks import fence
 def refuse(what):
     raise PermissionError(what)
 fence._landlock = lambda folder: False

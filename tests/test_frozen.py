@@ -10,11 +10,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pipesched.assets import asset
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.examine import Options
-from pipesched.language.writer import write
+from pipesched.library.assets import asset
+from pipesched.lift.writer import write
 from pipesched.model.columns import among
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op

@@ -12,8 +12,8 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.cli.app import app
-from pipesched.verbs.options import COMMANDS, Option
+from pipesched.command.options import COMMANDS, Option
+from pipesched.shell.app import app
 
 VERBS = (
     "verify",

@@ -26,11 +26,11 @@ import pytest
 
 from pipesched import compile, render
 from pipesched.__main__ import main as pipesched
-from pipesched.cli.terminal import dumps
+from pipesched.command.terminal import dumps
 from pipesched.diagnostics import Diagnostic, PipeschedError
-from pipesched.formats import measured_traces
 from pipesched.model.costs import Costs
-from pipesched.report import Report
+from pipesched.report.report import Report
+from pipesched.runtime.measured import measured_traces
 from pipesched.source import Source
 from pipesched.verbs.verify import verify
 from tests.depth import deep

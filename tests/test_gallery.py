@@ -15,9 +15,9 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.verbs import compare
+from pipesched.insight import compare
+from pipesched.report.tables import short
 from pipesched.verbs.catalogue import GROUPS, Entry, entries
-from pipesched.verbs.tables import short
 
 SCHEDULES = Path(__file__).parent.parent / "schedules"
 README = SCHEDULES / "README.md"

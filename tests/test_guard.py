@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipesched.runtime.errors import Fault
+from pipesched.runtime.execute.errors import Fault
 from tests.runtime.troubled import THIRD, Ended, Trouble, ended
 
 SOON, NEVER = 2.0, 30.0  # seconds of a timeout: that passes, or that a busy machine does not reach

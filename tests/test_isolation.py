@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipesched.cli.app import app
+from pipesched.shell.app import app
 
 PROGRAM = Path(sys.executable).with_name("pipesched")
 THEIRS = (

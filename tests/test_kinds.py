@@ -37,7 +37,7 @@ PLACES = (  # file, what stands there, what comes behind it
     ("pipesched/stream.py", '("F", "I", "W", "B", "R", "O", "L"', ', "X"'),
     ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R", "O", "L"', ', "X"'),
     (
-        "pipesched/runtime/executor.py",
+        "pipesched/runtime/execute/executor.py",
         "    def _run(self, x: Instruction) -> None:\n        match x.op:\n",
         '            case "X":\n                pass  # nobody asks for it\n',
     ),
@@ -77,7 +77,7 @@ import contextlib, io, json, pathlib, sys
 from pipesched import load
 from pipesched.__main__ import main
 from pipesched.formats import order_write
-from pipesched.language.writer import write
+from pipesched.lift.writer import write
 answers = {}
 for name, command in json.load(sys.stdin).items():
     out = io.StringIO()

@@ -20,7 +20,7 @@ from pipesched.model.ops import Compute
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
-from pipesched.report import Report
+from pipesched.report.report import Report
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate

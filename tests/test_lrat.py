@@ -23,21 +23,21 @@ import pytest
 from pysat.solvers import Glucose4  # type: ignore[import-untyped]
 
 import pipesched
-from pipesched.budget import Budget
-from pipesched.check.optimum.clauses import Clauses
-from pipesched.check.optimum.entries import unpacked
-from pipesched.check.optimum.lrat import Step, steps_of, unfollowed, unproved
-from pipesched.check.optimum.problem import Problem, problem
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.placement import linear
 from pipesched.model.release import AT_W
-from pipesched.model.verdict import Terms
-from pipesched.optimizer.engines.lrat import refutation
-from pipesched.report import Report
+from pipesched.optimizer.optimize_certify import confirmed
+from pipesched.optimizer.optimize_report import Optimum
+from pipesched.optimizer.proof.clauses import Clauses
+from pipesched.optimizer.proof.entries import unpacked
+from pipesched.optimizer.proof.lrat import Step, steps_of, unfollowed, unproved
+from pipesched.optimizer.proof.problem import Problem, problem
+from pipesched.optimizer.solve.engines.lrat import refutation
+from pipesched.optimizer.verdict import Terms
+from pipesched.report.report import Report
 from pipesched.source import Source
-from pipesched.verbs.optimize_certify import confirmed
-from pipesched.verbs.optimize_report import Optimum
+from pipesched.support.budget import Budget
 from tests.depth import deep
 from tests.oracles.foreign import accepts, drat, installed
 from tests.oracles.rup import refusal
@@ -223,8 +223,8 @@ def test_a_proof_of_the_least_m_is_one_for_every_m(tmp_path: Path, monkeypatch: 
     """
     paths = pipesched.optimize(p=3, mem_cap=2, all_m=True, costs="C=1")
     assert paths.proved and paths.every == (6, 2) and "proof" not in str(paths.certificate["every"])
-    monkeypatch.setattr("pipesched.optimizer.certificate.lower_bound", lambda problem: SimpleNamespace(value=0))
-    monkeypatch.setattr("pipesched.check.optimum.judge.too_busy", lambda problem, bound: None)
+    monkeypatch.setattr("pipesched.optimizer.solve.certificate.lower_bound", lambda problem: SimpleNamespace(value=0))
+    monkeypatch.setattr("pipesched.optimizer.proof.judge.too_busy", lambda problem, bound: None)
     made = pipesched.optimize(p=3, mem_cap=2, all_m=True, costs="C=1", certify=True)
     assert made.proved and made.every == (6, 2) and made.value == 36
     told = json.loads(json.dumps(made.to_json()))

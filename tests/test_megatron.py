@@ -24,9 +24,9 @@ from typing import Any
 import pytest
 
 import pipesched
-from pipesched.analysis.likeness import same_order
-from pipesched.frameworks import megatron, megatron_rank
-from pipesched.frameworks.fakes import Fake, Undecided
+from pipesched.insight.likeness import same_order
+from pipesched.interop.frameworks import megatron, megatron_rank
+from pipesched.interop.frameworks.fakes import Fake, Undecided
 from pipesched.source import Source
 from tests.runtime.megatron_processes import EXCHANGES
 

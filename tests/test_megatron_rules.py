@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 import pipesched
-from pipesched.trainers.megatron_keys import CLI, CORE, RELEASES
-from pipesched.trainers.megatron_rules import RULES
+from pipesched.interop.trainers.megatron_keys import CLI, CORE, RELEASES
+from pipesched.interop.trainers.megatron_rules import RULES
 from tests.depth import deep
 
 TOP = Path(__file__).parents[1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pipesched.assets import asset
 from pipesched.diagnostics import PipeschedError
+from pipesched.library.assets import asset
+from pipesched.planning.transformer.model_file import KEYS, of_source, read
+from pipesched.planning.transformer.rules import layers_of
 from pipesched.source import Source
-from pipesched.transformer.model_file import KEYS, of_source, read
-from pipesched.transformer.rules import layers_of
 
 GOOD = """\
 [model]

@@ -16,10 +16,10 @@ import networkx
 import pytest
 
 import pipesched
+from pipesched.chart.chart import chart
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Program, Schedule
-from pipesched.views.chart import chart
 from pipesched.views.svg import render
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
@@ -181,7 +181,7 @@ def test_what_never_runs_has_no_time() -> None:
 
 
 def test_importing_a_noun_draws_nothing() -> None:
-    """`import pipesched` loads no numpy; a schedule without `pipesched.api` has no picture, and says so of a graph."""
+    """`import pipesched` loads no numpy; a schedule without `shell.api` has no picture, and says so of a graph."""
     code = (
         "import sys, pipesched; assert 'numpy' not in sys.modules\n"
         "from pipesched.model.schedule import Schedule; from pipesched.model.placement import linear\n"

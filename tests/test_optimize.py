@@ -19,10 +19,10 @@ import pytest
 import pipesched
 from pipesched import Optimum, PipeschedError, Report, Source
 from pipesched.__main__ import main
-from pipesched.check.optimum.judge import judge
 from pipesched.diagnostics import Code
-from pipesched.model.verdict import Verdict
-from pipesched.optimizer.search.state import State
+from pipesched.optimizer.proof.judge import judge
+from pipesched.optimizer.solve.search.state import State
+from pipesched.optimizer.verdict import Verdict
 from tests.test_optimize_cli import OPTIMUM, ORDERS
 
 TOP = Path(__file__).resolve().parent.parent
@@ -321,9 +321,9 @@ def test_an_option_that_means_nothing_is_refused(option: str, value: Any) -> Non
 
 def test_the_function_stays_the_function() -> None:
     """`pipesched.optimize` can be called, whatever of the package was imported before."""
-    search = import_module("pipesched.optimizer.search.search")
+    search = import_module("pipesched.optimizer.solve.search.search")
 
-    assert search.__name__ == "pipesched.optimizer.search.search" and isfunction(pipesched.optimize)
+    assert search.__name__ == "pipesched.optimizer.solve.search.search" and isfunction(pipesched.optimize)
 
 
 def test_caps_are_rounded_down_to_what_can_be_held() -> None:
@@ -348,7 +348,7 @@ def test_a_large_comparison_shows_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond so many operations the others are shown up to there, and it is said."""
     question: dict[str, Any] = {"p": 4, "m": 8, "mem_cap": 2}
     assert not any("others are shown" in note for note in pipesched.optimize(**question).notes)
-    monkeypatch.setattr("pipesched.verbs.optimize._COMPARED", 100)
+    monkeypatch.setattr("pipesched.optimizer.optimize._COMPARED", 100)
     answer = pipesched.optimize(**question)
     assert len(answer.known) == 2 and "no more than 2 others are shown: each has 96 operations" in answer.notes
 

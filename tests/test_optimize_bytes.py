@@ -8,13 +8,14 @@ from fractions import Fraction as Q
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from pipesched import PipeschedError, api
+from pipesched import PipeschedError
 from pipesched.__main__ import main
-from pipesched.assets import asset
+from pipesched.library.assets import asset
 from pipesched.model.numbers import Bytes
+from pipesched.optimizer import optimize_bytes
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.shell import api
 from pipesched.source import Source
-from pipesched.transformer.config import Training, Transformer
-from pipesched.verbs import optimize_bytes
 
 S, B, H, A, V, LAYERS = 64, 2, 48, 4, 96, 8
 SBH = S * B * H

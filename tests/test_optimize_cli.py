@@ -18,8 +18,8 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched.__main__ import main
-from pipesched.assets import asset
 from pipesched.diagnostics import Code
+from pipesched.library.assets import asset
 from tests.oracles.rup import refusal
 
 ORDERS = Path(__file__).parent / "orders"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from pipesched.assets import asset
+from pipesched.library.assets import asset
 
 OPTIMUM = Draft202012Validator(json.loads(asset("emit", "optimum.schema.json").read_text("utf-8")))
 SMALL = ("--p", "2", "--m", "3")

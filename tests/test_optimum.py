@@ -17,13 +17,13 @@ import pipesched
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import timeline
-from pipesched.check.optimum.judge import Judgement, judge
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op
-from pipesched.model.verdict import Terms, on_the_word
-from pipesched.optimizer.bounds.lower_bound import lower_bound
-from pipesched.optimizer.certificate import certify
+from pipesched.optimizer.proof.judge import Judgement, judge
+from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
+from pipesched.optimizer.solve.certificate import certify
+from pipesched.optimizer.verdict import Terms, on_the_word
 from tests.depth import deep
 from tests.makers.instances import given, placement_of, problem_of, schedule_of, simulated, some_orders
 from tests.oracles.brute import Instance, optimum, random_instance, steps
@@ -320,7 +320,7 @@ def test_the_verdict_of_an_answer_is_a_claim(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ["lattice", ""])
 def test_a_word_of_an_older_version_is_the_optimizers(engine: str, tmp_path: Path) -> None:
     """Where nothing derives what it says, it is on that word, which nobody follows; so is one without a name."""
-    page = (Path(pipesched.__file__).parent / "explain" / "PS908.md").read_text("utf-8")
+    page = (Path(pipesched.__file__).parent / "explain" / "pages" / "PS908.md").read_text("utf-8")
     told = json.loads(page.split("```json")[1].split("```")[0])
     told["certificate"]["refuted"]["engine"] = engine
     told["certificate"]["verdict"] = on_the_word("the optimizer")

@@ -12,15 +12,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pipesched.check.optimum.every import apart
-from pipesched.check.optimum.meetings import meetings
-from pipesched.check.optimum.problem import Problem, problem
-from pipesched.check.optimum.ranks import too_busy
-from pipesched.check.optimum.work import Work, everything, work
 from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement, linear
 from pipesched.model.release import AT_W
-from pipesched.model.verdict import Terms
+from pipesched.optimizer.proof.every import apart
+from pipesched.optimizer.proof.meetings import meetings
+from pipesched.optimizer.proof.problem import Problem, problem
+from pipesched.optimizer.proof.ranks import too_busy
+from pipesched.optimizer.proof.work import Work, everything, work
+from pipesched.optimizer.verdict import Terms
 from tests.depth import deep
 from tests.makers.instances import given, placement_of
 from tests.oracles.brute import Instance, optimum, random_instance, steps

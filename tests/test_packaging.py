@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pipesched
-from pipesched.assets import asset
+from pipesched.library.assets import asset
 
 TOP = Path(__file__).resolve().parent.parent
 

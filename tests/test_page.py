@@ -15,6 +15,7 @@ import pytest
 
 import pipesched
 from pipesched.analysis.causes import causes, critical_path
+from pipesched.chart.chart import chart
 from pipesched.model.columns import Column
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
@@ -22,7 +23,6 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.views import html
-from pipesched.views.chart import chart
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows

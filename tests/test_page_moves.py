@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 import pipesched
+from pipesched.chart.chart import Chart, chart
 from pipesched.model.costs import Costs
 from pipesched.views import html
-from pipesched.views.chart import Chart, chart
 from tests.readers.pages import ALL_SIX, Opened, colours, label, place, play, tip
 
 LARGE = {"p": 64, "v": 4, "m": 1024}

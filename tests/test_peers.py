@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from pipesched.runtime import launch, peers
-from pipesched.runtime.errors import RunError
-from pipesched.runtime.launch import Launcher
-from pipesched.runtime.peers import LOOPBACK, Peers, meet
+from pipesched.runtime.execute import launch, peers
+from pipesched.runtime.execute.errors import RunError
+from pipesched.runtime.execute.launch import Launcher
+from pipesched.runtime.execute.peers import LOOPBACK, Peers, meet
 from tests.test_faults import Case, processes
 
 RANKS = 3

@@ -21,14 +21,14 @@ from pipesched.__main__ import main
 from pipesched.compile import load, read
 from pipesched.examine import Options
 from pipesched.model.ops import Op
-from pipesched.planning.prediction import Bound, Prediction, Refused, beyond, bound, predict
-from pipesched.planning.schedules import ROWS
-from pipesched.planning.search import Here, Search, alike
-from pipesched.planning.space import LAYOUT, Choice, Space, refuses
-from pipesched.planning.stages import Problem
-from pipesched.transformer.config import Training, Transformer
-from pipesched.transformer.devices import DEVICES, Device
-from pipesched.transformer.model_file import read as read_model
+from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, beyond, bound, predict
+from pipesched.planning.layouts.schedules import ROWS
+from pipesched.planning.layouts.search import Here, Search, alike
+from pipesched.planning.layouts.space import LAYOUT, Choice, Space, refuses
+from pipesched.planning.layouts.stages import Problem
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.devices import DEVICES, Device
+from pipesched.planning.transformer.model_file import read as read_model
 from tests.depth import deep
 
 SLOW = Device("slow", Fraction(10**12), Fraction(2 * 10**8), Fraction(2 * 10**9), Fraction(10**9), Fraction(10**9), 4)
@@ -168,7 +168,7 @@ def test_who_works_makes_no_difference() -> None:
     here = pipesched.plan(**given).to_json()
     with ThreadPoolExecutor(2) as threads:
         assert pipesched.plan(**given, executor=threads).to_json() == here
-    from pipesched.planning.search import executor
+    from pipesched.planning.layouts.search import executor
 
     asked = problem(zero=(1,), c=(1,), b=(1,))
     with executor("processes:2", asked.space) as processes:
@@ -440,7 +440,7 @@ def test_utilisation_of_llama_is_near_that_of_its_report(row: tuple[str, ...]) -
 @pytest.mark.skipif(deep(1) == 1, reason="--depth 2: it takes half a minute")
 def test_ten_thousand_choices_in_a_minute() -> None:
     """At p up to 64, on two cores; most of them are never written out."""
-    from pipesched.planning.search import executor
+    from pipesched.planning.layouts.search import executor
 
     transformer, training = read_model("llama3-70b")
     device = DEVICES["h100"]

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipesched.optimizer.engines.decide import decide
-from pipesched.optimizer.engines.worker_pool import Pool
-from pipesched.optimizer.problem import Question
+from pipesched.optimizer.solve.engines.decide import decide
+from pipesched.optimizer.solve.engines.worker_pool import Pool
+from pipesched.optimizer.solve.problem import Question
 from tests.makers.instances import linear
 
 
@@ -76,7 +76,7 @@ def test_what_an_engine_refuses_is_an_unknown_in_a_pool(pool: Pool) -> None:
 
 PARENT = """
 import sys, time
-from pipesched.optimizer.engines.worker_pool import Pool
+from pipesched.optimizer.solve.engines.worker_pool import Pool
 from tests.test_pool import hard
 pool = Pool(2)
 tickets = [pool.submit(hard()), pool.submit(hard())]

@@ -15,24 +15,24 @@ from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import timeline
-from pipesched.check.optimum.meetings import meetings
-from pipesched.check.optimum.problem import problem as checked
 from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
-from pipesched.optimizer import convert
-from pipesched.optimizer.bounds.least_cap import least_cap
-from pipesched.optimizer.instance import Instance
-from pipesched.optimizer.portfolio import orders
-from pipesched.optimizer.portfolio.banker import one_by_one
-from pipesched.optimizer.portfolio.justify import Justifier
-from pipesched.optimizer.portfolio.list_scheduling import listed, listings, policies
-from pipesched.optimizer.portfolio.local_search import Search
-from pipesched.optimizer.portfolio.repeating import blocks, building_blocks, patterns, slots
-from pipesched.optimizer.portfolio.round_trips import round_trips
-from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
-from pipesched.optimizer.problem import Orders, Problem
-from pipesched.optimizer.reductions import coarsened
+from pipesched.optimizer.proof.meetings import meetings
+from pipesched.optimizer.proof.problem import problem as checked
+from pipesched.optimizer.solve import convert
+from pipesched.optimizer.solve.bounds.least_cap import least_cap
+from pipesched.optimizer.solve.instance import Instance
+from pipesched.optimizer.solve.portfolio import orders
+from pipesched.optimizer.solve.portfolio.banker import one_by_one
+from pipesched.optimizer.solve.portfolio.justify import Justifier
+from pipesched.optimizer.solve.portfolio.list_scheduling import listed, listings, policies
+from pipesched.optimizer.solve.portfolio.local_search import Search
+from pipesched.optimizer.solve.portfolio.repeating import blocks, building_blocks, patterns, slots
+from pipesched.optimizer.solve.portfolio.round_trips import round_trips
+from pipesched.optimizer.solve.portfolio.zero_bubble import zero_bubble
+from pipesched.optimizer.solve.problem import Orders, Problem
+from pipesched.optimizer.solve.reductions import coarsened
 from tests.depth import deep
 from tests.makers.instances import problem_of
 from tests.oracles import brute

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipesched.optimizer.engines.decide import clauses, decide, task
-from pipesched.optimizer.problem import Problem, Question
+from pipesched.optimizer.solve.engines.decide import clauses, decide, task
+from pipesched.optimizer.solve.problem import Problem, Question
 from tests.makers.instances import linear
 from tests.oracles.rup import refusal
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipesched.language.folding import LETTER, LOOP, Folder, spelled
+from pipesched.lift.folding import LETTER, LOOP, Folder, spelled
 from tests.depth import deep
 
 pytestmark = pytest.mark.quick

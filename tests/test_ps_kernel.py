@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched.diagnostics import PipeschedError
-from pipesched.language import writer
-from pipesched.model.kernel import Kernel, unrolled
+from pipesched.lift import writer
+from pipesched.lift.kernel import Kernel, unrolled
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule

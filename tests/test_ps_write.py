@@ -15,7 +15,7 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.language import writer
+from pipesched.lift import writer
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from pipesched.diagnostics import PipeschedError
+from pipesched.interop.trainers.python_configs import PythonConfig, read
+from pipesched.interop.trainers.settings import Unset
 from pipesched.source import Source
-from pipesched.trainers.python_configs import PythonConfig, read
-from pipesched.trainers.settings import Unset
 
 HEAD = "from trainer import Trainer, ParallelismConfig, TrainingConfig, elsewhere, spread\nWIDTH = 4\n"
 

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from pipesched.foreign import json_of
+from pipesched.support.foreign import json_of
 
 pytestmark = pytest.mark.quick
 

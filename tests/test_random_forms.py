@@ -18,7 +18,7 @@ import pytest
 from pipesched import compile as compiler
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
-from pipesched.language.writer import write
+from pipesched.lift.writer import write
 from pipesched.model.costs import Costs
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule

@@ -24,13 +24,13 @@ from unittest import mock
 import pytest
 
 import pipesched
+from pipesched.chart.views import VIEWS
 from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
-from pipesched.cli.app import app
 from pipesched.formats.in_memory import written
-from pipesched.frameworks.frameworks import FRAMEWORKS
-from pipesched.readers import READERS
-from pipesched.targets import TARGETS
-from pipesched.views.views import VIEWS
+from pipesched.formats.readers import READERS
+from pipesched.formats.targets import TARGETS
+from pipesched.interop.frameworks.frameworks import FRAMEWORKS
+from pipesched.shell.app import app
 from tests.readers.typed import typed
 from tests.test_gallery import catalogue
 
@@ -40,7 +40,7 @@ PAGES = (
     "emit/torchtitan.md",
     "schedules/found/*.md",
     ".github/CONTRIBUTING.md",
-    "pipesched/explain/words.md",
+    "pipesched/explain/pages/words.md",
 )
 READMES = sorted(
     str(path.relative_to(TOP))
@@ -69,7 +69,7 @@ def run(command: str, folder: Path) -> str:
         return "".join((folder / name).read_text("utf-8") for name in words[1:])
     assert words[0] == "pipesched", command
     shown = mock.patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "100"})
-    with contextlib.chdir(folder), shown, mock.patch("pipesched.cli.progress.EVERY", 1e6):
+    with contextlib.chdir(folder), shown, mock.patch("pipesched.command.progress.EVERY", 1e6):
         return typed(*words[1:]).shown.decode("utf-8")
 
 
@@ -109,7 +109,7 @@ def readers() -> str:
 def checks() -> str:
     """A row for each check, with the pages of its codes."""
     rows = [
-        f"| {row.property} | {', '.join(f'[{code}](explain/{code}.md)' for code in row.codes)} |"
+        f"| {row.property} | {', '.join(f'[{code}](explain/pages/{code}.md)' for code in row.codes)} |"
         for row in (*ORDER_CHECKS, *PROGRAM_CHECKS)
     ]
     return "\n".join(["| what holds | else |", "|---|---|", *rows])
@@ -209,7 +209,7 @@ def test_the_readme_has_the_two_lines() -> None:
 def test_the_front_page_is_read_in_five_minutes() -> None:
     """At most 180 lines; the first picture and the words come first, and each row is that of `pipesched explain`."""
     lines = (TOP / "README.md").read_text("utf-8").splitlines()
-    words = (TOP / "pipesched" / "explain" / "words.md").read_text("utf-8").splitlines()
+    words = (TOP / "pipesched" / "explain" / "pages" / "words.md").read_text("utf-8").splitlines()
     rows = [line for line in lines if line.startswith("| ") and line.count(" | ") == 2]
 
     assert len(lines) <= 180 and any(line.startswith("![") for line in lines[:12])

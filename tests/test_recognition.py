@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.analysis.likeness import likeness, unequal_part
-from pipesched.assets import built_in
+from pipesched.insight.likeness import likeness, unequal_part
+from pipesched.insight.recognize import Known, known_orders, recognize
+from pipesched.insight.why_report import known_text
+from pipesched.library.assets import built_in
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
-from pipesched.verbs.recognize import Known, known_orders, recognize
-from pipesched.verbs.why_report import known_text
 from tests.depth import deep
 from tests.makers import strategies
 

@@ -20,7 +20,7 @@ import pytest
 
 import pipesched
 from pipesched.model.schedule import Program
-from pipesched.report import Report
+from pipesched.report.report import Report
 from tests.makers.recorded_runs import Post, Run, dumps, orders, play, traces
 from tests.readers.typed import typed
 
@@ -203,7 +203,7 @@ def test_overwritten_dumps_still_tell_who_waits(seed: int, batched: bool, tmp_pa
 def test_our_recorder_is_read(tmp_path: Path) -> None:
     """What `Recorder.dumps` writes, of two steps: a file a rank, with the instructions that are no messages."""
     from pipesched import stream
-    from pipesched.runtime.trace_events import dumps as written
+    from pipesched.runtime.execute.trace_events import dumps as written
 
     made = stream.loads(pipesched.emit("zb_v", p=2, m=4))
     for rank, instructions in enumerate(made.ranks):

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.analysis.footprint import CHANGING
-from pipesched.runtime.allocated import OnHost
-from pipesched.runtime.rehearsal import Part, rehearse
-from pipesched.runtime.stage_bytes import predicted
+from pipesched.planning.footprint import CHANGING
+from pipesched.runtime.execute.allocated import OnHost
+from pipesched.runtime.execute.rehearsal import Part, rehearse
+from pipesched.runtime.execute.stage_bytes import predicted
 from pipesched.stream import loads
 
 STAGES = str(Path(__file__).parent / "generators" / "stages.py") + ":stage"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from pipesched.assets import asset
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.report import Report
-from pipesched.report_parts import Claim, Communication, Memory, Parts, Time
+from pipesched.library.assets import asset
+from pipesched.report.parts import Claim, Communication, Memory, Parts, Time
+from pipesched.report.report import Report
 from pipesched.source import Source
 
 pytestmark = pytest.mark.quick

@@ -23,8 +23,8 @@ import pipesched
 import pipesched.stream
 from pipesched.__main__ import main
 from pipesched.formats import order_text
-from pipesched.runtime import launch
-from pipesched.runtime.launch import Launcher
+from pipesched.runtime.execute import launch
+from pipesched.runtime.execute.launch import Launcher
 from tests.depth import deep
 from tests.oracles.trace_rules import violations
 from tests.runtime import harness, paced

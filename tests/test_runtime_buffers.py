@@ -15,10 +15,11 @@ from pipesched.analysis.communication import ASYNC
 from pipesched.analysis.pairing import pair
 from pipesched.analysis.termination import holds
 from pipesched.model.schedule import Program
-from pipesched.runtime import Guard, recorder
-from pipesched.runtime import transport as channels
-from pipesched.runtime.messages import Message, Tags
-from pipesched.runtime.transport import Channels
+from pipesched.runtime import Guard
+from pipesched.runtime.execute import recorder
+from pipesched.runtime.execute import transport as channels
+from pipesched.runtime.execute.messages import Message, Tags
+from pipesched.runtime.execute.transport import Channels
 from pipesched.stream import Instruction, Stream
 from tests.makers.random_programs import USERS, random_program
 from tests.runtime import buffers

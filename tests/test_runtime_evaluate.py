@@ -20,7 +20,7 @@ from pipesched.compile import lower
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program
-from pipesched.runtime.executor import forwards as forwards_of
+from pipesched.runtime.execute.executor import forwards as forwards_of
 from tests.depth import deep, some
 from tests.makers.random_programs import random_program
 from tests.runtime import evaluated

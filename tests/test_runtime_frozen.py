@@ -15,7 +15,7 @@ from pipesched.__main__ import main
 from pipesched.analysis.holdings import Memory, memory
 from pipesched.compile import load, lower
 from pipesched.examine import Options
-from pipesched.inputs import read
+from pipesched.library.inputs import read
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source

@@ -14,7 +14,7 @@ from pipesched.analysis.holdings import memory
 from pipesched.compile import load, lower
 from pipesched.examine import Options
 from pipesched.model.release import AT_W
-from pipesched.runtime.messages import Message, Tags
+from pipesched.runtime.execute.messages import Message, Tags
 from pipesched.source import Source
 from pipesched.stream import Instruction, Stream
 from tests.depth import some

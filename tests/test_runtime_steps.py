@@ -12,8 +12,8 @@ from torch import nn
 
 import pipesched
 from pipesched.compile import lower
-from pipesched.runtime.building import check_modules
-from pipesched.runtime.messages import SYNC, Message, Tags
+from pipesched.runtime.execute.building import check_modules
+from pipesched.runtime.execute.messages import SYNC, Message, Tags
 from pipesched.source import Source
 from pipesched.stream import Instruction, Stream, loads
 from tests.depth import some

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from pipesched import schedule_analysis
 from pipesched.compile import Options, examine, load, lower, read
+from pipesched.insight.diff import differ
+from pipesched.insight.why import why
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
-from pipesched.verbs.diff import differ
 from pipesched.verbs.emit import emit
 from pipesched.verbs.verify import verify
-from pipesched.verbs.why import why
 from tests.makers import strategies
 
 DERIVED = ("timeline", "memory", "idle", "communicate", "pair", "verdicts", "of_program")

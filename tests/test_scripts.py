@@ -15,7 +15,7 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.trainers.dry_run import dry_run
+from pipesched.interop.trainers.dry_run import dry_run
 from tests.depth import deep, some
 from tests.makers.shell_scripts import OPTIONS, RUN, script
 

@@ -13,9 +13,9 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.chart.chart import chart
+from pipesched.chart.text import Text, render
 from pipesched.model.numbers import shown
-from pipesched.views.chart import chart
-from pipesched.views.text import Text, render
 from tests.test_show import rank_rows
 
 

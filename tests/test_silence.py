@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipesched.runtime.errors import Fault, Place
-from pipesched.runtime.fingerprints import Card, disagreement
-from pipesched.runtime.launch import Break, Outcome, RankResult
-from pipesched.runtime.silence import DONE, IDLE, RUNNING, Beat, Silence
+from pipesched.runtime.execute.errors import Fault, Place
+from pipesched.runtime.execute.fingerprints import Card, disagreement
+from pipesched.runtime.execute.launch import Break, Outcome, RankResult
+from pipesched.runtime.execute.silence import DONE, IDLE, RUNNING, Beat, Silence
 
 pytestmark = pytest.mark.quick
 

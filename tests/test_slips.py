@@ -19,7 +19,7 @@ from pipesched import compile as compiler
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
-from pipesched.report import Report
+from pipesched.report.report import Report
 from tests.depth import deep
 from tests.makers import strategies
 from tests.makers.mutate import Lists

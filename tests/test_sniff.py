@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipesched.readers import reader_of
+from pipesched.formats.readers import reader_of
 from pipesched.source import Source
 
 pytestmark = pytest.mark.quick

@@ -18,14 +18,14 @@ import pytest
 
 import pipesched
 from pipesched.model.columns import Ints
-from pipesched.optimizer import convert
-from pipesched.optimizer.bounds.longest_paths import within
-from pipesched.optimizer.bounds.lower_bound import rank_bounds
-from pipesched.optimizer.portfolio.banker import one_by_one
-from pipesched.optimizer.portfolio.late_start import labelled
-from pipesched.optimizer.problem import Orders, Problem
-from pipesched.optimizer.search.state import Limits
-from pipesched.verbs.optimize import optimize
+from pipesched.optimizer.optimize import optimize
+from pipesched.optimizer.solve import convert
+from pipesched.optimizer.solve.bounds.longest_paths import within
+from pipesched.optimizer.solve.bounds.lower_bound import rank_bounds
+from pipesched.optimizer.solve.portfolio.banker import one_by_one
+from pipesched.optimizer.solve.portfolio.late_start import labelled
+from pipesched.optimizer.solve.problem import Orders, Problem
+from pipesched.optimizer.solve.search.state import Limits
 from tests.depth import deep
 from tests.makers.instances import problem_of
 from tests.oracles.brute import Instance, optimum, steps

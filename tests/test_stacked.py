@@ -8,11 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pipesched import api
 from pipesched.__main__ import main
-from pipesched.analysis.footprint import KINDS
+from pipesched.planning.footprint import KINDS
+from pipesched.planning.transformer.model_file import read
 from pipesched.schedule_analysis import Analysis
-from pipesched.transformer.model_file import read
+from pipesched.shell import api
 
 HOW = ["--p", "4", "--m", "16", "--model", "megatron-7.5b", "--mem-cap", "14GB"]
 

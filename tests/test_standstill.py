@@ -18,13 +18,14 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.communication import parse_model
 from pipesched.analysis.standstill import Link, Standstill, of_program
+from pipesched.chart import text
+from pipesched.chart.chart import Chart, chart
 from pipesched.compile import lower
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
-from pipesched.views import graph, html, svg, text, trace
-from pipesched.views.chart import Chart, chart
+from pipesched.views import graph, html, svg, trace
 from tests.depth import deep
 from tests.makers.random_programs import random_program
 from tests.oracles import explorer

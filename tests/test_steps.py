@@ -20,9 +20,9 @@ from typing import Any, cast
 
 import pytest
 
-from pipesched.optimizer.engines.worker_pool import Pool
-from pipesched.optimizer.problem import Answer, Orders, Question
-from pipesched.optimizer.search.lanes import Answered, Found, Lanes, Slice
+from pipesched.optimizer.solve.engines.worker_pool import Pool
+from pipesched.optimizer.solve.problem import Answer, Orders, Question
+from pipesched.optimizer.solve.search.lanes import Answered, Found, Lanes, Slice
 from tests.makers.instances import linear
 
 BUSY = "while True: pass"

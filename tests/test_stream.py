@@ -20,10 +20,10 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched import compile as compiler
 from pipesched import stream
-from pipesched.assets import asset
 from pipesched.compile import Options
 from pipesched.diagnostics import PipeschedError
 from pipesched.formats import order_text, order_write, stream_read, stream_write
+from pipesched.library.assets import asset
 from pipesched.model.ops import RECEIVES, SENDS, SHAPES, Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.chart.axis import Viewport
+from pipesched.chart.chart import chart
+from pipesched.chart.slots import outline
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.views.axis import Viewport
-from pipesched.views.chart import chart
-from pipesched.views.slots import outline
 from pipesched.views.svg import MAX_OPS, Svg, render
 from tests.depth import deep
 from tests.makers import strategies

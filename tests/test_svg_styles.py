@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 import pipesched
+from pipesched.chart.chart import chart
 from pipesched.model.ops import Op
 from pipesched.views import palette
-from pipesched.views.chart import chart
 from pipesched.views.svg import Svg, render
 from tests.test_svg import NS
 

@@ -20,7 +20,7 @@ import pipesched
 from pipesched import compile as compiler
 from pipesched.compile import Options
 from pipesched.formats import torch_csv
-from pipesched.lower import torch_actions
+from pipesched.interop.torch import torch_actions
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import parse_version
 from pipesched.source import Source

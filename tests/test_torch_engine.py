@@ -18,9 +18,9 @@ import pipesched
 from pipesched import PipeschedError, torch_runtime
 from pipesched.__main__ import main
 from pipesched.compile import Options, read
-from pipesched.runtime import torch_engine
-from pipesched.runtime.launch import Job, Launcher, Outcome
-from pipesched.runtime.nets import Net
+from pipesched.runtime.execute import torch_engine
+from pipesched.runtime.execute.launch import Job, Launcher, Outcome
+from pipesched.runtime.execute.nets import Net
 from pipesched.source import Source
 from pipesched.stream import loads
 from pipesched.verbs.emit import emit
@@ -29,7 +29,7 @@ from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of
 
 ALLOWED = {"float64": 1e-12, "float32": 1e-6}
-JUDGE = "pipesched.verbs.run:judge"
+JUDGE = "pipesched.runtime.run:judge"
 
 # Three m for every schedule and p, within what each requires; by default the least and the largest on two ranks, the
 # largest on four.

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
+from pipesched.chart.chart import chart
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.views import trace
-from pipesched.views.chart import chart
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate

@@ -9,8 +9,8 @@ import pytest
 
 import pipesched
 from pipesched import Source
-from pipesched.trainers import megatron_keys
-from pipesched.verbs.check_report import Checked
+from pipesched.interop.check_report import Checked
+from pipesched.interop.trainers import megatron_keys
 from tests.depth import deep
 
 PLAIN = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 25 --pipeline-model-parallel-size 4 "

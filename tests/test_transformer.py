@@ -7,11 +7,11 @@ from fractions import Fraction as Q
 
 import pytest
 
-from pipesched.transformer import activations, parameters
-from pipesched.transformer.config import Experts, Training, Transformer
-from pipesched.transformer.model_file import built_in, read
-from pipesched.transformer.rules import layers_of
-from pipesched.transformer.state import state
+from pipesched.planning.transformer import activations, parameters
+from pipesched.planning.transformer.config import Experts, Training, Transformer
+from pipesched.planning.transformer.model_file import built_in, read
+from pipesched.planning.transformer.rules import layers_of
+from pipesched.planning.transformer.state import state
 
 MEGATRON = {  # Narayanan et al., SC 2021, table 1; the first two are printed as 1.7 and 3.6
     "1.7b": "1.652",

@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.assets import asset
 from pipesched.diagnostics import PipeschedError
+from pipesched.library.assets import asset
 from pipesched.model.costs import Costs
 from pipesched.model.units import MICROSECONDS, MILLISECONDS, NO_UNIT, SECONDS
 

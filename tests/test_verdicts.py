@@ -14,7 +14,7 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.model.numbers import plain
-from pipesched.model.verdict import Terms
+from pipesched.optimizer.verdict import Terms
 
 WORD = "optimal on the word of CaDiCaL, not checked"
 COSTS = "F=[1,3,2,2],I=[4,3,3,4],W=[4,1,1,4]"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipesched.__main__ import main
-from pipesched.views.views import VIEWS, Request, View, taking
+from pipesched.chart.views import VIEWS, Request, View, taking
 
 
 def test_a_row_is_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,16 +16,16 @@ from pipesched.analysis import causes as attribution
 from pipesched.analysis.causes import PARTS, causes, critical_path
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
-from pipesched.assets import built_in
 from pipesched.examine import Examination, Options
+from pipesched.formats.readers import Loaded
+from pipesched.insight.recognize import recognize
+from pipesched.insight.why import explained
+from pipesched.insight.why_report import Why
+from pipesched.library.assets import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
-from pipesched.readers import Loaded
-from pipesched.verbs.recognize import recognize
-from pipesched.verbs.why import explained
-from pipesched.verbs.why_report import Why
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate

@@ -13,22 +13,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipesched.analysis.footprint import Footprint
 from pipesched.check.channels import check_channels, check_waits
 from pipesched.check.complete import check_complete, check_placement
 from pipesched.check.dataflow import check_dataflow
 from pipesched.check.deadlock import check_deadlock
 from pipesched.check.gradients import check_gradients
 from pipesched.check.handover import check_handover
-from pipesched.check.kept import Kept, check_kept
 from pipesched.check.memory import check_buffers, check_bytes, check_memory
-from pipesched.check.misnamed import one_slip
 from pipesched.check.step import check_step
-from pipesched.check.torch_order import check_torch_order
-from pipesched.check.torch_program import check_torch_program
 from pipesched.diagnostics import Diagnostic
+from pipesched.explain.misnamed import one_slip
+from pipesched.interop.frameworks.kept import Kept, check_kept
+from pipesched.interop.torch.torch_order import check_torch_order
+from pipesched.interop.torch.torch_program import check_torch_program
 from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
+from pipesched.planning.footprint import Footprint
 from pipesched.schedule_analysis import Analysis
 
 

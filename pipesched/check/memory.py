@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from pipesched.analysis.footprint import STATES, Footprint
 from pipesched.analysis.holdings import InHand, Memory, lowered, made_at_once
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.numbers import gigabytes, shown
 from pipesched.model.schedule import Program, Schedule
+from pipesched.planning.footprint import STATES, Footprint
 from pipesched.schedule_analysis import Analysis
 
 LISTED = 12

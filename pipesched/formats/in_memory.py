@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from pipesched.diagnostics import Code, fail
-from pipesched.foreign import real
 from pipesched.model.ops import KIND
 from pipesched.source import Source
+from pipesched.support.foreign import real
 
 Row: TypeAlias = str | Sequence[object]
 Rows: TypeAlias = Sequence[Row] | Mapping[int, Row]

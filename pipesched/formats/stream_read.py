@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
-from pipesched.foreign import json_of
 from pipesched.formats import stream_strict, stream_write
 from pipesched.formats.rows import LARGEST, other_stage
 from pipesched.formats.stream_strict import end_of, items_of, place_of
@@ -25,6 +24,7 @@ from pipesched.model.placement import RANKS, Placement
 from pipesched.model.schedule import Program
 from pipesched.source import Source
 from pipesched.stream import BATCH, DEFAULTS, FIELDS, Stream, header
+from pipesched.support.foreign import json_of
 
 _OPS = {op.name: op for op in Op if op.name in FIELDS}
 

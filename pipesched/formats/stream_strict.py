@@ -14,11 +14,11 @@ from itertools import islice, pairwise
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.foreign import json_of
 from pipesched.formats.rows import LARGEST, SPARE
 from pipesched.model.columns import Column
 from pipesched.source import Source
 from pipesched.stream import Instruction, Route, Stream, StreamError, loads
+from pipesched.support.foreign import json_of
 
 SHOWN = 8
 """So many places are reported."""

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.foreign import real
 from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
 from pipesched.model.columns import Column, Ints
@@ -29,6 +28,7 @@ from pipesched.stream import (
     instruction_text,
     text,
 )
+from pipesched.support.foreign import real
 
 _BETWEEN = ",\n      "  # lines of a rank in the text
 _MARK = 10**15  # no stage, rank or microbatch is as large

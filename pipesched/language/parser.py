@@ -16,12 +16,12 @@ from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from pipesched.assets import asset
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.tokens import Words, known_release, too_long
-from pipesched.safe import STEERING
+from pipesched.library.assets import asset
 from pipesched.source import Source, Span
+from pipesched.support.safe import STEERING
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -73,7 +73,7 @@ def parse(source: Source, words: int = WORDS) -> ast.File:
     _refuse_deep(source)
     tree = _read(source)
     if tree is None:
-        from pipesched.language.recover import mistakes
+        from pipesched.explain.recover import mistakes
 
         raise PipeschedError(mistakes(source, grammar().lark, grammar().words))
     return tree

@@ -31,9 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from pipesched.budget import Spent
 from pipesched.diagnostics import Code, budgeted, fail
-from pipesched.foreign import Foreign, json_of, toml_of
 from pipesched.model.columns import Column, Ints
 from pipesched.model.cost_values import (
     Cost,
@@ -52,6 +50,8 @@ from pipesched.model.grid import Grid, alike, spread
 from pipesched.model.numbers import exact
 from pipesched.model.ops import COMPUTES, COPIES, LETTERS
 from pipesched.model.units import NO_UNIT, UNITS, Unit
+from pipesched.support.budget import Spent
+from pipesched.support.foreign import Foreign, json_of, toml_of
 
 TIMES = (*LETTERS, "FB", "C")
 KEYS = (*TIMES, "M", "K")

@@ -3,7 +3,7 @@
 A million operations carry no spans. The order keeps what is needed to find the place of the one operation that a
 diagnostic points at: a line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
 
-Pictures, graphs and tables of an order are made in layers above it. `pipesched.api`, which sees both, registers here
+Pictures, graphs and tables of an order are made in layers above it. `shell.api`, which sees both, registers here
 the functions that make them.
 """
 
@@ -136,8 +136,8 @@ def make(name: str, *arguments: object) -> Any:
     """What the function of this name makes of the arguments.
 
     Raises:
-        PipeschedError: PS820, there is no such function: `pipesched.api` was never imported.
+        PipeschedError: PS820, there is no such function: `pipesched.shell.api` was never imported.
     """
     if name not in _makers:
-        raise fail(Code.NEEDS, f"nothing here makes a {name}", help="import pipesched.api first")
+        raise fail(Code.NEEDS, f"nothing here makes a {name}", help="import pipesched.shell.api first")
     return _makers[name](*arguments)

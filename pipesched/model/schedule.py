@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from pipesched import render
-from pipesched.foreign import mark
 from pipesched.model import lists
 from pipesched.model.columns import Bools, Column, Ints, among, computes
 from pipesched.model.costs import Costs
@@ -29,7 +28,8 @@ from pipesched.model.lists import Chosen, Nowhere, Origin, RankLists
 from pipesched.model.numbers import Value
 from pipesched.model.ops import BACKWARDS, RECEIVES, SENDS, Compute, Instruction, Op, Result
 from pipesched.model.placement import Placement
-from pipesched.safe import line as safe
+from pipesched.support.foreign import mark
+from pipesched.support.safe import line as safe
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipesched.runtime.errors import Fault, RunError
-    from pipesched.runtime.executor import Evaluation, Runtime
-    from pipesched.runtime.guard import Guard, finite
-    from pipesched.runtime.messages import Message
-    from pipesched.runtime.recorder import Recorder
-    from pipesched.runtime.shapes import Boundary, TensorSpec, boundaries_of
-    from pipesched.runtime.torch_engine import torch_runtime
+    from pipesched.runtime.execute.errors import Fault, RunError
+    from pipesched.runtime.execute.executor import Evaluation, Runtime
+    from pipesched.runtime.execute.guard import Guard, finite
+    from pipesched.runtime.execute.messages import Message
+    from pipesched.runtime.execute.recorder import Recorder
+    from pipesched.runtime.execute.shapes import Boundary, TensorSpec, boundaries_of
+    from pipesched.runtime.execute.torch_engine import torch_runtime
 
 _WHERE = {
     "Boundary": "shapes",
@@ -54,7 +54,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module 'pipesched.runtime' has no attribute {name!r}")
-    return getattr(import_module(f"pipesched.runtime.{_WHERE[name]}"), name)
+    return getattr(import_module(f"pipesched.runtime.execute.{_WHERE[name]}"), name)
 
 
 def __dir__() -> list[str]:

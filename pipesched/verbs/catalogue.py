@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipesched.aliases import others
-from pipesched.assets import built_in
-from pipesched.inputs import read
+from pipesched.formats.readers import checked
+from pipesched.library.aliases import others
+from pipesched.library.assets import built_in
+from pipesched.library.inputs import read
 from pipesched.model.columns import among
 from pipesched.model.ops import COPIES, Op
 from pipesched.model.schedule import Schedule
-from pipesched.readers import checked
 from pipesched.verbs.library import sized
 
 ONE = "one stage on each rank"

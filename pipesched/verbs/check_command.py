@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipesched.trainers.case import Case, Plan
-from pipesched.trainers.scripts import beside
-from pipesched.trainers.torch_names import TorchName, torch_name
+from pipesched.interop.trainers.case import Case, Plan
+from pipesched.interop.trainers.scripts import beside
+from pipesched.interop.trainers.torch_names import TorchName, torch_name
 
 
 @dataclass(frozen=True)

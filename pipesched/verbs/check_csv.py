@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from pipesched.compile import Loaded, Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.inputs import read_path
-from pipesched.trainers.case import Case, Fact, Findings, Plan, wrong
-from pipesched.trainers.scripts import beside
-from pipesched.trainers.settings import Setting
+from pipesched.interop.trainers.case import Case, Fact, Findings, Plan, wrong
+from pipesched.interop.trainers.scripts import beside
+from pipesched.interop.trainers.settings import Setting
+from pipesched.library.inputs import read_path
 
 _CHUNKED = "measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: ChunkedLossWrapper"
 _SIZES = ("ranks", "microbatches", "stages")

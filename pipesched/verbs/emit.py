@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from pipesched import compile, render
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
-from pipesched.lower.torch_actions import torch_actions
-from pipesched.lower.torch_frozen import with_backwards
+from pipesched.formats.readers import TORCH_CSV, Loaded, reader_of
+from pipesched.formats.targets import TARGETS
+from pipesched.interop.torch.torch_actions import torch_actions
+from pipesched.interop.torch.torch_frozen import with_backwards
 from pipesched.model.numbers import Value, whole
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion, first_with
-from pipesched.readers import TORCH_CSV, Loaded, reader_of
-from pipesched.report import Report
+from pipesched.report.report import Report
 from pipesched.source import Source
-from pipesched.targets import TARGETS
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from pipesched.assets import built_in
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.frameworks.frameworks import Call
-from pipesched.inputs import read
+from pipesched.formats.readers import PS, checked, reader_of
+from pipesched.interop.frameworks.frameworks import Call
 from pipesched.language.evaluate import MAX_OPS, at_size, placement_at, takes
+from pipesched.library.assets import built_in
+from pipesched.library.inputs import read
 from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
-from pipesched.readers import PS, checked, reader_of
 from pipesched.source import Source
 
 
@@ -27,7 +27,7 @@ def plainest() -> list[tuple[str, Source]]:
 
 def models() -> list[dict[str, object]]:
     """The transformers that come with us: name, parameters, those that a token goes through, and the source."""
-    from pipesched.transformer import model_file, parameters
+    from pipesched.planning.transformer import model_file, parameters
 
     made = list[dict[str, object]]()
     for name in model_file.built_in():

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipesched import render
 from pipesched.analysis.standstill import Standstill
+from pipesched.chart.chart import Chart, chart
+from pipesched.chart.views import GRAPHML, VIEWS, Request, draw, taking
+from pipesched.command import options, sources
 from pipesched.compile import examined
 from pipesched.diagnostics import Code, Diagnostic, Judged, PipeschedError, fail
 from pipesched.examine import Options
@@ -22,12 +25,9 @@ from pipesched.model.numbers import exact
 from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
-from pipesched.verbs import options, sources
-from pipesched.views.chart import Chart, chart
-from pipesched.views.views import GRAPHML, VIEWS, Request, draw, taking
 
 if TYPE_CHECKING:
-    from pipesched.analysis.deviation import Against
+    from pipesched.runtime.measured.deviation import Against
 
 
 _OF_TIME = ("style", "messages", "memory", "measured")
@@ -135,8 +135,8 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
     drawn = Chart(plan, "" if fault is None else str(fault.code), caps=made.byte_caps)
     run = None
     if traces:
-        from pipesched.analysis.deviation import against
-        from pipesched.formats import measured_traces
+        from pipesched.runtime.measured import measured_traces
+        from pipesched.runtime.measured.deviation import against
 
         if fault is not None and not plan.finished:
             raise PipeschedError([fault])

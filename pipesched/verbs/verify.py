@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
-from pipesched.foreign import foreign
+from pipesched.formats.readers import ANSWER, Loaded, reader_of
 from pipesched.model.columns import among
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import gigabytes
 from pipesched.model.ops import COPIES, Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
-from pipesched.model.verdict import Verdict
-from pipesched.readers import ANSWER, Loaded, reader_of
-from pipesched.report import Report
-from pipesched.report_parts import Claim, Recording
+from pipesched.optimizer.verdict import Verdict
+from pipesched.report.parts import Claim, Recording
+from pipesched.report.report import Report
 from pipesched.source import Source
+from pipesched.support.foreign import foreign
 
 if TYPE_CHECKING:
-    from pipesched.analysis.recorded_run import Held
-    from pipesched.check.optimum.judge import Copies
-    from pipesched.formats.answer_read import Answer
-    from pipesched.model.verdict import Terms
+    from pipesched.interop.recorded.recorded_run import Held
+    from pipesched.optimizer.answer_read import Answer
+    from pipesched.optimizer.proof.judge import Copies
+    from pipesched.optimizer.verdict import Terms
 
 FOLLOWED = 10  # times as long takes an operation whose certificate is followed too
 
@@ -60,9 +60,9 @@ def verify_loaded(loaded: Loaded, options: Options) -> Report:
 
 def _with_recorded(examination: Examination, folder: str) -> Report:
     """The verdict on the schedule, and on the run of it that a folder holds."""
-    from pipesched.analysis.recorded_run import Held
-    from pipesched.check.recorded import check_recorded
-    from pipesched.formats import recorded_runs
+    from pipesched.interop.recorded import recorded_runs
+    from pipesched.interop.recorded.check_recorded import check_recorded
+    from pipesched.interop.recorded.recorded_run import Held
 
     report = examination.report
     program = examination.analysis.program
@@ -83,7 +83,7 @@ def _with_recorded(examination: Examination, folder: str) -> Report:
 
 def _recording(held: Held, written: bool) -> Recording:
     """What is said of a run that keeps to its plan. A trainer places the messages of computes in its own way."""
-    from pipesched.check.recorded import words
+    from pipesched.interop.recorded.check_recorded import words
 
     made, notes = held.recorded, held.recorded.notes
     other = next((i for i in held.misplaced.tolist() if i >= 0), -1)
@@ -109,9 +109,9 @@ def _verify_answer(source: Source, options: Options) -> Report:
     """The schedule of an optimizer's answer, its certificate, and whatever else it says; at another m if it is for
     every m.
     """
-    from pipesched.check.optimum.answer import NOT_JUDGED, as_asked, check_answer
-    from pipesched.check.optimum.judge import judge, judge_at
-    from pipesched.formats import answer_read
+    from pipesched.optimizer import answer_read
+    from pipesched.optimizer.proof.answer import NOT_JUDGED, as_asked, check_answer
+    from pipesched.optimizer.proof.judge import judge, judge_at
 
     answer = answer_read.read(source)
     terms, own = _own_terms(answer, options)
@@ -150,10 +150,10 @@ def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> Non
         PipeschedError: PS712, the answer has no refutation.
         OSError: they cannot be written.
     """
-    from pipesched.check.optimum.clauses import Clauses, TooManyError
-    from pipesched.check.optimum.entries import Entries, Unreadable
-    from pipesched.check.optimum.problem import problem
-    from pipesched.verbs.optimize_certify import write
+    from pipesched.optimizer.optimize_certify import write
+    from pipesched.optimizer.proof.clauses import Clauses, TooManyError
+    from pipesched.optimizer.proof.entries import Entries, Unreadable
+    from pipesched.optimizer.proof.problem import problem
 
     given = Entries(answer.certificate, terms.costs.ticks(terms.placement.stages).scale)
     refuted, every = (given.part(name) if name in given else Entries({}, 1) for name in ("refuted", "every"))
@@ -189,7 +189,7 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
     Raises:
         PipeschedError: PS225, other costs or another release rule are given; PS710; all that is wrong in the file.
     """
-    from pipesched.model.verdict import Terms
+    from pipesched.optimizer.verdict import Terms
 
     if options.costs is not None or options.release not in (AT_W, answer.release):
         raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
@@ -224,7 +224,7 @@ def _as_asked(answer: Answer, options: Options) -> dict[str, Any]:
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
     """The schedules of m0, m0 + K and m0 + 2K; PS715 where more than copies of a part may come between any two."""
-    from pipesched.language.repeats import unrepeated
+    from pipesched.optimizer.proof.repeats import unrepeated
 
     def copies(first: int, step: int) -> list[Schedule]:
         made = [load(answer.schedule, Options({"m": first + n * step}, max_ops=options.max_ops)) for n in range(3)]

@@ -29,10 +29,10 @@ import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 
 from pipesched.analysis.causes import critical_path
+from pipesched.chart import caption
+from pipesched.chart.chart import Chart
 from pipesched.diagnostics import Code, fail
-from pipesched.safe import safe
-from pipesched.views import caption
-from pipesched.views.chart import Chart
+from pipesched.support.safe import safe
 from pipesched.views.palette import ALARM, ink, style
 
 Graph: TypeAlias = Any  # networkx.MultiDiGraph, which has no types of its own

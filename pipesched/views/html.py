@@ -19,16 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
+from pipesched.chart import caption
+from pipesched.chart.caption import cost
+from pipesched.chart.chart import Chart
+from pipesched.chart.slots import Places, later, places
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES
 from pipesched.render import clean, size
-from pipesched.safe import safe
-from pipesched.views import caption
-from pipesched.views.caption import cost
-from pipesched.views.chart import Chart
+from pipesched.support.safe import safe
 from pipesched.views.palette import style
-from pipesched.views.slots import Places, later, places
 
 SCRIPTS = (
     "data.js",

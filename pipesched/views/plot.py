@@ -23,7 +23,7 @@ from textwrap import wrap
 from typing import TypeAlias
 
 from pipesched.model.numbers import shown
-from pipesched.safe import safe
+from pipesched.support.safe import safe
 
 WIDTH, HEIGHT = 720, 440
 _LEFT, _TOP, _BOTTOM = 64, 40, 52  # margins

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from pipesched.chart import slots
+from pipesched.chart.chart import Chart
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
-from pipesched.views import slots
-from pipesched.views.chart import Chart
 
 HEADER = "rank,step,op,stage,microbatch,start,end,needs,held"
 

@@ -23,13 +23,14 @@ from typing import Any
 
 import numpy as np
 
+from pipesched.chart import caption, slots
+from pipesched.chart.axis import WHOLE, Viewport, nice, shortest, unit
+from pipesched.chart.chart import Chart
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
 from pipesched.model.ops import Op
-from pipesched.safe import safe
-from pipesched.views import caption, palette, slots
-from pipesched.views.axis import WHOLE, Viewport, nice, shortest, unit
-from pipesched.views.chart import Chart
+from pipesched.support.safe import safe
+from pipesched.views import palette
 from pipesched.views.palette import plain_sheet, sheet
 from pipesched.views.svg_shapes import Cells, Frame, Stop, number
 

@@ -17,14 +17,14 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.analysis.standstill import Link, Standstill
+from pipesched.chart import caption
+from pipesched.chart.chart import Chart
+from pipesched.chart.slots import Places, most_fit, outline, phases, places, steps
 from pipesched.model.columns import RESULT, Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op, Result
-from pipesched.safe import safe
-from pipesched.views import caption
-from pipesched.views.chart import Chart
+from pipesched.support.safe import safe
 from pipesched.views.palette import Style
-from pipesched.views.slots import Places, most_fit, outline, phases, places, steps
 
 _LETTERS, _HALF = 10.5, 8.5  # pixels of a label in a whole cell, and in half of one
 _WIDE = Fraction(62, 100)  # of a letter, in its size

@@ -31,11 +31,11 @@ from heapq import heappop, heappush
 import numpy as np
 
 from pipesched.analysis.causes import critical_path
+from pipesched.chart import caption, slots
+from pipesched.chart.caption import cost
+from pipesched.chart.chart import Chart
 from pipesched.model.ops import Op, Result
-from pipesched.safe import safe
-from pipesched.views import caption, slots
-from pipesched.views.caption import cost
-from pipesched.views.chart import Chart
+from pipesched.support.safe import safe
 
 COMPUTE, MESSAGES, COPIES = 0, 1, 10_000
 

@@ -20,15 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from pipesched.check.optimum.entries import unpacked
-from pipesched.check.optimum.lrat import unproved
-from pipesched.check.optimum.problem import problem as checked
-from pipesched.check.optimum.ranks import too_busy
 from pipesched.model.costs import Costs
-from pipesched.optimizer.bounds.lower_bound import lower_bound
-from pipesched.optimizer.instance import Instance
-from pipesched.verbs.optimize_certify import certified
-from pipesched.verbs.optimize_request import Request, place, target_of
+from pipesched.optimizer.optimize_certify import certified
+from pipesched.optimizer.optimize_request import Request, place, target_of
+from pipesched.optimizer.proof.entries import unpacked
+from pipesched.optimizer.proof.lrat import unproved
+from pipesched.optimizer.proof.problem import problem as checked
+from pipesched.optimizer.proof.ranks import too_busy
+from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
+from pipesched.optimizer.solve.instance import Instance
 from tests.oracles.foreign import accepts, installed
 
 LATE = "F=2,I=3,W=1,C=1"

@@ -15,8 +15,8 @@ package = types.ModuleType("pipesched")  # of which a recorder needs its folder 
 package.__path__ = [str(Path(__file__).parents[2] / "pipesched")]
 sys.modules["pipesched"] = package
 
-from pipesched.frameworks import torch_schedule  # noqa: E402
-from pipesched.frameworks.recording import Unknown  # noqa: E402
+from pipesched.interop.frameworks import torch_schedule  # noqa: E402
+from pipesched.interop.frameworks.recording import Unknown  # noqa: E402
 
 SINGLE, PAIR = ("GPipe", "1F1B"), ("ZBVZeroBubble", "DualPipeV")
 MANY = ("LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble")

@@ -388,7 +388,7 @@ BASES = {
 
 def arguments() -> Iterator[Input]:
     """Each option of each command, known or not, and each word."""
-    from pipesched.cli.app import app
+    from pipesched.shell.app import app
 
     assert set(BASES) == set(app.commands)
     values = ("{1}", "@{1}", "x={1}", "{1}=1", "{0}/{1}", "1,{1}", "1{1}", "python:{1}:f", "torch:{1}", "python:{1}")

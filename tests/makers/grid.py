@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pipesched
-from pipesched.report import Report
+from pipesched.report.report import Report
 
 COSTS = (
     "F=1",

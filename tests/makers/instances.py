@@ -13,7 +13,7 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.problem import Problem, Sizes, build
+from pipesched.optimizer.solve.problem import Problem, Sizes, build
 from tests.oracles.brute import Instance, Step, steps
 from tests.oracles.walk import Case
 

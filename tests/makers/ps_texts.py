@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.language import writer
 from pipesched.language.evaluate import Unit, evaluate
 from pipesched.language.parser import grammar, parse
 from pipesched.language.printer import format_source
+from pipesched.lift import writer
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 

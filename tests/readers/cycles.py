@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pipesched.diagnostics import Diagnostic, Label
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
-from pipesched.report import Report
+from pipesched.report.report import Report
 from tests.oracles import simulate
 
 COMPUTE = re.compile(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from pipesched.runtime import transport as channels
+from pipesched.runtime.execute import transport as channels
 from pipesched.stream import Stream
 from tests.runtime import cases
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from pipesched.runtime import Runtime
-from pipesched.runtime import transport as channels
+from pipesched.runtime.execute import transport as channels
 from pipesched.stream import Instruction, Stream
 from tests.runtime.models import batch, blocks, copies, error, squared, undivided
 

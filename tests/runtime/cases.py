@@ -19,9 +19,9 @@ from torch.distributed.pipelining import PipelineStage
 
 from pipesched import torch_runtime
 from pipesched.runtime import Runtime, boundaries_of
-from pipesched.runtime import transport as channels
-from pipesched.runtime.errors import RunError
-from pipesched.runtime.nets import Net
+from pipesched.runtime.execute import transport as channels
+from pipesched.runtime.execute.errors import RunError
+from pipesched.runtime.execute.nets import Net
 from pipesched.stream import Instruction, Stream
 from tests.runtime.asleep import Asleep
 from tests.runtime.live import Counted, Live

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pipesched.runtime import Runtime
-from pipesched.runtime.stages import Stage
+from pipesched.runtime.execute.stages import Stage
 from pipesched.stream import Stream
 from tests.runtime.models import BATCH, Block, batch, copies, error, squared
 

@@ -30,9 +30,9 @@ from threading import Event as Flag
 from threading import Thread
 from typing import Any
 
-from pipesched.frameworks import megatron
-from pipesched.frameworks.megatron import Core
-from pipesched.frameworks.megatron_rank import Event, Rank, Token, words
+from pipesched.interop.frameworks import megatron
+from pipesched.interop.frameworks.megatron import Core
+from pipesched.interop.frameworks.megatron_rank import Event, Rank, Token, words
 
 STALL = 2.0
 POSTED, QUEUE = "posted", "queue"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pipesched.runtime import Runtime, TensorSpec, boundaries_of
-from pipesched.runtime.errors import RunError
+from pipesched.runtime.execute.errors import RunError
 from pipesched.stream import Instruction, Stream
 from tests.runtime.cases import COMPUTES
 from tests.runtime.live import Counted, Live

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pipesched.runtime import Runtime, boundaries_of, transport
+from pipesched.runtime import Runtime, boundaries_of
+from pipesched.runtime.execute import transport
 from pipesched.stream import Instruction, Stream
 from tests.runtime.cases import COMPUTES
 from tests.runtime.live import Counted, Live

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pipesched.runtime import Runtime
-from pipesched.runtime.errors import RunError
+from pipesched.runtime.execute.errors import RunError
 from pipesched.stream import Stream
 from tests.runtime.models import BATCH, WIDTH, Block, copies, undivided
 

@@ -19,7 +19,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 from torch.nn.parallel import DistributedDataParallel
 
 from pipesched.runtime import Runtime
-from pipesched.runtime.building import NotReplicated
+from pipesched.runtime.execute.building import NotReplicated
 from pipesched.stream import Stream
 from tests.runtime.models import BATCH, WIDTH, Block, batch, blocks, copies, error, squared, undivided
 

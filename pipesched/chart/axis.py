@@ -1,0 +1,124 @@
+"""Time as columns of characters.
+
+    exact     k columns a unit of time, if that fits: nothing is rounded
+    scaled    else a round number of units a column: 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten
+
+The unit is the largest time that divides every start and end, so that F=10, B=20 look like F=1, B=2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, gcd
+
+import numpy as np
+
+from pipesched.chart.chart import Chart
+from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import Ints
+
+_ROUND = [Fraction(x, 100) for x in (100, 125, 150, 200, 250, 300, 400, 500, 600, 800)]
+
+
+@dataclass(frozen=True)
+class Viewport:
+    """The part of time to draw, in the user's unit; None is the beginning, or the makespan."""
+
+    begin: Fraction | None = None
+    end: Fraction | None = None
+
+    def ticks(self, chart: Chart) -> tuple[int, int]:
+        """In ticks, outwards; never empty.
+
+        Raises:
+            PipeschedError: PS225, it ends before it begins, or begins after the makespan.
+        """
+        begin = 0 if self.begin is None else int(self.begin * chart.scale // 1)
+        end = chart.times.makespan if self.end is None else ceil(self.end * chart.scale)
+        if end > begin or (self.begin, self.end) == (None, None):
+            return begin, max(end, begin + 1)
+        there = f"the makespan is {chart.unit.text(chart.makespan)}"
+        raise fail(Code.USAGE, f"there is no time from {chart.said(begin)} on to draw; {there}")
+
+
+WHOLE = Viewport()
+
+
+@dataclass(frozen=True)
+class Axis:
+    """begin, end: in ticks. step: ticks a column. unit: columns a unit of time, 0 if scaled."""
+
+    begin: int
+    end: int
+    step: Fraction
+    columns: int
+    unit: int
+
+    def column(self, ticks: Ints) -> Ints:
+        """The column that holds an instant."""
+        return np.asarray((ticks - self.begin) * self.step.denominator // self.step.numerator)
+
+    def fine(self, ticks: Ints) -> list[int]:
+        """Instants from the first column on, exactly, where a column is `whole`; those outside the part at its ends."""
+        inside = (min(max(x, self.begin), self.end) for x in ticks.tolist())
+        return [(x - self.begin) * self.step.denominator for x in inside]
+
+    @property
+    def whole(self) -> int:
+        """A column, in parts of a tick that are counted in whole numbers."""
+        return self.step.numerator
+
+    @property
+    def bounds(self) -> Ints:
+        """The edges of all columns in ticks, shape (columns + 1,), rounded down."""
+        return self.begin + np.arange(self.columns + 1) * self.step.numerator // self.step.denominator
+
+
+def axis(chart: Chart, columns: int, viewport: Viewport, label: int) -> Axis:
+    """Time on at most `columns` columns. label: the characters that the shortest operation would like."""
+    begin, end = viewport.ticks(chart)
+    one = unit(chart, begin)
+    units = -(-(end - begin) // one)
+    if units <= columns:
+        wide = max(1, min(columns // units, ceil((label + 1) / Fraction(shortest(chart), one))))
+        return Axis(begin, end, Fraction(one, wide), ceil(Fraction((end - begin) * wide, one)), wide)
+    step = nice(Fraction(end - begin, columns * chart.scale)) * chart.scale
+    return Axis(begin, end, step, ceil((end - begin) / step), 0)
+
+
+def unit(chart: Chart, begin: int) -> int:
+    """The largest time in ticks that divides every start, every end, and `begin`."""
+    ran = chart.times.start >= 0
+    return gcd(begin, int(np.gcd.reduce(chart.times.start[ran])), int(np.gcd.reduce(chart.times.end[ran]))) or 1
+
+
+def shortest(chart: Chart) -> int:
+    """The least time of a slot that takes any, in ticks."""
+    lasting = (chart.times.end - chart.times.start)[chart.times.end > chart.times.start]
+    return int(lasting.min()) if len(lasting) else 1
+
+
+def nice(least: Fraction) -> Fraction:
+    """The smallest round number that is not less."""
+    power = Fraction(1)
+    while power * 10 <= least:
+        power *= 10
+    while power > least:
+        power /= 10
+    return next((x * power for x in _ROUND if x * power >= least), power * 10)
+
+
+def ruler(axis: Axis, chart: Chart) -> str:
+    """The numbers of time over the columns, at round steps."""
+    gap = nice(max(axis.step * 8, axis.step * axis.unit) / chart.scale) * chart.scale
+    line = [" "] * axis.columns
+    mark = ceil(Fraction(axis.begin) / gap) * gap
+    free = 0
+    while mark < axis.end:
+        column, text = int((mark - axis.begin) / axis.step), chart.unit.mark(mark / chart.scale)
+        if column >= free and column + len(text) <= axis.columns:
+            line[column : column + len(text)] = text
+            free = column + len(text) + 1
+        mark += gap
+    return "".join(line).rstrip()

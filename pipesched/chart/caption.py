@@ -1,0 +1,121 @@
+"""A chart in words: its cost in one line as those who report it say it, or who waits for whom where it never ends.
+
+cost       makespan 33 = 24 work + 9 idle   bubble 27.3 % (3/11)   every command
+span       span 24, bubble rate by span 0 %                        zero-bubble papers: idle time over ranks x span
+overhead   makespan 33, bubble fraction (idle / work) 37.5 %       half of the literature
+stopped    deadlock PS401 under strict: ranks 0 and 1 wait for each other; stops at 8
+link       rank 0 stops at 0SEND_F2 (step 8): waits until rank 1 reaches 1RECV_F2 (step 9), queued behind 1SEND_B1
+
+What is drawn to its end though the file is wrong says so: "; wrong: PS301". The ranks of a cycle have a mark wherever
+they are drawn, in red where there is colour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.analysis.idle import headline
+from pipesched.analysis.standstill import Blocked, Link, Standstill, together
+from pipesched.chart.chart import Chart
+from pipesched.model.numbers import share
+from pipesched.render import clean, sizes
+
+
+def heading(chart: Chart, *more: str) -> str:
+    """What the schedule is called, its sizes, and what else is to be said in the same line."""
+    return "  ".join(part for part in (clean(chart.title), sizes(chart.sizes), *more) if part)
+
+
+def cost(chart: Chart, style: str = "") -> str:
+    """Makespan and bubble, or in the words of a style span or overhead; or who waits for whom."""
+    times, stop = chart.analysis.idle, chart.analysis.standstill
+    parts = [f"wrong: {chart.wrong}"] if chart.wrong and (stop is None or stop.code != chart.wrong) else []
+    if stop is not None:
+        figures = stopped(chart, stop)
+    elif times is None:
+        figures = "no time"
+    elif style == "zero-bubble":
+        figures = f"span {chart.unit.text(times.span)}, bubble rate by span {share(times.span_bubble)}"
+    elif style == "megatron":
+        fraction = share(times.overhead or Fraction(0))
+        figures = f"makespan {chart.unit.text(times.makespan)}, bubble fraction (idle / work) {fraction}"
+    else:
+        figures = headline(times, chart.unit)
+    made = chart.analysis
+    return "; ".join([figures, *parts, *(made.costs.doubts(made.costs_used) if made.costs.unit else made.remarks)])
+
+
+def timeless(chart: Chart) -> int:
+    """How many slots take no time at all; of O and L, how many copies."""
+    instant = (chart.times.start >= 0) & (chart.times.start == chart.times.end)
+    if (copies := chart.times.copies) is not None:
+        instant[copies.op[copies.end > copies.start]] = False
+    return int(np.count_nonzero(instant))
+
+
+def stopped(chart: Chart, stop: Standstill) -> str:
+    """Who waits, under which model, from when on; with the code."""
+    when = f"stops at {chart.unit.text(chart.makespan)}"
+    if stop.cycle:
+        return f"deadlock {stop.code} {stop.under}: {together(stop.ranks)}; {when}"
+    ranks = [str(x.rank) for x in stop.blocked]
+    listed = ", ".join(ranks[:4]) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
+    who = f"rank {listed} never finishes" if len(ranks) == 1 else f"ranks {listed} never finish"
+    return f"{when} {stop.under}: {who}"
+
+
+def link(x: Link) -> str:
+    """A step of the cycle."""
+    lacks = f", which needs {x.needs}" if x.needs else ""
+    return f"{'the queue of ' * x.queue}{blocked(x.blocked)}{lacks}: {x.wait}"
+
+
+def blocked(x: Blocked) -> str:
+    """Where a rank stops."""
+    return f"rank {x.rank} stops at {x.at}" + (f" (step {x.step})" if x.step else "")
+
+
+def others(stop: Standstill) -> list[Blocked]:
+    """The ranks that stop because those of the cycle do, or because nobody sends or takes what they wait for."""
+    return [x for x in stop.blocked if x.rank not in stop.ranks]
+
+
+def messages(stop: Standstill) -> list[Link]:
+    """The steps of the cycle between two ranks."""
+    return [x for x in stop.cycle if x.other != x.blocked.rank]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is drawn in the row of a rank that never ends; link: its step of the cycle, if it is of that."""
+
+    blocked: Blocked
+    link: Link | None
+
+    @property
+    def rank(self) -> int:
+        return self.blocked.rank
+
+    @property
+    def cycle(self) -> bool:
+        return self.link is not None
+
+    @property
+    def words(self) -> str:
+        """In its row: its instruction, and what that waits for."""
+        x = self.link
+        return f"{x.needs or x.blocked.at} waits for {x.until}" if x is not None and x.until else self.blocked.at
+
+    @property
+    def sentence(self) -> str:
+        """For who points at it."""
+        return link(self.link) if self.link is not None else blocked(self.blocked)
+
+
+def marks(stop: Standstill | None) -> list[Mark]:
+    """Of every rank that never ends, by rank."""
+    links = {} if stop is None else {x.blocked.rank: x for x in reversed(stop.cycle)}
+    return [] if stop is None else [Mark(x, links.get(x.rank)) for x in stop.waiting]

@@ -1,0 +1,80 @@
+"""A file of ``-o`` holds what its ending says: the ending names the form where no option does, and one that contradicts
+the form that is asked for is refused.
+
+    pipesched optimize -o best.ps       the schedule          pipesched verify 1f1b -o x.json           JSON
+    pipesched optimize -o best.json     the answer            pipesched verify 1f1b --json -o x.csv     refused
+
+An ending that names no form, as in ``-o result``, holds any.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import click
+from click.core import ParameterSource
+
+from pipesched.chart.views import VIEWS
+from pipesched.diagnostics import Code, fail
+from pipesched.formats.targets import TARGETS
+
+Forms: TypeAlias = Mapping[str, tuple[str, ...]]
+"""What a verb makes, each with the endings of files that hold it."""
+
+LINES: Forms = {"text": (".txt",), "concise": (".txt",), "github": (".txt",), "json": (".json",)}
+_PAGE: Forms = {"text": (".txt",), "json": (".json",), "html": (".html", ".htm")}
+_COSTS: Forms = {"costs": (".toml",), "json": (".json",)}
+OWN: Mapping[str, Forms] = {
+    "optimize": {"ps": (".ps",), "json": (".json",)},
+    "order": {**LINES, "ps": (".ps",)},
+    "emit": {row.name: (row.ending,) for row in TARGETS.values()},
+    "show": {view.name: (*view.suffixes, *view.forms) for view in VIEWS.values()},
+    "list": {**LINES, "text": (".txt", ".ps", ".toml")},
+    "fmt": {"text": (".ps", ".txt", ".diff"), "concise": (".txt",), "github": (".txt",), "json": (".json",)},
+    "plan": _PAGE,
+    "survey": _PAGE,
+    "calibrate": _COSTS,
+    "rehearse": _COSTS,
+}
+"""By verb; the others make text or JSON."""
+KNOWN = frozenset(ending for forms in (LINES, *OWN.values()) for endings in forms.values() for ending in endings)
+
+
+def form(verb: str, path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
+    """What a file holds: what is asked for, else what its ending names, else the default. forms: of a verb that makes
+    others this time.
+
+    Raises:
+        PipeschedError: PS225, an ending that contradicts what is asked for, or what the verb makes.
+    """
+    made, ending = forms or OWN.get(verb, LINES), os.path.splitext(path or "")[1].lower()
+    if ending not in KNOWN:
+        return asked or default
+    named = next((name for name, endings in made.items() if ending in endings), None)
+    if asked is None and named is not None:
+        return default if ending in made.get(default, ()) else named
+    if asked is not None and ending in made.get(asked, ()):
+        return asked
+    stem, right = os.path.splitext(str(path))[0], dict.fromkeys(endings[0] for endings in made.values())
+    if asked is None:
+        help = f"name it {' or '.join(f'{stem}{x}' for x in right)}"
+        raise fail(
+            Code.USAGE, f"cannot write {path}: `{verb}` makes no {ending} file{' here' * bool(forms)}", help=help
+        )
+    flag = "--json" if asked == "json" else f"--{'target' if verb == 'emit' else 'format'} {asked}"
+    help = f"name it {stem}{made[asked][0]}" + f", or leave out {flag}" * (named is not None)
+    raise fail(Code.USAGE, f"cannot write {path}: {flag} is given, and {ending} is another form", help=help)
+
+
+def given(option: str) -> bool:
+    """Whether an option stands on the command line."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+def verb() -> str:
+    """The verb that runs."""
+    context = click.get_current_context(silent=True)
+    return (context.command.name if context else None) or ""

@@ -1,0 +1,204 @@
+"""The rows of `verbs.options` as options of click, and the sizes and files that a command line names.
+
+--p 4        --p 4,8,16        --p 2..8 (both ends)        -D name=value, likewise
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pipesched.command import endings
+from pipesched.command.options import COMMANDS, Option, compile_options
+from pipesched.command.sizes import Sizes, combinations
+from pipesched.command.terminal import Output, writable
+from pipesched.command.values import Choice, flag, short
+from pipesched.diagnostics import Code, fail
+from pipesched.model.numbers import Value, require_counts
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from pipesched.compile import Options
+
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # generic since click 8.4
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+_SIZES = {  # what people call p, v and m
+    "p": ("p", "pp", "np", "n", "ranks", "num-ranks", "devices", "gpus", "world-size", "pp-size", "pp-degree"),
+    "v": ("v", "vpp", "chunks", "num-chunks", "model-chunks", "virtual-stages"),
+    "m": ("m", "mb", "microbatches", "num-microbatches", "n-microbatches", "micro-batches"),
+}
+
+
+def form_of(given: Mapping[str, Any], forms: endings.Forms | None = None) -> str:
+    """What is written: by the option, or by the name of the file. forms: where the verb makes others this time.
+
+    Raises:
+        PipeschedError: PS225, these contradict each other.
+    """
+    asked = "json" if given["json"] else given["format"] if endings.given("format") else None
+    return endings.form(endings.verb(), given["output"], asked, given["format"], forms)
+
+
+def costs_output(as_json: bool, color: str, path: str | None) -> Output:
+    """Where a verb's results go that makes costs.
+
+    Raises:
+        PipeschedError: PS225, a file whose name contradicts them, or that cannot be.
+    """
+    holds = endings.form(endings.verb(), path, "json" if as_json else None, "costs")
+    if path and path != "-":
+        writable(path)
+    return Output("json" if holds == "json" else "text", color)
+
+
+class _Reader(ParamType):
+    """What an option reads, as click asks for it."""
+
+    name = "text"
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self.read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self.read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")] if "FILE" in (param.metavar or "") else []
+
+
+class _Target(_Reader):
+    """A file, or a schedule of the library by name; a shell completes both."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+        from click.shell_completion import CompletionItem
+
+        from pipesched.interop.frameworks.frameworks import FRAMEWORKS
+        from pipesched.library.assets import built_in
+
+        calls = [f"{row.name}:{name}" for row in FRAMEWORKS.values() for name in row.names]
+        names = [name for name in (*built_in(), *calls) if name.startswith(incomplete)]
+        return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
+
+
+def options(command: str) -> Callable[[Decorated], Decorated]:
+    """All options of a command, in the order of its rows."""
+
+    def decorate(function: Decorated) -> Decorated:
+        for option in reversed(COMMANDS[command]):
+            function = _made(option)(function)
+        return function
+
+    return decorate
+
+
+def _made(option: Option) -> Callable[[Decorated], Decorated]:
+    names = (option.name, *(option.flags or ("--" + option.name.replace("_", "-"),)))
+    read: object = option.typed or option.read
+    default: Any = None if option.default is False or option.many else option.default
+    if read is flag:
+        return click.option(*names, is_flag=True, default=bool(default), flag_value=not default, help=option.help)
+    return click.option(
+        *names,
+        type=click.Choice(read.names) if isinstance(read, Choice) else _Reader(option.typed or option.read),
+        default=default,
+        show_default=default is not None and "[default" not in (option.help or ""),
+        multiple=option.many,
+        metavar=option.metavar,
+        help=option.help,
+    )
+
+
+def output_of(given: Mapping[str, Any]) -> Output:
+    """Where the results of a command go.
+
+    Raises:
+        PipeschedError: PS225, a file whose name contradicts them.
+    """
+    return Output(form_of(given), given["color"], given["output"], given.get("digits"), bool(given.get("verbose")))
+
+
+def _read_target(text: str) -> str:
+    """A file or a schedule; of an alias that does not show it, what it is taken for is said on stderr.
+
+    Raises:
+        PipeschedError: PS225, a size where a file belongs.
+    """
+    from pipesched.interop.frameworks.frameworks import call, meant
+    from pipesched.library.aliases import taken_for
+
+    size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=\s*([\w.,]*)|:\s*([0-9][0-9.,]*)?)", text)
+    if os.path.exists(text) or call(text) is not None:
+        return text
+    if size is not None and not size[1].lower() == "c" and meant(text) is None:  # a drive
+        raise fail(
+            Code.USAGE,
+            f"{short(text)} is a size, not a file",
+            help=f"write `{as_option(size[1], size[2] or size[3] or '')}`",
+        )
+    if re.fullmatch(r"[0-9]+", text) or text in ("p", "v", "m"):
+        raise fail(Code.USAGE, f"{short(text)} is no file", help="sizes are options: `--p 4`, `--m 8`")
+    if said := taken_for(text):
+        click.echo(said, err=True)
+    return text
+
+
+target = _Target(_read_target)
+
+
+def as_option(name: str, value: str) -> str:
+    """How a size is given: ``--p 4``, ``-D depth=2``."""
+    own = next((own for own, others in _SIZES.items() if name.lower().replace("_", "-") in others), None)
+    return f"--{own} {value or 'N'}" if own else f"-D {name.replace('-', '_')}={value or 'N'}"
+
+
+def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
+    """The parameters that were given, each with its values.
+
+    Raises:
+        PipeschedError: PS225, one was given twice, or there is none of what it counts.
+    """
+    found = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
+    for name, size in given["definitions"]:
+        if not isinstance(size, Sizes):
+            continue
+        if name in found and not (size.lists and found[name].lists):
+            help = f"several lists: `-D {name}=@FILE` once for each" if name not in ("p", "v", "m") else None
+            raise fail(Code.USAGE, f"parameter {name} is given twice", help=help)
+        found[name] = Sizes((), (*found[name].lists, *size.lists)) if name in found else size
+    require_counts((name, low) for name, size in found.items() for low, _ in size.ranges)
+    return found
+
+
+def one_size(command: str, given: Mapping[str, Any]) -> dict[str, Value]:
+    """The sizes of a command that takes one at a time; several values of one that is defined are a list.
+
+    Raises:
+        PipeschedError: PS225, there are several.
+    """
+    found = grid(given)
+    listed = [name for name, size in found.items() if name not in ("p", "v", "m") and size.count != 1]
+    if any(size.alternatives(name in listed) != 1 for name, size in found.items()):
+        raise fail(Code.USAGE, f"{command} takes one size at a time", help="give each parameter one value")
+    return next(combinations(found, listed))
+
+
+def asked(command: str, given: Mapping[str, Any]) -> Options:
+    """How to load and to examine, for a command that takes one size at a time.
+
+    Raises:
+        PipeschedError: PS225, there are several.
+    """
+    return compile_options(given, one_size(command, given))

@@ -1,0 +1,175 @@
+"""Sizes and other parameters of schedules, several values of each, and how many combinations they make.
+
+--p 4        --p 4,8,16        --p 2..8 (both ends)        -D name=value, likewise, or @FILE with a list
+p=4          p=[4, 8, 16]      p="2..8"                    name=[4, 3, 7]: a list, or sizes, as the file declares it
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pipesched.command.values import WHOLE, Not, listed, short, whole
+from pipesched.diagnostics import Code, fail
+from pipesched.model.numbers import Value
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = re.compile(r"(?=.*[A-Za-z_])[\w./+:-]{1,300}", re.ASCII)
+_DECIMAL = re.compile(r"-?[0-9]{1,15}\.[0-9]{1,15}")
+MOST_RUNS = 10_000
+MOST_ENTRIES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Some integers, as ranges with both ends, so that a huge range is counted before it is walked; or some lists.
+
+    Of a parameter that is declared as a list the integers are its entries, of any other they are sizes one by one.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+    lists: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.lists) or sum(high - low + 1 for low, high in self.ranges)
+
+    def alternatives(self, listed: bool) -> int:
+        """How many values these are of a parameter, which may be a list."""
+        return len(self.lists) or (1 if listed else self.count)
+
+    def values(self, listed: bool) -> Iterable[Value]:
+        """Those values.
+
+        Raises:
+            PipeschedError: PS225, too many entries of one list.
+        """
+        if self.lists or not listed:
+            return self.lists or self
+        if self.count > MOST_ENTRIES:
+            raise fail(Code.USAGE, f"{self.count:,} entries of a list; at most {MOST_ENTRIES:,}")
+        return [tuple(self)]
+
+    def __iter__(self) -> Iterator[int]:
+        for low, high in self.ranges:
+            yield from range(low, high + 1)
+
+
+def read(value: object) -> Sizes:
+    """``8``, ``8,16`` or ``2..8``, and any mix of them; or one number, or several, or several lists."""
+    if isinstance(value, str):
+        return Sizes(tuple(_range(part.strip()) for part in value.split(",")))
+    if isinstance(value, Sequence) and value and all(isinstance(x, Sequence) and not isinstance(x, str) for x in value):
+        return Sizes((), tuple(tuple(map(whole, x)) for x in value))
+    if not (found := tuple((one, one) for one in map(whole, value if isinstance(value, Iterable) else [value]))):
+        raise Not(value, "a whole number, or a list of them")
+    return Sizes(found)
+
+
+def multiples(value: object) -> tuple[tuple[int, str], ...]:
+    """Numbers of microbatches, some of them in the unit p: ``8,p,2p`` is ((8, ""), (1, "p"), (2, "p"))."""
+    several = value if isinstance(value, Iterable) else [value]
+    parts = value.split(",") if isinstance(value, str) else map(str, several)
+    found: list[tuple[int, str]] = []
+    for part in map(str.strip, parts):
+        if part.endswith("p"):
+            found.append((whole(part[:-1] or "1"), "p"))
+        else:
+            found += [(m, "") for m in read(part)]
+    return tuple(found)
+
+
+def _range(part: str) -> tuple[int, int]:
+    low, dots, high = (end.strip() for end in part.partition(".."))
+    if not WHOLE.fullmatch(low) or (dots and not WHOLE.fullmatch(high)):
+        raise Not(part, "a whole number, a list such as 8,16 or a range such as 2..8")
+    ends = int(low), int(high if dots else low)
+    if ends[0] > ends[1]:
+        raise ValueError(f"the range {part} is empty; write {high}..{low}")
+    return ends
+
+
+def setting(value: object) -> str | float | None:
+    """An option of a framework that is no size: yes or no, a decimal, a name; None for whatever else."""
+    if isinstance(value, bool | float) or not isinstance(value, str):
+        return value if isinstance(value, bool | float) else None
+    if _WORD.fullmatch(value):
+        return {"true": True, "false": False}.get(value, value)
+    return float(value) if _DECIMAL.fullmatch(value) else None
+
+
+def definition(value: str) -> tuple[str, Sizes | str | float]:
+    """``name=value``, the value as for a size, or a setting."""
+    name, equals, size = (part.strip() for part in value.partition("="))
+    if not equals or not _NAME.fullmatch(name):
+        raise Not(value, "name=value")
+    if size.startswith("@"):
+        return name, Sizes((), (_list_file(size[1:]),))
+    given = None if name in ("p", "v", "m") else setting(size)
+    return name, read(size) if given is None else given
+
+
+def _list_file(path: str) -> tuple[int, ...]:
+    """The whole numbers of a file, between blanks, commas or line ends; brackets around them say nothing.
+
+    Raises:
+        PipeschedError: PS225, none, or what is no whole number; PS809.
+    """
+    from pipesched.library.inputs import read_path
+
+    words = [word for word in re.split(r"[\s,]+", read_path(path).text.strip().strip("[]")) if word]
+    wrong = next((word for word in words if not WHOLE.fullmatch(word)), None)
+    if wrong is not None or not words or len(words) > MOST_ENTRIES:
+        found = f"{short(wrong)} in it" if wrong is not None else f"{len(words):,} numbers in it"
+        help = f"it holds whole numbers, such as 4,3,7,2, at most {MOST_ENTRIES:,}"
+        raise fail(Code.USAGE, f"{path} is no list: {found}", help=help)
+    return tuple(map(int, words))
+
+
+def parameter_of(name: str) -> Callable[[object], Value]:
+    """The reader of a parameter by its name: p, v and m are numbers, whatever a file declares."""
+    return whole if name in ("p", "v", "m") else parameter
+
+
+def parameter(value: object) -> Value:
+    """A whole number, or the entries of a list: ``[4, 3, 7, 2]`` or ``4,3,7,2``."""
+    if isinstance(value, str) and "," in value:
+        return tuple(map(whole, value.split(",")))
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return whole(value)
+    return tuple(map(whole, value))
+
+
+def count(grid: Mapping[str, Sizes], files: Iterable[Collection[str]]) -> int:
+    """How many combinations of files and sizes there are. files: the lists that each file declares.
+
+    Raises:
+        PipeschedError: PS225, too many for one call.
+    """
+    runs = sum(math.prod(size.alternatives(name in listed) for name, size in grid.items()) for listed in files)
+    if runs > MOST_RUNS:
+        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MOST_RUNS:,} in one call")
+    return runs
+
+
+def combinations(grid: Mapping[str, Sizes], listed: Collection[str] = ()) -> Iterator[dict[str, Value]]:
+    """Every combination, the last parameter fastest. listed: the parameters that are lists."""
+    for chosen in itertools.product(*(size.values(name in listed) for name, size in grid.items())):
+        yield dict(zip(grid, chosen, strict=True))
+
+
+def stages(value: object) -> tuple[int, ...]:
+    """Stages, ascending: ``[0, 1]``, or as a text ``0..2,5``, a range with both ends."""
+    from pipesched.model.placement import STAGES
+
+    what = "stages such as 0,1 or 0..2"
+    given = value if isinstance(value, str) else tuple(listed(value, what))
+    with suppress(ValueError):
+        found = read(given) if given else Sizes(())
+        if found.count <= STAGES and all(low >= 0 for low, _ in found.ranges):
+            return tuple(sorted(set(found)))
+    raise Not(value, what)

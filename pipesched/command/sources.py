@@ -1,0 +1,141 @@
+"""What is asked about, as a text to read: a name of the library, a file, an order in memory, what `load` returns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from os import PathLike, fsdecode
+
+from pipesched.compile import load
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.examine import Options
+from pipesched.formats.in_memory import single, written
+from pipesched.formats.readers import Loaded
+from pipesched.library.aliases import known_as
+from pipesched.library.inputs import read, read_path
+from pipesched.model.numbers import Value, whole
+from pipesched.model.schedule import Program, Schedule
+from pipesched.model.torch_versions import TorchVersion, installed_version
+from pipesched.source import Source
+from pipesched.support import files
+
+_PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
+"""The beginning of a .ps file: blank lines and comments, then its head."""
+
+
+def named(target: object, sizes: dict[str, Value], *, computes: bool = False) -> tuple[Source, dict[str, Value]]:
+    """The source and its sizes: a schedule of torch with one stage a rank is that of its name in the library.
+
+    computes: of a program its computes alone.
+    """
+    if isinstance(target, Schedule | Program):
+        loaded(target, Options(sizes))
+        return _written(target, computes=computes), sizes
+    found = single(target)
+    name = known_as(found[0]) if found else None
+    return (read(name), {**found[1], **sizes}) if found and name else (source(target), sizes)
+
+
+def loaded(target: Schedule | Program, options: Options) -> Loaded:
+    """What is a schedule already, which has its sizes, so none may be given.
+
+    Raises:
+        PipeschedError: PS225, one is.
+    """
+    given = [
+        *options.parameters,
+        *options.settings,
+        *(name for name in ("stages", "placement") if getattr(options, name) is not None),
+    ]
+    if given:
+        raise fail(Code.USAGE, f"{', '.join(given)} given for a {type(target).__name__}, which has its sizes already")
+    return Loaded(target.name, target if isinstance(target, Schedule) else target.schedule)
+
+
+def alone(target: object) -> Source:
+    """The source of a target whose sizes are its own, if it is not a file."""
+    source, sizes = named(target, {})
+    return _written(load(source, Options(sizes)).schedule, computes=True) if sizes else source
+
+
+def source(target: object) -> Source:
+    """The text of a file, of a name of the library, or of an order in memory.
+
+    Raises:
+        PipeschedError: PS809, PS810; PS225, none of these.
+    """
+    if isinstance(target, Source):
+        return target
+    if isinstance(target, str) and _PS.match(target):
+        return Source("<text>", target)
+    if isinstance(target, str | PathLike):
+        return read(fsdecode(target))
+    made = None if target is None else written(target)
+    if made is None:
+        help = "give a name, a path, a text of .ps, a Source, an order, or what load() returns"
+        raise fail(Code.USAGE, f"no schedule can be read from a value of type {type(target).__name__}", help=help)
+    return made
+
+
+def file(path: object) -> Source:
+    """The text of a file, by its path.
+
+    Raises:
+        PipeschedError: PS809; PS225, no path.
+    """
+    if not isinstance(path, str | PathLike):
+        raise fail(Code.USAGE, f"no file is named by a value of type {type(path).__name__}", help="give its path")
+    return read_path(fsdecode(path))
+
+
+def version_of(target: object) -> TorchVersion | None:
+    """The version of torch whose schedule this is, if it is one."""
+    if not hasattr(target, "pipeline_order"):
+        return None
+    try:
+        return installed_version()
+    except (ImportError, PipeschedError):
+        return None
+
+
+def traces(given: Iterable[object]) -> list[Source]:
+    """The files of a measured run; torch's profiler packs them where their name ends in ``.gz``.
+
+    Raises:
+        PipeschedError: PS809, missing, packed wrongly, or not text.
+    """
+    paths = [x if isinstance(x, Source) else fsdecode(x) for x in given if isinstance(x, Source | str | PathLike)]
+    return [x if isinstance(x, Source) else _unpacked(x) if x.endswith(".gz") else read_path(x) for x in paths]
+
+
+def _unpacked(path: str) -> Source:
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(path, "rb") as stream:
+            return Source(path, files.text(iter(lambda: stream.read(2**20), b"")).decode("utf-8"))
+    except files.NotText as error:
+        raise fail(Code.UNREADABLE, f"{path} {error}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is not packed text"
+        raise fail(Code.UNREADABLE, f"cannot read {path}: {reason.lower()}") from None
+
+
+def _written(target: Schedule | Program, *, computes: bool) -> Source:
+    """A schedule is written down, operation for operation, or with its messages.
+
+    An order names no routes, frozen stages, readers and slices: a program with such is written as a stream.
+    """
+    from pipesched.formats import order_write, stream_write
+    from pipesched.lift import writer
+
+    program = target if isinstance(target, Program) else target.program
+    if program is not None and not computes:
+        placement = program.placement
+        if any(placement.route_names) or placement.frozen or placement.slices > 1 or not placement.chain:
+            sizes = whole(target.parameters if isinstance(target, Schedule) else {})
+            return Source(f"{target.name}.json", "".join(stream_write.pieces(program, sizes)))
+        return Source(f"{target.name}.txt", order_write.write_program(program))
+    schedule = target.computes if isinstance(target, Program) else target
+    return Source(f"{schedule.name}.ps", writer.write(schedule))

@@ -1,0 +1,228 @@
+"""Where text goes: results to stdout or a file, complaints to stderr.
+
+Colour is for people: off for files and pipes, and as NO_COLOR, FORCE_COLOR and TERM=dumb say. A stream that is not
+UTF-8 gets ASCII. Nothing that steers a terminal gets to one, wherever it came from. A file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TextIO
+
+from pipesched import render
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
+from pipesched.support import files
+from pipesched.support.safe import Form, safe
+
+_CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cuts short is no error
+
+
+def wants_color(choice: str, stream: TextIO | None) -> bool:
+    """Whether to colour what goes to the stream; the choice is auto, always or never."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream is not None and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def write(text: str, stream: TextIO | None, form: Form = "terminal") -> None:
+    """Writes a text in what the stream can show; a closed stream takes nothing."""
+    if stream is None:
+        return
+    text = safe(text, form)
+    if not utf8(stream):
+        text = render.plain(text)
+    for at in range(0, len(text), _CHUNK):
+        stream.write(text[at : at + _CHUNK])
+
+
+def utf8(stream: TextIO | None) -> bool:
+    """Whether what is written to a stream can hold any character."""
+    return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+
+
+def dumps(value: object) -> str:
+    """JSON in its one form: ASCII, two blanks of indent, keys in their order."""
+    return safe(json.dumps(value, indent=2, ensure_ascii=False), "ascii-json")
+
+
+@dataclass
+class Output:
+    """A place for results: stdout, or the file of ``-o``, which is written when all went well.
+
+    digits: significant ones of per cent, None for one decimal. verbose: all that is assumed is said.
+    """
+
+    format: str = "text"
+    color_choice: str = "auto"
+    path: str | None = None
+    digits: int | None = None
+    verbose: bool = False
+    kept: list[str] = field(default_factory=list)
+    _inside: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @property
+    def color(self) -> bool:
+        return self.format == "text" and wants_color(self.color_choice, None if self._file else sys.stdout)
+
+    @property
+    def complaint_color(self) -> bool:
+        return self.format == "text" and wants_color(self.color_choice, sys.stderr)
+
+    @property
+    def how(self) -> dict[str, bool]:
+        """How a text is asked for that says what is assumed."""
+        return {"verbose": True} if self.verbose else {}
+
+    @property
+    def _file(self) -> str | None:
+        return None if self.path == "-" else self.path
+
+    @property
+    def width(self) -> int | None:
+        """The columns of the terminal that results go to, None where they do not go to one."""
+        return None if self._file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+
+    def result(self, found: Any, **how: Any) -> int:
+        """What a verb has found, as text or as an object; returns how the command ends."""
+        self.line(dumps(found.to_json()) if self.format == "json" else found.text(**how, **self.how))
+        return int(found.exit_status)
+
+    def verdict(self, report: Any) -> int:
+        """A verdict in full; what the command line is to blame for goes to stderr. Returns how the command ends."""
+        if self.format == "json":
+            self.line(dumps(report.to_json()))
+        elif self.format == "text" and report.exit_status == 2:
+            self.complain(report.text(color=self.complaint_color, **self.how))
+        else:
+            self.line(self.shown(report))
+        return int(report.exit_status)
+
+    def shown(self, report: Any) -> str:
+        """A verdict as text, or its findings a line each."""
+        if self.format == "text":
+            return str(report.text(color=self.color, **self.how))
+        findings = [LINES[self.format](found, report.source) for found in report.diagnostics]
+        return "\n".join(findings + ([report.line()] if report.ok else []))
+
+    def costs(self, found: Any, path: str | None) -> int:
+        """Costs as `--costs` reads them, or an object, in the file of ``-o`` or on stdout; and what is said of them."""
+        as_json = dumps(found.to_json() | {"file": path}) + "\n"
+        if path and path != "-":
+            put(path, as_json if self.format == "json" else found.toml())
+            self.line(found.text())
+        elif self.format == "json":
+            self.write(as_json)
+        elif path == "-":
+            self.write(found.toml())
+            self.complain(found.text())
+        else:
+            self.line(found.text())
+        return 0
+
+    def line(self, text: str) -> None:
+        """A result, and the end of its line."""
+        self.write(text + "\n")
+
+    def write(self, text: str, form: Form | None = None) -> None:
+        """A result."""
+        if self._file:
+            self.kept.append(text)
+        else:
+            write(text, sys.stdout, form or _form(self.format))
+
+    def complain(self, text: str) -> None:
+        """One line of a complaint or of progress, to stderr."""
+        write(text + "\n", sys.stderr)
+
+    def __enter__(self) -> Output:
+        if self._file:
+            writable(self._file)
+        if self.digits is not None:
+            from pipesched.model.numbers import significant
+
+            self._inside.enter_context(significant(self.digits))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._inside.close()
+        if kind is None and self._file and self.kept:
+            put(self._file, "".join(self.kept))
+
+
+def _form(format: str) -> Form:
+    """How results of a format are written: annotations are for GitHub to obey."""
+    return "commands" if format == "github" else "terminal"
+
+
+LINES = {"concise": render.concise, "github": render.github}
+"""A finding on a line, by format."""
+
+
+def writable(path: str) -> None:
+    """Work asks first whether its result will have a place.
+
+    Raises:
+        PipeschedError: PS225, there can be no file of that name.
+    """
+    folder = os.path.dirname(os.path.realpath(path))
+    special = os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)  # a device or a pipe
+    if path == "-" or special or files.DESCRIPTOR.fullmatch(path):
+        return
+    if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
+        reason = "it is a folder" if os.path.isdir(path) else f"no files can be made in {folder}"
+        raise fail(Code.USAGE, f"cannot write {path}: {reason}")
+
+
+def put(path: str, text: str) -> None:
+    """Puts a result into a file; where that fails it goes to stdout, so that no work is lost.
+
+    Raises:
+        PipeschedError: PS225, it cannot be written.
+    """
+    try:
+        replace_file(path, text)
+    except PipeschedError:
+        write(text, sys.stdout)
+        raise
+
+
+def replace_file(path: str, text: str) -> None:
+    """Puts the text in the place of the file, whole or not at all; keeps the mode of a file that is there.
+
+    Raises:
+        PipeschedError: PS225, the file cannot be written.
+    """
+    replace_with(path, [text])
+
+
+def replace_with(path: str, pieces: Iterable[str]) -> None:
+    """`replace_file` for a text that comes in pieces, each of which is written as it is made."""
+    try:
+        files.replace(path, (safe(piece, "file").encode("utf-8", "surrogateescape") for piece in pieces))
+    except OSError as error:
+        raise fail(Code.USAGE, f"cannot write {path}: {error.strerror or error}") from None
+
+
+def complain(diagnostics: Sequence[Diagnostic], format: str, color: str) -> None:
+    """What stopped a command: an object or annotations on stdout, where tools read them; text on stderr."""
+    if format == "json":
+        from pipesched.report.report import Report
+
+        write(dumps(Report(None, None, diagnostics=tuple(diagnostics)).to_json()) + "\n", sys.stdout)
+    elif format in LINES:
+        stream = sys.stdout if format == "github" else sys.stderr
+        write("".join(LINES[format](d, None) + "\n" for d in diagnostics), stream, _form(format))
+    else:
+        shown = [render.text(d, color=wants_color(color, sys.stderr)) for d in diagnostics]
+        write("\n\n".join(shown) + "\n", sys.stderr)

@@ -1,0 +1,372 @@
+"""How the value of an option is read: from a text of the command line, or from a value of Python that means the same.
+
+A reader takes either, and raises `Not` for what it does not take, with what it should be; or any ValueError, whose text
+says what is wrong. Who calls it says of which option that is: click of `--p`, `options.read` of the keyword.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from fractions import Fraction
+from operator import index
+from os import PathLike, fsdecode
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
+from pipesched.model.numbers import Bytes, cap_help, in_bytes, number
+from pipesched.model.torch_versions import TorchVersion, parse_version
+from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.model.cost_values import Cost
+    from pipesched.model.costs import Costs
+    from pipesched.model.release import Release
+    from pipesched.planning.transformer.config import Trained
+    from pipesched.planning.transformer.devices import Device
+
+WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
+_FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
+MOST_CAPS = 200
+_LONGEST = 200  # characters of a range of caps
+
+
+class Not(ValueError):
+    """A value that is not what an option takes."""
+
+    def __init__(self, value: object, what: str) -> None:
+        super().__init__(f"{short(value)} is not {what}")
+        self.value, self.what = value, what
+
+
+def short(value: object) -> str:
+    """A value as a message shows it: on one line, and of a long one the beginning."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else value[:37] + "...")
+    shown = " ".join(repr(value).split())
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def text(value: object) -> str:
+    """A text where nothing else can be meant."""
+    if not isinstance(value, str):
+        raise Not(value, "a text")
+    return value
+
+
+def flag(value: object) -> bool:
+    """Yes or no."""
+    return bool(value)
+
+
+class Choice:
+    """The reader of one of a few names."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __call__(self, value: object) -> str:
+        if text(value) not in self.names:
+            raise Not(value, f"one of {', '.join(self.names)}")
+        return str(value)
+
+
+def whole(value: object) -> int:
+    """An integer of at most 30 digits where it is a text, so that arithmetic with it stays cheap."""
+    if isinstance(value, str) and WHOLE.fullmatch(value):
+        return int(value)
+    with suppress(TypeError):  # an array of several numbers has an index too
+        if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+            return index(value)
+    raise Not(value, "a whole number of at most 30 digits" if isinstance(value, str) else "a whole number")
+
+
+def real(value: object) -> float:
+    """A number of seconds or of milliseconds; who takes it says how large it may be."""
+    with suppress(ValueError, TypeError, OverflowError):
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return float(value)
+    raise Not(value, "a valid float")
+
+
+def seconds(value: object) -> float:
+    """A time limit: a number from 0 up."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(Fraction(value.strip()))
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise Not(value, _FROM_0)
+
+
+def significant(value: object) -> int:
+    """A number of digits: 1 to 15, which is as many as a double has."""
+    digits = whole(value)
+    if not 1 <= digits <= 15:
+        raise ValueError(f"{short(value)} significant digits; 1 to 15 can be given")
+    return digits
+
+
+def instant(value: object) -> Fraction:
+    """A time from 0 up, such as 12, 1.5 or 11/2."""
+    if (found := _exact(value, "a time")) >= 10**15:
+        raise Not(value, "a number of at most 15 digits")
+    return found
+
+
+def end(value: object) -> Fraction | str:
+    """A time, or ``graphml``, to which a graph can be written."""
+    return "graphml" if value == "graphml" else instant(value)
+
+
+def _exact(value: object, what: str) -> Fraction:
+    """A number as it is written: 5.5 is 11/2.
+
+    Raises:
+        ValueError: no number from 0 up.
+    """
+    if not isinstance(value, str):
+        with suppress(ValueError, OverflowError):
+            if (found := Fraction(str(value))) >= 0:
+                return found
+        raise Not(value, _FROM_0)
+    try:
+        return number(value, what)
+    except PipeschedError as error:
+        raise ValueError(error.diagnostics[0].message) from None
+
+
+def caps(value: object) -> tuple[Fraction, ...]:
+    """``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2; bytes such as 80GB."""
+    if isinstance(value, str):
+        return tuple(_cap(part.strip()) for part in value.split(","))
+    return tuple(map(_cap, listed(value, _FROM_0) if isinstance(value, Iterable) else [value]))
+
+
+def _cap(value: object) -> Fraction:
+    """Raises PipeschedError: PS225, an unknown unit or per cent; ValueError."""
+    if isinstance(value, Bytes):
+        return value
+    if isinstance(value, str):
+        if (found := in_bytes(value)) is not None:
+            return found
+        if help := cap_help(value):
+            raise fail(Code.USAGE, f"{short(value)} is no number of activations", help=help)
+        if not _NUMBER.fullmatch(value.strip()):
+            raise Not(value, _FROM_0)
+    return _exact(value, "a cap")
+
+
+_RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+?)\s*)?")
+
+
+def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
+    """Caps, or a range ``2..8`` or ``2..8:1/2`` with both ends; whether it is a range."""
+    match = _RANGE.fullmatch(value) if len(value) <= _LONGEST else None
+    if match is None:
+        return False, caps(value)
+    low, high, step = (caps(part)[0] for part in (match[1], match[2], match[3] or "1"))
+    if Bytes in (type(low), type(high)):
+        raise ValueError(f"the range {value} is of bytes; give one cap in bytes at a time")
+    if low > high:
+        raise ValueError(f"the range {value} is empty; write {match[2]}..{match[1]}")
+    if step <= 0:
+        raise ValueError(f"the range {value} has a step of 0")
+    if (high - low) / step >= MOST_CAPS:
+        raise ValueError(f"the range {value} has more than {MOST_CAPS} caps")
+    return True, tuple(low + i * step for i in range(int((high - low) / step) + 1))
+
+
+def ranks(value: object) -> tuple[int, ...]:
+    """The rank of each stage: ``[0, 1, 1, 0]``, or as a text ``0,1,1,0``."""
+    return _wholes(value, "a list of ranks such as 0,1,1,0", range(10**9))
+
+
+def counts(value: object) -> tuple[int, ...]:
+    """Counts from 1: ``[4, 3, 7]``, or as a text ``4,3,7``."""
+    return _wholes(value, "a list of counts such as 4,3,7", range(1, 10**6))
+
+
+def placement(value: object) -> str | tuple[int, ...]:
+    """``linear``, ``loop``, ``vee``, ranks by stage, or the name of a file whose placement counts."""
+    named = isinstance(value, str) and not re.fullmatch(r"[\d\s,]+", value, re.ASCII)
+    return str(value) if named else ranks(value)
+
+
+def _wholes(value: object, what: str, able: range) -> tuple[int, ...]:
+    with suppress(ValueError):
+        found = tuple(map(whole, value.split(",") if isinstance(value, str) else listed(value, what)))
+        if all(number in able for number in found):
+            return found
+    raise Not(value, what)
+
+
+def listed(value: object, what: str) -> Iterable[object]:
+    if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
+        raise Not(value, what)
+    return value
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """A text, or several."""
+    return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of texts")))
+
+
+def variable(value: object) -> tuple[str, str]:
+    """``PP=4``: a name and its value."""
+    name, equals, given = text(value).partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise Not(value, "NAME=VALUE")
+    return name, given
+
+
+def variables(value: object) -> tuple[tuple[str, str], ...]:
+    """Names with their values: ``{"PP": 4}``, or ``PP=4`` and so on."""
+    given = [f"{name}={x}" for name, x in value.items()] if isinstance(value, Mapping) else texts(value)
+    return tuple(map(variable, given))
+
+
+def files(value: object) -> tuple[object, ...]:
+    """A file, or several: paths, or what was read already."""
+    one = isinstance(value, str | PathLike | Source)
+    return tuple([value] if one else listed(value, "a path, or a list of paths"))
+
+
+def folder(value: object) -> str:
+    """A path."""
+    if isinstance(value, str | PathLike):
+        return fsdecode(value)
+    raise Not(value, "a path")
+
+
+def costs(value: object) -> Costs:
+    """A text ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
+
+    Raises:
+        PipeschedError: PS225, PS809.
+    """
+    from pipesched.model.costs import Costs
+
+    match value:
+        case Costs():
+            return value
+        case PathLike():
+            return costs_file(fsdecode(value))
+        case str():
+            return _of_the_caller(Costs.parse, value)
+        case Mapping():
+            given = {str(name): _cost(name, cost) for name, cost in value.items()}
+            return _of_the_caller(Costs, given)
+    raise Not(value, "costs: a text such as 'F=1,B=2', a dict, a Path of a TOML file, or Costs")
+
+
+def costs_file(path: str) -> Costs:
+    """The costs of a TOML file.
+
+    Raises:
+        PipeschedError: PS225, PS809.
+    """
+    from pipesched.library.inputs import read_path
+    from pipesched.model.costs import Costs
+
+    return _of_the_caller(Costs.from_toml, read_path(path).text)
+
+
+def model(value: object) -> Trained:
+    """The path of a TOML file, the name of a model that ships with pipesched, or what `read` made of one.
+
+    Raises:
+        PipeschedError: PS230 to PS237, PS809.
+    """
+    from pipesched.planning.transformer.config import Training, Transformer
+    from pipesched.planning.transformer.model_file import read
+
+    match value:
+        case (Transformer() as transformer, Training() as training):
+            return transformer, training
+        case str() | PathLike():
+            return read(fsdecode(value))
+    raise Not(value, "a model: the path of a TOML file, or a name")
+
+
+def named_model(value: object) -> tuple[str, Trained]:
+    """A model, and how it was named."""
+    found = model(value)
+    return fsdecode(value) if isinstance(value, str | PathLike) else found[0].name, found
+
+
+def byte_cap(value: object) -> Fraction:
+    """``80GB``, or a number of bytes."""
+    found = in_bytes(value) if isinstance(value, str) else None
+    if found is None and isinstance(value, int | Fraction) and not isinstance(value, bool):
+        found = Bytes(value)
+    if not found or found < 1:
+        raise Not(value, "a number of bytes such as 80GB")
+    return found
+
+
+def amount(value: object) -> int:
+    """A number that may end in K, M, B or T, for 10^3 to 10^12: ``300B``."""
+    given = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([KMBT]?)\s*", str(value))
+    found = 0 if given is None else int(Fraction(given[1]) * 1000 ** " KMBT".index(given[2] or " "))
+    if not found:
+        raise Not(value, "a number such as 300B")
+    return found
+
+
+def fraction(value: object) -> Fraction:
+    """A share, from 0 to 1."""
+    found = _exact(value, "a share")
+    if found > 1:
+        raise Not(value, "a share from 0 to 1")
+    return found
+
+
+def device(value: object) -> Device:
+    """A device by its name, or the path of a TOML file.
+
+    Raises:
+        PipeschedError: as `devices.read`.
+    """
+    from pipesched.planning.transformer.devices import Device, read
+
+    match value:
+        case Device():
+            return value
+        case str() | PathLike():
+            return read(fsdecode(value))
+    raise Not(value, "a device: the path of a TOML file, or a name")
+
+
+def _cost(name: object, cost: object) -> Cost:
+    if isinstance(cost, Iterable) and not isinstance(cost, str | bytes | Mapping):
+        entries = list(cost)
+        if entries and all(isinstance(row, Iterable) and not isinstance(row, str) for row in entries):
+            from pipesched.model.cost_values import grid
+
+            return grid([[_exact(one, f"cost {name}") for one in row] for row in entries], f"cost {name}")
+        return tuple(_exact(one, f"cost {name}") for one in entries)
+    return _exact(cost, f"cost {name}")
+
+
+def release(value: object) -> Release:
+    """A release rule, or its text."""
+    from pipesched.model.release import Release
+
+    return value if isinstance(value, Release) else Release.parse(text(value))
+
+
+def version(value: object) -> TorchVersion:
+    """A torch version that we know the rules of; a patch number is dropped."""
+    try:
+        return parse_version(text(value))
+    except PipeschedError as error:
+        raise ValueError(error.diagnostics[0].message) from None
+
+
+def _of_the_caller(make: Callable[[Any], Costs], value: object) -> Costs:
+    try:
+        return make(value)
+    except PipeschedError as error:
+        raise of_the_caller(error) from None

@@ -1,0 +1,1 @@
+"""Explains mistakes: syntax errors, texts of another kind, codes and words."""

@@ -1,0 +1,136 @@
+"""``pipesched explain PS401``, ``pipesched explain chunk``: a page for each code, a row for each word, offline."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from pipesched.command import flags
+from pipesched.command.terminal import Output, dumps
+from pipesched.diagnostics import Code, fail
+from pipesched.library.aliases import known_as
+
+
+@dataclass(frozen=True)
+class Word:
+    """A row of ``explain/words.md``: a word, its one meaning here, and the names that others have for it."""
+
+    word: str
+    meaning: str
+    elsewhere: tuple[str, ...]
+
+
+def _completed(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The codes and words that begin so, for a shell."""
+    known = [*map(str, Code), *(word.word for word in words())]
+    return [name for name in known if name.lower().startswith(incomplete.lower()) and " " not in name]
+
+
+@click.command(short_help="Explain a diagnostic code or a word, or list them all.")
+@click.argument("word", required=False, metavar="[CODE|WORD]", shell_complete=_completed)
+@flags.options("explain")
+def explain(word: str | None, **given: Any) -> int:
+    """Explain a diagnostic code such as PS401, its name such as deadlock, or a word such as chunk; without one, list
+    them all.
+    """
+    with flags.output_of(given) as out:
+        if word is None:
+            _index(out)
+        elif isinstance(meant := find(word), Word):
+            _row(meant, out)
+        else:
+            _page(meant, out)
+    return 0
+
+
+def _index(out: Output) -> None:
+    titles = {str(code): _title(page(code)) for code in Code}
+    if out.format == "json":
+        codes = [{"code": code, "title": title} for code, title in titles.items()]
+        out.line(dumps({"ok": True, "codes": codes, "words": [word.word for word in words()]}))
+    else:
+        out.line("\n".join(f"{code}  {title}" for code, title in titles.items()))
+        known = ", ".join(word.word for word in words())
+        out.line("\n" + textwrap.fill(f"words: {known}", 100, subsequent_indent="       "))
+
+
+def _page(code: Code, out: Output) -> None:
+    text = page(code)
+    if out.format == "json":
+        entry = {"code": str(code), "title": _title(text), "status": code.status, "text": text}
+        out.line(dumps({"ok": True, **entry}))
+    else:
+        out.write(text)
+
+
+def _row(word: Word, out: Output) -> None:
+    """A word, and the code that has the same name, if there is one."""
+    code = _codes().get(word.word)
+    lines = [f"{word.word}: {word.meaning}", f"    elsewhere: {', '.join(word.elsewhere)}"]
+    lines += [f"    {code}: {_title(page(code))}; `pipesched explain {code}`"] if code else []
+    text = "\n".join(lines)
+    if out.format == "json":
+        entry = {"word": word.word, "meaning": word.meaning, "elsewhere": list(word.elsewhere), "code": code}
+        out.line(dumps({"ok": True, **entry, "text": text}))
+    else:
+        out.line(text)
+
+
+def find(name: str) -> Code | Word:
+    """The word of that name, its own or another one of the field, or the code of a number or of a name; in any case.
+
+    Raises:
+        PipeschedError: PS225, neither.
+    """
+    asked = name.strip().lower()
+    known: dict[str, Code | Word] = {other.lower(): word for word in words() for other in word.elsewhere}
+    known |= _codes() | {word.word.lower(): word for word in words()}
+    dashed = re.sub("[_ ]", "-", asked)
+    for spelt in (asked, asked.replace("-", " "), dashed, f"ps{asked}"):
+        if spelt in known:
+            return known[spelt]
+    if (own := known_as(asked)) is not None:
+        raise fail(Code.USAGE, f"{name!r} is a schedule", help=f"`pipesched list {own}` shows its file")
+    near = difflib.get_close_matches(asked, known, n=1) or difflib.get_close_matches(dashed, known, n=1)
+    hint = f"did you mean {_called(known[near[0]])}?" if near else "`pipesched explain` lists them"
+    raise fail(Code.USAGE, f"no code is called {name!r}, and no word", help=hint)
+
+
+def _called(meant: Code | Word) -> str:
+    return meant.word if isinstance(meant, Word) else f"{meant} ({slug(meant)})"
+
+
+def _codes() -> dict[str, Code]:
+    return {str(code).lower(): code for code in Code} | {slug(code): code for code in Code}
+
+
+def slug(code: Code) -> str:
+    """The name of a code as people type it: ``too-many-operations``."""
+    return code.name.lower().replace("_", "-")
+
+
+def page(code: Code) -> str:
+    """The page of a code, as Markdown, and how a command ends that finds it."""
+    return f"{_file(f'{code}.md')}\nExit status {code.status}.\n"
+
+
+def words() -> list[Word]:
+    """The table of words, in its order; marks of code are dropped from other names."""
+    rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", _file("words.md"), re.MULTILINE)
+    return [Word(word, text, tuple(others.replace("`", "").split(", "))) for word, text, others in rows[1:]]
+
+
+def _file(name: str) -> str:
+    from importlib.resources import files
+
+    return files("pipesched").joinpath("explain", "pages", name).read_text("utf-8")
+
+
+def _title(text: str) -> str:
+    """The first heading without its code: ``# PS401: deadlock`` gives ``deadlock``."""
+    return text.split("\n", 1)[0].partition(": ")[2]

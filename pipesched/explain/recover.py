@@ -1,0 +1,316 @@
+"""Every independent mistake of a text that does not parse, in one reading.
+
+The grammar's table is walked over the tokens. Where a token has no action, what would have had one is said in words;
+then the walk goes on at the next place where a statement or an item begins, from the innermost state that takes it:
+panic mode, the brackets paired beforehand. One statement is blamed once.
+
+    let x 3                  expected `=` or `(` after `x`, found `3`      the half-read let is dropped at `repeat`
+    repeat x { F ) }         found `)`, which closes nothing               it is left out
+    claim a == b c           expected an operator or a line after `b`      on to the end
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.explain.brackets import MOST, Pairing, Problem
+from pipesched.explain.expected import unexpected, unknown
+from pipesched.explain.slips import explained
+from pipesched.language.tokens import (
+    COMMENT,
+    ITEMS,
+    LONGEST,
+    STATEMENTS,
+    UNCLOSED,
+    UNKNOWN,
+    Token,
+    Words,
+    apart,
+    begins,
+    first_in_line,
+    known_release,
+    too_long,
+)
+from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+
+_HEAD = ("schedule", "name", "(", ")")
+
+
+def mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
+    """What is wrong with a text, in its order: the first `MOST` findings, habits of other languages as one each."""
+    return explained(source, lambda text: _mistakes(text, lark, words))[:MOST]
+
+
+def _mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
+    """The findings, each for itself; an edited text that parses has none."""
+    written = [token for token in words.scan(source.text) if token.kind != COMMENT]
+    if not written:
+        return [_empty(source)]
+    problems: list[Problem] = []
+    tokens = [kept for token in written for kept in _words_meant(token, source, words, problems)]
+    if tokens:
+        pairing = Pairing(source, tokens, words.kinds).run()
+        problems += pairing.problems
+        if pairing.out and len(pairing.problems) < MOST:
+            problems += Walk(source, pairing.out, problems, Table(lark), words).run()
+    return _one_a_line([problem.diagnostic for problem in problems])[:MOST]
+
+
+def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings in order, without those that follow, more often than not, from another one of their line.
+
+    A string without its end hides what is behind it; odd words, what does not parse; and so does the first of those.
+    """
+    kept: list[tuple[int, Diagnostic]] = []
+    blamed: dict[int, int] = {}  # by line: the weight from which on a finding adds nothing
+    for weight, start, line, finding in sorted(map(_weighed, findings), key=itemgetter(0, 1)):
+        if weight < blamed.get(line, 3):
+            kept.append((start, finding))
+            blamed[line] = min(blamed.get(line, 3), 1 if weight == 0 else 2)
+    return [finding for _, finding in sorted(kept, key=itemgetter(0))]
+
+
+def _weighed(finding: Diagnostic) -> tuple[int, int, int, Diagnostic]:
+    """Its weight (0: a string without its end, 1: odd words and numbers, 2: what does not parse), offset and line."""
+    assert finding.where is not None
+    unclosed = finding.code is Code.CHARACTER and finding.where.text.startswith('"')
+    weight = 2 if finding.code is Code.SYNTAX else int(not unclosed)
+    return weight, finding.where.start, finding.where.line, finding
+
+
+def _empty(source: Source) -> Diagnostic:
+    state = "holds only comments" if source.text.strip("\ufeff \t\f\r\n") else "is empty"
+    end = len(source.text.rstrip())
+    where = Label(source.span(end, end), "a schedule begins here")
+    return Diagnostic(Code.EMPTY, f"the file {state}", (where,), help="begin with `schedule name(p, m = 2 * p)`")
+
+
+def _words_meant(token: Token, source: Source, words: Words, problems: list[Problem]) -> list[Token]:
+    """The token; for what is no word of the language, a finding, and what was meant, or nothing."""
+    span = source.span(token.start, token.end)
+    if token.kind == UNCLOSED:
+        begun = Label(span, "it begins here")
+        advice = "close it on its line; only the documentation after the head may span lines"
+        finding = Diagnostic(Code.CHARACTER, 'a string has no closing `"`', (begun,), help=advice)
+        problems.append(Problem(token.start, finding))
+        string = token._replace(kind="STRING")
+        brace = re.search(r"[{}](?=\s*(#.*)?$)", token.text)
+        return [string, Token(words.kinds[brace[0]], brace[0], token.start + brace.start())] if brace else [string]
+    if token.kind == UNKNOWN:
+        finding, meant = unknown(token.text, span)
+        problems.append(Problem(token.start, finding))
+        return [token._replace(kind=words.kind(meant))] if meant else []
+    if token.kind == "NUMBER" and too_long(token.text):
+        finding = Diagnostic(Code.OVERFLOW, f"a number has more than {LONGEST} digits", (Label(span, "too long"),))
+        problems.append(Problem(token.start, finding))
+    return [token]
+
+
+class Walk:
+    """One walk through the table, over tokens whose brackets are paired.
+
+    known: what is wrong with the words and brackets; their statements are not blamed again.
+    """
+
+    def __init__(self, source: Source, tokens: list[Token], known: list[Problem], table: Table, words: Words) -> None:
+        self.source, self.table, self.words = source, table, words
+        self.tokens = [*tokens, Token(END, "", tokens[-1].end)]
+        self.blamed = sorted(problem.offset for problem in known)
+        self.problems: list[Problem] = []
+        self.stack = table.start
+        self.begun = self.item = 0  # where the statement begins that is being read, and the item that it is in
+        self.carried_on = -1  # the last token that had no place: within its line, it begins nothing
+        self.astray = False  # whether statements outside every rank have been reported
+        self.forgiven: set[int] = set()  # in and after blocks without a head: what the head would have explained
+
+    def run(self) -> list[Problem]:
+        at = 0
+        while at < len(self.tokens) and len(self.problems) < MOST:
+            if self._advance(self._kind(at)):
+                if begins(self.tokens, at, self.source) and at != self.carried_on:
+                    self.begun = self.tokens[at].start
+                    self.astray &= self.tokens[at].text not in ITEMS
+                    self.item = self.begun if self.tokens[at].text in ITEMS else self.item
+                at += 1
+            else:
+                self._mistake(at)
+                self.carried_on = -1 if first_in_line(self.tokens, at, self.source) else at
+                at = self._resume(at)
+        return self.problems
+
+    def _advance(self, kind: str) -> bool:
+        """Moves the stack by a token of this kind, if it has an action there."""
+        moved = self.table.moved(self.stack, kind)
+        self.stack = moved or self.stack
+        return moved is not None
+
+    def _kind(self, at: int) -> str:
+        """The token's kind; UNKNOWN for a release rule that nobody knows."""
+        token = self.tokens[at]
+        if token.kind == "NAME" and at and self.tokens[at - 1].text == "release":
+            return "NAME" if self._rule_begins(at) else UNKNOWN
+        return token.kind
+
+    def _rule_begins(self, at: int) -> bool:
+        """Whether a release rule begins here; of one that breaks off the table decides."""
+        words = [token.text for token in self.tokens[at : at + 5]]
+        if words[1] != ":":
+            return known_release(words[0])
+        length = 5 if words[3:4] == ["/"] else 3
+        return self.tokens[at + 2].kind != "NUMBER" or known_release("".join(words[:length]))
+
+    # Blame
+
+    def _mistake(self, at: int) -> None:
+        """Reports the token, unless its statement is blamed already."""
+        token = self.tokens[at]
+        taken = {self.words.texts.get(kind, kind) for kind in self.table.takes(self.stack)}
+        alone = apart(self.tokens, at, self.source)
+        if ("claim" in taken or "repeat" in taken) and alone:
+            self.begun = token.start
+        outside = token.text in STATEMENTS and "claim" in taken and alone
+        if token.supplied or at in self.forgiven or (outside and self.astray) or self._is_blamed(token.start):
+            return
+        if token.text == "when" and self._is_blamed(token.start, self.item):  # of a `greedy` that was not read as such
+            return
+        self.astray |= outside
+        insort(self.blamed, self.begun)
+        self.problems.append(Problem(self.begun, unexpected(self.tokens, at, taken, self.source)))
+
+    def _is_blamed(self, here: int, since: int | None = None) -> bool:
+        first = bisect_left(self.blamed, self.begun if since is None else since)
+        return first < len(self.blamed) and self.blamed[first] <= here
+
+    # Going on
+
+    def _resume(self, at: int) -> int:
+        """Drops what is half read; the next token that the stack takes."""
+        depth = self._open_round()
+        for i in range(at, len(self.tokens)):
+            token = self.tokens[i]
+            depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
+            if depth > 0:
+                continue
+            if token.text == "{":
+                self._enter(i)
+                return i
+            if token.text == "}" or token.kind == END or begins(self.tokens, i, self.source):
+                if self._settle(token):
+                    return i
+            elif i > at and apart(self.tokens, i, self.source) and self._drop_to_list():
+                return i
+        return len(self.tokens)
+
+    def _settle(self, token: Token) -> bool:
+        """Drops what is half read, if the token can then go on."""
+        if self._drop_to_list():
+            return self.table.moved(self.stack, token.kind) is not None
+        if token.text in ITEMS:  # the head is what is half read
+            self.stack = self.table.start
+            return token.text == "schedule" or self._supply(*_HEAD)
+        return False
+
+    def _open_round(self) -> int:
+        """How many `(` and `[` are open in what is half read."""
+        block = self.words.kinds["{"]
+        half_read = [*takewhile(lambda symbol: symbol != block, self.stack.symbols())]
+        opened, closed = (sum(half_read.count(self.words.kinds[text]) for text in pair) for pair in ("([", ")]"))
+        return opened - closed
+
+    def _enter(self, at: int) -> None:
+        """Makes the stack take the `{` here: of the block that is being read, or of one whose head nobody knows."""
+        self.forgiven.add(self._after_block(at))  # the `else` of an `if` that was not read as such
+        if self._drop_to(self.words.kinds["{"]):
+            return
+        self.forgiven.add(at + 1)
+        if not self._drop_to_list():
+            self.stack = self.table.start
+            self._supply(*_HEAD)
+        if not self._supply("if", "true"):
+            self._supply("rank", "0")
+
+    def _after_block(self, at: int) -> int:
+        """The index after the `}` of the block that begins here; 0 if no `else` is there."""
+        depth = 0
+        for i in range(at, len(self.tokens)):
+            depth += (self.tokens[i].text == "{") - (self.tokens[i].text == "}")
+            if depth == 0:
+                return i + 1 if self.tokens[i + 1].text == "else" else 0
+        return 0
+
+    def _drop_to_list(self) -> bool:
+        """Drops what is half read of a statement, or of an item."""
+        return self._drop_to(self.words.kinds["repeat"], self.words.kinds["claim"])
+
+    def _drop_to(self, *kinds: str) -> bool:
+        """Drops the top of the stack, as far as the last `{`, until it takes a token of one of these kinds."""
+        stack = self.stack
+        while not any(self.table.moved(stack, kind) for kind in kinds):
+            if stack.below is None or stack.symbol == self.words.kinds["{"]:
+                return False
+            stack = stack.below
+        self.stack = stack
+        return True
+
+    def _supply(self, *texts: str) -> bool:
+        """Moves the stack by words that are not written; False, and nothing moved, if it does not take the first."""
+        return all(self._advance(self.words.kind(text)) for text in texts)
+
+
+# The grammar's LR table, walked without building anything. A stack is a way into the table: states, each with the
+# symbol that led to it. A token either moves it on, by some reductions and one shift, or has no action: a syntax error.
+
+END = "$END"
+
+
+class Stack(NamedTuple):
+    """The top of a stack, and what is below it; stacks share what they have in common."""
+
+    state: Any
+    symbol: str
+    below: Stack | None
+
+    def symbols(self) -> Iterator[str]:
+        """From the top down."""
+        stack: Stack | None = self
+        while stack:
+            yield stack.symbol
+            stack = stack.below
+
+
+class Table:
+    """The moves of a grammar."""
+
+    def __init__(self, lark: Lark) -> None:
+        conf = lark.parse_interactive("").parser_state.parse_conf
+        self.actions: Mapping[Any, Mapping[str, tuple[Any, Any]]] = conf.states
+        self.start = Stack(conf.start_state, "", None)
+        self.end: Any = conf.end_state
+
+    def moved(self, stack: Stack, kind: str) -> Stack | None:
+        """The stack after a token of this kind, or None."""
+        while not (kind == END and stack.state == self.end):
+            act, what = self.actions[stack.state].get(kind, (None, None))
+            if act is None:
+                return None
+            if not hasattr(what, "expansion"):
+                return Stack(what, kind, stack)
+            for _ in what.expansion:
+                assert stack.below is not None
+                stack = stack.below
+            stack = Stack(self.actions[stack.state][what.origin.name][1], what.origin.name, stack)
+        return stack
+
+    def takes(self, stack: Stack) -> set[str]:
+        """The kinds of token that have an action."""
+        return {kind for kind in self.actions[stack.state] if kind.isupper() and self.moved(stack, kind)}

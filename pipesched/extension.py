@@ -1,0 +1,1 @@
+"""Extensions add rows to the tables of the core, which imports nothing of them."""

@@ -1,0 +1,322 @@
+"""READERS: every kind of text that is read, a row each.
+
+    name        ending  known by                               gives
+    order       -       its first line: ``rank 0: F0.0 …``     a schedule; a program where it has messages
+    answer      .json   an entry "certificate"                 the text of its schedule, to be read in turn
+    stream      .json   its first line: ``{``                  a program
+    torch-csv   .csv    its first cell: ``0F0``                a schedule; a program where it has messages
+    ps          .ps     nothing: its reader explains best      a schedule with its costs and claims
+    framework   -       a name, ``python:module:function``     a schedule or a program, as its code gives it
+
+A row names the options that its function takes. A reader is imported with the first text that needs it. To add one is
+to add its file in `formats/` and its row here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from pipesched.analysis.communication import ONE_STREAM
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.interop.frameworks.frameworks import Call
+from pipesched.interop.frameworks.kept import Kept
+from pipesched.language.evaluate import MAX_OPS, Unit, at_size
+from pipesched.language.parser import OPS_A_WORD, WORDS
+from pipesched.language.typecheck import Checked, check_text
+from pipesched.model.columns import among
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import Value, whole
+from pipesched.model.ops import COMPUTES, KIND
+from pipesched.model.placement import Placement, most_ranks
+from pipesched.model.schedule import Program, Schedule
+from pipesched.model.torch_versions import TorchVersion
+from pipesched.source import Source
+from pipesched.support.foreign import Foreign, foreign
+
+if TYPE_CHECKING:
+    from pipesched.interop.frameworks.host import Answer
+
+Order: TypeAlias = Schedule | Program
+AnyOrder = TypeVar("AnyOrder", Schedule, Program)
+Known: TypeAlias = Callable[[str, str], bool]
+
+_ORDER = re.compile(rf"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:(?i:{KIND})[0-9]+\.[0-9]+\+?[ \t,]+){{2}}")
+_IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
+_CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
+
+_POSTED = "its posts are waited for later, so the model is one-stream unless --comm names another"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file holds. unit: of a .ps file. torch: it is a torch CSV. notes: on how a framework came to it; kept:
+    by rank, what it keeps where. comm: the model that its posts follow, where they are known.
+    """
+
+    source: str
+    schedule: Schedule
+    unit: Unit | None = None
+    torch: bool = False
+    torch_version: TorchVersion | None = None
+    notes: tuple[Foreign, ...] = ()
+    kept: Sequence[Sequence[Kept]] = ()
+    comm: str | None = None
+
+    @property
+    def program(self) -> Program | None:
+        """What runs, where the file names its messages."""
+        return self.schedule.program
+
+    @property
+    def sizes(self) -> dict[str, Value]:
+        """The parameters of a file, or p and m of an order."""
+        return dict(self.schedule.parameters) or {"p": self.schedule.ranks, "m": self.schedule.microbatches}
+
+    @property
+    def own_costs(self) -> Costs:
+        """The costs that the file gives."""
+        return self.unit.costs if self.unit else Costs()
+
+    def costs(self, asked: Costs | None) -> Costs:
+        """The costs that count: what is asked for, over those of the file."""
+        return self.own_costs if asked is None else asked.over(self.own_costs)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of text.
+
+    title: what people call it. ending: of a file's name. known: whether a text is of this kind, by its first line that
+    says something and by all of it. read: the function; it may find another text inside. takes: its options, by name.
+    """
+
+    name: str
+    title: str
+    ending: str | None
+    known: Known
+    read: Callable[..., Loaded | Source]
+    takes: tuple[str, ...] = ()
+
+
+def reader_of(source: Source) -> Reader:
+    """The row of a text: by the ending of its name, else by its first line that says something."""
+    if isinstance(source, Call):
+        return FRAMEWORK
+    named = [row for row in READERS if row.ending and source.name.lower().endswith(row.ending)]
+    if len(named) == 1:
+        return named[0]
+    first = _first_line(source.text)
+    return next((row for row in named or READERS if row.known(first, source.text)), (named or READERS)[-1])
+
+
+def _first_line(text: str) -> str:
+    """The first line that is neither blank nor a comment, nor a rank without operations where there is another."""
+    idle = ""
+    for found in re.finditer(r"[^\n]+", text):
+        line = found[0].strip("\ufeff \t\r")
+        if line and not line.startswith("#"):
+            if not _IDLE.match(line):
+                return line
+            idle = idle or line
+    return idle
+
+
+def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
+    """A .ps file whose names and types are right.
+
+    Raises:
+        PipeschedError: PS1xx and PS2xx; PS842 alone for a text of another kind that is known.
+    """
+    try:
+        return check_text(source, max(WORDS, max_ops // OPS_A_WORD))
+    except PipeschedError:
+        from pipesched.explain.misread import not_a_schedule
+
+        if found := list(not_a_schedule(source)):
+            raise PipeschedError(found) from None
+        raise
+
+
+def _ps(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
+    unit = at_size(checked(source, max_ops), parameters, max_ops=max_ops)
+    return Loaded(source.name, unit.schedule, unit=unit)
+
+
+def _order(source: Source, *, parameters: Mapping[str, Value], microbatches: int | None, max_ops: int) -> Loaded:
+    from pipesched.explain import misread
+    from pipesched.formats import order_text
+    from pipesched.formats.rows import first, there
+
+    _require_sizes_alone(source, parameters)
+    order = misread.reading(source, "order", partial(order_text.read, most_ranks=most_ranks(max_ops)))
+    _require_ranks(source, order, parameters)
+    if microbatches not in (None, order.placement.microbatches):
+        last = order.placement.microbatches - 1
+        message = f"{source.name} has {last + 1} microbatches; {microbatches} were given"
+        at = there(order.origin, first(order.microbatch, last), f"its last microbatch is {last}")
+        raise fail(Code.FILE_DISAGREES, message, at, help=f"leave out --m, or give --m {last + 1}")
+    return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule)
+
+
+def _torch_csv(source: Source, *, parameters: Mapping[str, Value], max_ops: int, **expected: Any) -> Loaded:
+    from pipesched.explain import misread
+    from pipesched.formats import torch_csv
+
+    _require_sizes_alone(source, parameters)
+    order = misread.reading(source, "torch-csv", partial(torch_csv.read, most_ranks=most_ranks(max_ops), **expected))
+    _require_ranks(source, order, parameters)
+    return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule, torch=True)
+
+
+def _stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
+    from pipesched.formats import stream_read
+
+    program, own = stream_read.read(source, whole(parameters))
+    return Loaded(source.name, replace(program.computes, parameters=own).with_program(program))
+
+
+def _answer(source: Source) -> Source:
+    from pipesched.optimizer import answer_read
+
+    return answer_read.read(source).schedule
+
+
+def _framework(
+    source: Source,
+    *,
+    parameters: Mapping[str, Value],
+    settings: Mapping[str, str | float],
+    max_ops: int,
+    framework_path: str | None,
+    framework_time: float,
+) -> Loaded:
+    from pipesched.interop.frameworks import host
+
+    assert isinstance(source, Call)
+    asked = {**parameters, **settings, "max-ops": max_ops}
+    answer = host.record(source, asked, path=framework_path, limit=framework_time)
+    return answered(source, answer, parameters, max_ops)
+
+
+def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
+    """What a framework answered to a call, as a file that is read.
+
+    Raises:
+        PipeschedError: PS853, no order; PS8xx, what keeps it from being one.
+    """
+    from pipesched.interop.frameworks import recorded
+
+    text, version = recorded.written(source, answer)
+    sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}
+    row = reader_of(text)
+    given: dict[str, Any] = {"torch_version": version} if row is TORCH_CSV else {}
+    named = replace(text, name=source.name)
+    try:
+        made = row.read(named, parameters=sizes, microbatches=sizes.get("m"), max_ops=max_ops, **given)
+    except PipeschedError as error:
+        asked = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        help = f"it was called with {asked}: mend what it gives"
+        found = error.diagnostics
+        raise PipeschedError(replace(d, help=help) if d.code is Code.FILE_DISAGREES else d for d in found) from None
+    assert isinstance(made, Loaded)
+    own = {"p": made.schedule.ranks, "m": made.schedule.microbatches, **parameters}
+    schedule = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
+    version = given.get("torch_version")
+    comm = str(ONE_STREAM) if answer.later and made.program is not None else None
+    notes = (*answer.notes, foreign(_POSTED)) if comm else answer.notes
+    return replace(made, schedule=schedule, torch_version=version, notes=notes, kept=answer.kept, comm=comm)
+
+
+def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
+    """An order of which these stages are not trained: a B there is an I.
+
+    A torch CSV has a B of every stage: where no I is wanted, it is nothing.
+
+    Raises:
+        PipeschedError: PS225, a file that says itself that others are, or one of torch with its messages; PS803, a
+            stage that is not there.
+    """
+    schedule, program = loaded.schedule, loaded.program
+    if schedule.placement.frozen == stages:
+        return loaded
+    if loaded.unit is not None or schedule.placement.frozen:
+        known = loaded.unit is not None
+        help = "write `frozen s in low .. high` behind its `stage` lines" if known else "leave out `--frozen`"
+        raise fail(Code.USAGE, f"{loaded.source} says itself which stages are frozen", help=help)
+    if loaded.torch and program is not None:
+        message = f"{loaded.source} has torch's messages, which go to frozen stages too"
+        raise fail(Code.USAGE, message, help="give the computes alone: `pipesched order FILE --format ps`")
+    if stages and stages[-1] >= schedule.stages:
+        message = f"stage {stages[-1]} is frozen; {loaded.source} has stages 0 .. {schedule.stages}"
+        raise fail(Code.FILE_DISAGREES, message)
+    placement = replace(schedule.placement, frozen=stages)
+    schedule = _as_frozen(schedule, placement, dropped=loaded.torch)
+    if program is not None:
+        schedule = schedule.with_program(_as_frozen(program, placement, dropped=False))
+    return replace(loaded, schedule=schedule)
+
+
+def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOrder:
+    """The same order with its B as its placement wants them; dropped: one that it does not want is left out."""
+    whole = among(order.op, [op for op in COMPUTES if op.parts])
+    full = np.flatnonzero(whole & (order.stage >= 0) & (order.stage < placement.stages))
+    op = order.op.copy()
+    wanted = placement.wanted[op[full], order.stage[full]]
+    op[full] = np.where(wanted < 0, -1 if dropped else op[full], wanted)
+    order, at = replace(order, placement=placement, op=op), np.flatnonzero(op >= 0)
+    return order if len(at) == len(op) else order.taken(at)
+
+
+def _require_sizes_alone(source: Source, parameters: Mapping[str, Value]) -> None:
+    """Raises PipeschedError: PS208, an order has its p and m and nothing else."""
+    extra = sorted(set(parameters) - {"p", "m"})
+    if extra:
+        raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
+
+
+def _require_ranks(source: Source, order: Order, parameters: Mapping[str, Value]) -> None:
+    """Raises PipeschedError: PS803, the file has another p than was given."""
+    if parameters.get("p", order.ranks) != order.ranks:
+        message = f"{source.name} has {order.ranks} ranks, one a row; {parameters['p']} were given"
+        raise fail(Code.FILE_DISAGREES, message, help=f"one row a rank: leave out --p, or give --p {order.ranks}")
+
+
+ROWS = ("parameters", "microbatches", "max_ops")
+
+ORDER = Reader(
+    "order", "an order", None, lambda first, _: bool(_ORDER.match(first) or _IDLE.match(first)), _order, ROWS
+)
+ANSWER = Reader(
+    "answer",
+    "an optimizer's answer",
+    ".json",
+    lambda first, text: first.startswith("{") and '"certificate":' in text,
+    _answer,
+)
+STREAM = Reader("stream", "a stream", ".json", lambda first, _: first.startswith("{"), _stream, ("parameters",))
+TORCH_CSV = Reader(
+    "torch-csv",
+    "a torch CSV",
+    ".csv",
+    lambda first, _: bool(_CELL.match(first)),
+    _torch_csv,
+    (*ROWS, "torch_version", "stages", "placement"),
+)
+PS = Reader("ps", "a .ps file", ".ps", lambda *_: True, _ps, ("parameters", "max_ops"))
+
+FRAMEWORK = Reader(
+    "framework",
+    "a schedule that a framework gives",
+    None,
+    lambda *_: False,
+    _framework,
+    ("parameters", "settings", "max_ops", "framework_path", "framework_time"),
+)
+
+READERS = (ORDER, ANSWER, STREAM, TORCH_CSV, PS)

@@ -1,0 +1,1 @@
+"""Explains idle time, and compares schedules and orders."""

@@ -1,0 +1,204 @@
+"""A table over schedules and sizes.
+
+A parameter goes to the files that have it: `--v 2` is for the interleaved schedules of a comparison, and the others
+are run once without it. A size that a schedule refuses is a row of its own, with the reason.
+
+Like is compared with like: costs are those of 1/p of the model, so that an operation of one of S stages takes p/S of
+them; or, if asked for, those of one stage, whatever its size. Messages cost the same either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipesched.analysis.idle import overhead
+from pipesched.analysis.timeline import costs_used
+from pipesched.compile import examine, load
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.examine import Options
+from pipesched.formats.readers import Loaded
+from pipesched.insight.compare_report import Comparison, Row
+from pipesched.library.assets import built_in
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import Value, ranges
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.model.release import caps_by_rank
+from pipesched.model.schedule import Schedule
+from pipesched.model.units import MILLISECONDS, NO_UNIT
+from pipesched.optimizer.optimize_bytes import in_bytes
+from pipesched.report.report import Report
+from pipesched.source import Source
+from pipesched.verbs.library import shared
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.solve.problem import Problem
+
+_SEARCHED = 3_000  # operations up to which the best bound is looked for
+_BOUNDED = 1_000_000  # and up to which there is one at all
+
+
+def named(schedules: Sequence[object], *, library: bool) -> list[object]:
+    """What is compared: what was named, and with `library` the rest of the built-in schedules.
+
+    Raises:
+        PipeschedError: PS225, nothing.
+    """
+    given = {name for name in schedules if isinstance(name, str)}
+    found = [*schedules, *(name for name in built_in() if library and name not in given)]
+    if not found:
+        raise fail(Code.USAGE, "nothing to compare", help="name schedules, or give --all")
+    return found
+
+
+def compare(
+    sources: Sequence[Source], sizes: Iterable[Mapping[str, Value]], options: Options, *, per_stage: bool = False
+) -> Comparison:
+    """Every file at every size.
+
+    Raises:
+        PipeschedError: PS208, a parameter that none of the files has.
+    """
+    own = list(zip(*(shared(sources, size) for size in sizes), strict=True))
+    rows = []
+    for source, every in zip(sources, own, strict=True):
+        for parameters in _once(every):
+            asked = replace(options, parameters=parameters)
+            rows.append(measured(source, asked, per_stage=per_stage))
+    timed = options.device is not None
+    given = NO_UNIT if options.costs is None else options.costs.unit
+    return Comparison(tuple(rows), per_stage or timed, MILLISECONDS if timed else given, options.comm, timed)
+
+
+def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:
+    seen = set()
+    for size in sizes:
+        key = tuple(size.items())
+        if key not in seen:
+            seen.add(key)
+            yield size
+
+
+def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
+    """The figures of a file at a size; what keeps it from having them is in the row.
+
+    Raises:
+        PipeschedError: PS207, a parameter that has no default is not given.
+    """
+    label = source.name.removesuffix(".ps")
+    try:
+        loaded = load(source, options)
+        costs = scaled(loaded, options, per_stage=per_stage)
+    except PipeschedError as error:
+        if any(found.code is Code.PARAMETER_MISSING for found in error.diagnostics):
+            raise
+        return Row(source.name, label, dict(options.parameters), diagnostics=error.diagnostics)
+    report = examine(loaded, replace(options, costs=costs, device=None, efficiency=None)).report
+    time, memory, schedule = report.parts.time, report.parts.memory, loaded.schedule
+    figures: dict[str, Any] = {}
+    if time:
+        figures = {name: getattr(time, name) for name in ("makespan", "span", "bubble", "span_bubble")}
+        figures |= {"idle": max(time.idle, default=None), "overhead": overhead(time.makespan, time.work)}
+    given = options.costs.given if options.costs else {}
+    kinds, own, used, kept = (
+        costs_used(schedule, costs),
+        options.counted(loaded),
+        report.parts.bytes,
+        [*_kept(schedule, costs)],
+    )
+    return Row(
+        source.name,
+        label,
+        loaded.sizes,
+        costs.to_json(),
+        **figures,
+        peak=max(memory.peak, default=None) if memory else None,
+        messages=report.parts.messages,
+        share=share(schedule.placement),
+        bound=bound(schedule, costs, options, report),
+        diagnostics=report.diagnostics,
+        own_costs=options.device is None and bool({*loaded.own_costs.given} - {*given}),
+        assumed=costs.assumed_of(kinds),
+        remarks=(*own.remarks(kinds), *(f"assumed: {said}" for said in kept)),
+        rests_on=((own.note,) if own.note else ()) + (*own.guesses(kinds), *kept, *(used.assumed if used else ())),
+        doubts=tuple(own.doubts(kinds)),
+        work=tuple(_work(schedule, report)),
+        queued=report.parts.communication.makespan if report.parts.communication else None,
+        bytes=used.total if used else (),
+    )
+
+
+def _kept(schedule: Schedule, costs: Costs) -> Iterator[str]:
+    """What was assumed of the memory that an F keeps which is run again."""
+    if bool((schedule.op == Op.R).any()) and "K" not in costs.given:
+        yield "an F that is run again keeps K = 0 until its R"
+
+
+def _work(schedule: Schedule, report: Report) -> Iterator[str]:
+    """What keeps the figures of a schedule from being those of a full training step of a chain on all ranks."""
+    if schedule.forward_only:
+        yield "forward-only: nothing is trained"
+    if frozen := schedule.placement.frozen:
+        yield f"frozen {ranges(frozen)}: weights of these stages are not trained"
+    if schedule.slices > 1:
+        yield f"a microbatch is 1/{schedule.slices} of a sequence"
+    if not schedule.placement.chain:
+        yield "stages read others than the one before them"
+    yield from (one.message for one in report.diagnostics if one.code is Code.IDLE_RANK)
+
+
+def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:
+    """The costs of one operation of a stage: those that count, times p/S; those of a device are of a stage already."""
+    if per_stage or options.device is not None:
+        return options.counted(loaded)
+    return options.counted(loaded).scaled(Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages)))
+
+
+def share(placement: Placement) -> Fraction:
+    """The largest share of the model's stages that a rank holds."""
+    held = (len({stage for _, stage in placement.chunks(rank)}) for rank in range(placement.ranks))
+    return Fraction(max(held, default=0), max(1, placement.stages))
+
+
+def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) -> Fraction | None:
+    """A makespan below which there is no order; None where the optimizer's problem does not cover the schedule.
+
+    It does not where operations are missing, where there are no backwards, where stages are frozen or are no chain,
+    where costs differ from microbatch to microbatch or these are slices, where forwards are run again or activations
+    offloaded, or where pairs or full backwards are given another time than that of their parts.
+    """
+    if report.parts.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
+        return None
+    mixed = bool((schedule.op == Op.B).any()) and bool((schedule.op == Op.W).any())
+    shorter = ("FB" in costs.given and bool(schedule.joined.any())) or (bool(costs.disagreement) and mixed)
+    if shorter or len(schedule) > _BOUNDED:
+        return None
+    from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
+    from pipesched.optimizer.solve.instance import BOUNDED, Instance
+
+    if not BOUNDED.takes(schedule, costs):
+        return None
+
+    fused = not bool((schedule.op == Op.W).any())
+    caps = None if in_bytes(options.mem_cap, options.model) else caps_by_rank(options.mem_cap, schedule.ranks)
+    problem = Instance(schedule.placement, costs, options.release, caps, fused, "makespan").problem()
+    return problem.time(lower_bound(problem).value if len(schedule) <= _SEARCHED else _plain_bounds(problem))
+
+
+def _plain_bounds(problem: Problem) -> int:
+    """The longest path, and the work of a rank between what must come before and after it: quick at any size."""
+    from pipesched.optimizer.solve.bounds.longest_paths import paths
+    from pipesched.optimizer.solve.bounds.lower_bound import busiest
+
+    found, work = paths(problem), problem.duration[problem.sequence]
+    rank = problem.rank[problem.sequence]
+    best = found.least(problem)
+    for own in (np.flatnonzero(rank == r) for r in range(problem.ranks)):
+        if len(own):
+            best = max(best, busiest(found.head[own], work[own], found.tail[own]).value)
+    return best

@@ -1,0 +1,237 @@
+"""A comparison, as people and as programs read it.
+
+bubble         idle time of all ranks / (ranks x makespan); by span with the span in the place of the makespan
+idle / work    the same idle time over the work of all ranks; half of the literature calls that the bubble fraction
+peak           most activations of any rank, in microbatches through 1/p of the model
+parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts
+bytes          with a model: the most that a rank needs, as `verify` counts it
+lower bound    no order of these operations on this placement is faster, whatever memory it takes, or within the
+               caps of activations that are asked for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from pipesched import render
+from pipesched.diagnostics import Code, Diagnostic, Judged, exit_status
+from pipesched.model.numbers import Value, digits, exact, gigabytes, percent, shown
+from pipesched.model.units import NO_UNIT, Unit
+from pipesched.report.tables import grouped, ratio, short, table
+from pipesched.views.plot import Point
+
+_HEADERS = (
+    "makespan",
+    "span",
+    "bubble",
+    "bubble\nby span",
+    'idle / work\n"bubble fraction"',
+    "peak",
+    "messages",
+    "parameters\nof a rank",
+    "lower bound",
+)
+_UNITS = {
+    False: "costs of 1/p of the model; one of S stages takes p/S of them",
+    True: "costs of one stage, whatever its size (--cost-per stage)",
+}
+
+
+@dataclass(frozen=True)
+class Row(Judged):
+    """The figures; None where the file does not let them be known. share: of the model, on the rank that holds most.
+    own_costs: whether some of the costs are those that the file gives. assumed: costs that were not given, each with
+    what it follows from. remarks: that in words, and what else is to be said of the costs. rests_on: the assumptions on
+    costs and bytes, in words; doubts: what else is to be said of the costs. work: what a schedule does not do that
+    others do, and the ranks that do none of it. queued: the makespan where messages wait for their turn under the model
+    of communication that was named. bytes: by rank the most that it needs, where a model says so.
+    """
+
+    source: str
+    name: str
+    parameters: Mapping[str, Value]
+    costs: Mapping[str, object] = field(default_factory=dict)
+    makespan: Fraction | None = None
+    span: Fraction | None = None
+    idle: Fraction | None = None
+    bubble: Fraction | None = None
+    span_bubble: Fraction | None = None
+    overhead: Fraction | None = None
+    peak: Fraction | None = None
+    messages: int | None = None
+    share: Fraction | None = None
+    bound: Fraction | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    own_costs: bool = False
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    rests_on: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    work: tuple[str, ...] = ()
+    queued: Fraction | None = None
+    bytes: tuple[int, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the schedule says itself that it is not for this size."""
+        return self.fault is not None and self.fault.code is Code.REQUIRE
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows, file by file, sizes in order. unit: of times. timed: whether costs are those of a model's stages as it
+    is cut.
+    """
+
+    rows: tuple[Row, ...]
+    per_stage: bool
+    unit: Unit = NO_UNIT
+    comm: str | None = None
+    timed: bool = False
+
+    @property
+    def exit_status(self) -> int:
+        """That of the findings; a size that a schedule refuses counts only where every one is refused."""
+        every = all(row.refused for row in self.rows)
+        return exit_status(found for row in self.rows if every or not row.refused for found in row.diagnostics)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int | None = None, *, verbose: bool = False) -> str:
+        """The unit, the table, in two halves where it is wider than `width`, and under it why some rows are empty.
+        verbose: all that is assumed.
+        """
+        names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
+        names.sort(key=lambda name: ("pvm".find(name) % 4, name))
+        lead = [[row.name, *(render.size(row.parameters.get(name, "")) for name in names)] for row in self.rows]
+        cells, headers = [_cells(row, self.unit) for row in self.rows], [*_HEADERS]
+        if self.comm is not None:
+            headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
+            for row, figures in zip(self.rows, cells, strict=True):
+                figures.insert(1, short(row.queued, self.unit))
+        if self.explains:
+            headers[headers.index("peak")] = "peak,\nactivations"
+        if any(row.bytes for row in self.rows):
+            headers.insert(-3, "bytes of the\nfullest rank")
+            for row, figures in zip(self.rows, cells, strict=True):
+                figures.insert(-3, gigabytes(max(row.bytes)) if row.bytes else "-")
+
+        def part(begin: int, end: int) -> str:
+            rows = [[*first, *figures[begin:end]] for first, figures in zip(lead, cells, strict=True)]
+            return table(("schedule", *map(render.clean, names), *headers[begin:end]), rows)
+
+        parts, half = [part(0, len(headers))], (len(headers) + 1) // 2
+        if width is not None and max(map(len, parts[0].splitlines())) > width:
+            parts = [part(0, half), part(half, len(headers))]
+        if not self.timed:
+            of = "times" if self.unit else "unit of time"
+            parts[0] = f"{of}: {_UNITS[self.per_stage]}\n\n{parts[0]}"
+        if notes := [*_notes(self)]:
+            parts.append("\n".join(notes))
+        if assumed := render.assumptions(self.rests_on, verbose=verbose):
+            parts.append("\n".join(assumed))
+        return "\n\n".join(parts)
+
+    @property
+    def explains(self) -> bool:
+        """Whether figures are those of a transformer, or of a device: what they rest on is said at the end."""
+        return bool(self.unit) or any(row.bytes for row in self.rows)
+
+    @property
+    def rests_on(self) -> list[str]:
+        """The assumptions on a transformer and its device; of some rows, with their names."""
+        if not self.explains:
+            return []
+        timed = {row.name for row in self.rows if row.makespan is not None}
+        said = grouped((one, row.name) for row in self.rows for one in row.rests_on)
+        return [
+            one if timed <= {*names} else f"{', '.join(dict.fromkeys(names))}: {one}" for one, names in said.items()
+        ]
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        return {
+            "ok": self.exit_status == 0,
+            "cost_per": "stage" if self.per_stage else "rank",
+            **({"unit": self.unit.name} if self.unit else {}),
+            "rows": [_row_json(row) for row in self.rows],
+        }
+
+    def points(self) -> list[Point]:
+        """Bubble in per cent against peak memory, a series a schedule, of what can be compared."""
+        found = []
+        for row in self.rows:
+            if row.bubble is not None and row.peak is not None and not self.apart(row):
+                sizes = " ".join(f"{name}={render.size(value)}" for name, value in row.parameters.items())
+                found.append(Point(row.peak, row.bubble * 100, row.name, sizes))
+        return found
+
+    def apart(self, row: Row) -> str:
+        """Why a row has no place among the others, in words; nothing where it has one."""
+        if row.makespan is None:
+            return row.fault.message.removeprefix(f"{row.name} ") if row.fault else "has no timeline"
+        others = not all(other.own_costs for other in self.rows)
+        return "; ".join((*row.work, *["at the costs of its file"] * (row.own_costs and others)))
+
+    def plot(self) -> str:
+        """Bubble against peak memory, as SVG; under it what is left out, and why."""
+        from pipesched.views.plot import plot
+
+        x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
+        points = self.points()
+        one_size = len(points) == len({point.series for point in points})
+        left_out = grouped((why, row.name) for row in self.rows if (why := self.apart(row)))
+        notes = [f"not drawn: {', '.join(dict.fromkeys(names))}: {why}" for why, names in left_out.items()]
+        notes += [f"{row.name}: {remark}" for row in self.rows if not self.apart(row) for remark in row.remarks]
+        words = points[0].note.split() if points else []
+        shared = [word for word in words if all(word in point.note.split() for point in points)]
+        title = f"bubble against memory, {' '.join(shared)}" if shared else "bubble against memory"
+        rounded = (lambda bubble: percent(bubble / 100)) if self.unit else shown
+        return plot(points, x=x, y=y, title=title, frontier=one_size, notes=notes, said=(shown, rounded))
+
+
+def _cells(row: Row, unit: Unit) -> list[str]:
+    """The figures of a row, as people read them."""
+    reached = " reached" if row.bound is not None and row.bound == row.makespan else ""
+    first = "refused" if row.refused else short(row.makespan, unit)
+    shares = map(ratio, (row.bubble, row.span_bubble, row.overhead))
+    held = "-" if row.share is None else str(row.share)
+    peak = digits(row.peak) if row.peak is not None and (unit or row.bytes) else short(row.peak)
+    counts = peak, short(row.messages), held
+    return [first, short(row.span, unit), *shares, *counts, short(row.bound, unit) + reached]
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    """What is wrong or refused; that costs differ, where files have their own; what was assumed; what is not done."""
+    for row in comparison.rows:
+        if row.fault is not None:
+            title = " ".join([row.name, *(f"{name}={render.size(value)}" for name, value in row.parameters.items())])
+            yield render.clean(f"{title}: {row.fault.code}: {row.fault.message}")
+    own = [row.name for row in comparison.rows if row.own_costs]
+    if own and len(own) < len(comparison.rows):
+        yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")
+    own_remarks = [(row.doubts if comparison.explains else row.remarks, row) for row in comparison.rows]
+    said = grouped((remark, row.name) for remarks, row in own_remarks for remark in (*remarks, *row.work))
+    for remark, names in said.items():
+        yield render.clean(f"{', '.join(dict.fromkeys(names))}: {remark}")
+
+
+def _row_json(row: Row) -> dict[str, object]:
+    return {
+        "name": row.name,
+        "source": row.source,
+        "parameters": dict(row.parameters),
+        **exact(costs=row.costs),
+        "assumed_costs": dict(row.assumed),
+        "cost_remarks": list(row.remarks),
+        "work_remarks": list(row.work),
+        **exact(makespan=row.makespan, span=row.span, idle=row.idle, bubble=row.bubble, span_bubble=row.span_bubble),
+        **exact(queued_makespan=row.queued, bubble_ratio=row.bubble, overhead=row.overhead, peak=row.peak),
+        "bytes": list(row.bytes) or None,
+        "messages": row.messages,
+        **exact(parameters_per_rank=row.share, lower_bound=row.bound),
+        "diagnostics": [render.as_json(diagnostic) for diagnostic in row.diagnostics],
+    }

@@ -1,0 +1,37 @@
+"""``pipesched diff``: what differs between two orders, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipesched import render
+from pipesched.command import flags
+
+
+@click.command(short_help="Say what differs between two orders, and what it costs.")
+@click.argument("a", type=flags.target, metavar="A")
+@click.argument("b", type=flags.target, metavar="B")
+@flags.options("diff")
+def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
+    """Say what differs between two orders: .ps files, torch CSV files, orders, streams, built-in names.
+
+    The fewest operations that have to be moved to make B of A, rank by rank, operations that only one of them has,
+    sizes and placement; then times and memory of both. Where both files name messages, those are compared too.
+
+    \b
+    pipesched diff zb_h1 mine.ps --p 4 --m 8
+    Exit status: 0 the same order, 1 they differ or one cannot be read as a schedule, 2 the command line.
+    """
+    from pipesched.compile import read
+    from pipesched.insight import diff as verb
+
+    asked = flags.asked("diff", given)
+    with flags.output_of(given) as out:
+        found = verb.diff(read(a), read(b), asked)
+        status = out.result(found, every=every)
+        for side in (found.a, found.b):
+            if side.report.fault is not None:
+                out.complain(f"{render.concise(side.report.fault, side.loaded.source)}; `pipesched verify` reports all")
+        return status

@@ -1,0 +1,39 @@
+"""``pipesched why``: where the idle time of a schedule comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipesched import render
+from pipesched.command import flags
+from pipesched.diagnostics import Code
+
+
+@click.command(short_help="Say where the idle time of a schedule comes from.")
+@click.argument("file", type=flags.target, metavar="FILE")
+@flags.options("why")
+def why(file: str, *, every: bool, **given: Any) -> int:
+    """Say where the idle time of a .ps file, a torch CSV, an order, a stream, a built-in name, or - comes from.
+
+    \b
+    Idle time is split exactly: warm-up before the first operation of a rank, cool-down after its last, waits for
+    computes and for messages of other ranks between them, and imbalance, which is the work that the busiest rank
+    has more. Then the growth with every microbatch, the published order that it is like, the critical path, and
+    each gap with what ends it. A file that is wrong is explained as far as it runs, with exit status 1.
+    """
+    from pipesched.compile import read
+    from pipesched.insight import why as verb
+
+    asked = flags.asked("why", given)
+    with flags.output_of(given) as out:
+        source = read(file)
+        found = verb.why(source, asked)
+        status = out.result(found, every=every)
+        if (wrong := found.report.fault) is not None:
+            fault = render.concise(wrong, source.name)
+            far = "as if no send blocked" if wrong.code is Code.DEADLOCK else "as it stands"
+            far = far if found.analysis.finished else "as far as it runs"
+            out.complain(f"{fault}; explained {far}, `pipesched verify` reports all")
+        return status

@@ -1,0 +1,365 @@
+"""What `why` finds, as people and as programs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from itertools import groupby
+
+import numpy as np
+
+from pipesched import render
+from pipesched.analysis import causes as attribution
+from pipesched.analysis.causes import PARTS, Causes, Gaps, Split, critical_path
+from pipesched.analysis.idle import bubble, headline, split_length
+from pipesched.analysis.timeline import slot_costs
+from pipesched.diagnostics import Code
+from pipesched.examine import Examination
+from pipesched.insight.recognize import Known
+from pipesched.model.lists import Sited
+from pipesched.model.numbers import exact
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+from pipesched.render import clean, sizes
+from pipesched.report.report import Report
+from pipesched.report.tables import ratio, table
+from pipesched.schedule_analysis import Analysis
+from pipesched.source import Span
+
+TITLES = ("warm-up", "cool-down", "waits for\ncomputes", "waits for\nmessages", "imbalance")
+_RANKS = 16  # rows of the table, unless all are asked for
+_LINES = 12  # of the critical path, and of the gaps
+_OPS = 6  # operations on a line of the critical path
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What each further microbatch adds: to the makespan, and to every part of every rank's idle time.
+
+    more: how many microbatches apart the two runs are.
+    """
+
+    more: int
+    makespan: Fraction
+    parts: Mapping[str, tuple[Fraction, ...]]
+
+    @property
+    def idle(self) -> tuple[Fraction, ...]:
+        return tuple(sum(column, Fraction(0)) for column in zip(*self.parts.values(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Why:
+    """All about the idle time of one schedule. growth: None where the file has no m to vary.
+
+    instead: the makespan of the same order if messages took no time (`no_latency`), and if every stage took the mean
+    (`even_stages`), or every microbatch (`even_microbatches`); each only where that is not so already.
+    """
+
+    examined: Examination
+    causes: Causes
+    gaps: Gaps
+    split: Split
+    growth: Growth | None
+    known: Known | None
+    instead: Mapping[str, Fraction]
+
+    @property
+    def analysis(self) -> Analysis:
+        return self.examined.analysis
+
+    @property
+    def report(self) -> Report:
+        return self.examined.report
+
+    @property
+    def exit_status(self) -> int:
+        """That of the verdict."""
+        return self.report.exit_status
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, every: bool = False, verbose: bool = False) -> str:
+        """The whole story; `every`: all ranks, all of the critical path, and all gaps. verbose: all that is assumed."""
+        facts = "\n".join([*_growth(self), *_instead(self), *_known(self)])
+        rests_on = self.analysis.rests_on if self.analysis.costs.unit else ()
+        assumed = "\n".join(render.assumptions(rests_on, verbose=verbose))
+        parts = [_head(self), _split(self, every), facts, _path(self, every), *_gaps(self, every), assumed]
+        return "\n\n".join(part for part in parts if part)
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        made, grown, known = self.analysis, self.growth, self.known
+        return {
+            "ok": self.report.ok,
+            "name": made.schedule.name,
+            "source": self.examined.loaded.source,
+            "parameters": dict(self.report.parameters),
+            **made.costs.published(made.costs_used),
+            **exact(
+                makespan=made.makespan, bubble=bubble(made.makespan, self.work()), work=self.work(), idle=self.idle()
+            ),
+            **exact(split=self.parts()),
+            "growth": grown
+            and {
+                "microbatches": grown.more,
+                **exact(makespan=grown.makespan, idle=grown.idle, split=grown.parts),
+            },
+            **exact(instead=self.instead),
+            "critical_path": list(map(partial(_step_json, self), self.path, _spans(made.schedule, self.path))),
+            "gaps": [_gap_json(self, gap) for gap in self.longest_first],
+            "recognized": known
+            and {
+                "schedule": known.name,
+                "reading": known.like.reading,
+                "equal": known.like.whole,
+                **exact(common=known.like.common),
+                "text": known_text(known, made.schedule),
+            },
+            "diagnostics": [render.as_json(diagnostic) for diagnostic in self.report.diagnostics],
+        }
+
+    def said(self, time: Fraction) -> str:
+        """A time as people read it."""
+        return self.analysis.costs.unit.text(time)
+
+    def parts(self) -> dict[str, tuple[Fraction, ...]]:
+        """The parts of the idle time by rank, in the user's unit."""
+        return parts_of(self.analysis, self.split)
+
+    @cached_property
+    def path(self) -> list[int]:
+        """The operations of the critical path."""
+        return critical_path(self.analysis.timeline, self.causes)
+
+    @property
+    def path_messages(self) -> Fraction:
+        """How long the critical path is on messages."""
+        return self.analysis.time(int(self.causes.lag[self.path].sum()))
+
+    @cached_property
+    def longest_first(self) -> list[int]:
+        """The gaps by length, then by rank and time."""
+        found: list[int] = np.argsort(-self.gaps.length, kind="stable").tolist()
+        return found
+
+    def chain(self, gap: int) -> list[int]:
+        """What a gap waits for, the operation that ends the wait first."""
+        return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
+
+    def work(self) -> tuple[Fraction, ...]:
+        """By rank, of what ran."""
+        cost = np.where(self.analysis.timeline.start >= 0, slot_costs(self.analysis.schedule, self.analysis.ticks), 0)
+        sums = np.zeros(self.analysis.schedule.ranks, dtype=np.int64)
+        np.add.at(sums, self.analysis.schedule.rank, cost)
+        return tuple(map(self.analysis.time, sums.tolist()))
+
+    def idle(self) -> tuple[Fraction, ...]:
+        """By rank, the sum of its parts."""
+        return tuple(self.analysis.makespan - work for work in self.work())
+
+
+def parts_of(made: Analysis, split: Split) -> dict[str, tuple[Fraction, ...]]:
+    """The parts of an idle time by rank, in the user's unit."""
+    return {part: tuple(map(made.time, getattr(split, part).tolist())) for part in PARTS}
+
+
+def _head(why: Why) -> str:
+    """The sizes, and the times with the bubble; of an order that is stuck how far it runs."""
+    time, made, fault = why.report.parts.time, why.analysis, why.report.fault
+    title = f"{made.schedule.display_name}  {sizes(why.report.parameters)}"
+    unit = made.costs.unit
+    remarks = [x.message for x in why.report.diagnostics if x.code is Code.IDLE_RANK]
+    remarks += made.costs.doubts(made.costs_used) if unit else made.remarks
+    if time is None:
+        return "\n".join([f"{clean(title)}   stops at {split_length(made.makespan, why.work(), unit)}", *remarks])
+    wrong = "" if fault is None else f"; wrong: {fault.code}"
+    return "\n".join([f"{clean(title)}   {headline(time, unit)}{wrong}", *remarks])
+
+
+def _split(why: Why, every: bool) -> str:
+    """A row a rank; the middle of many ranks is left out."""
+    idle, parts, work, said = why.idle(), why.parts(), why.work(), why.said
+    ranks = list(range(why.analysis.schedule.ranks))
+    middle = None if every or len(ranks) <= _RANKS else _RANKS // 2
+    headers = ["idle by rank", "work", "idle", *TITLES]
+    rows = []
+    for rank in ranks:
+        if middle is not None and middle <= rank < len(ranks) - middle:
+            if rank == middle:
+                rows.append([f"... {len(ranks) - 2 * middle} more ranks (--all)", *[""] * 7])
+            continue
+        rows.append([f"rank {rank}", said(work[rank]), said(idle[rank]), *(said(parts[x][rank]) for x in PARTS)])
+    return table(headers, rows)
+
+
+def _growth(why: Why) -> Iterator[str]:
+    """What a further microbatch costs."""
+    growth, said = why.growth, why.said
+    if growth is None:
+        return
+    idle = growth.idle
+    head = f"growth: each further microbatch adds {said(growth.makespan)} to the makespan"
+    if not any(any(row) for row in growth.parts.values()):
+        yield f"{head} and nothing to the idle time of any rank"
+        return
+    most = max(range(len(idle)), key=lambda rank: (abs(idle[rank]), -rank))
+    part = growth.parts["imbalance"][most]
+    yield f"{head}, and {said(idle[most])} to the idle time of rank {most}" + (
+        f", {'all' if part == idle[most] else said(part)} of it imbalance" if part else ""
+    )
+
+
+_INSTEAD = {
+    "no_latency": "if messages took no time",
+    "even_stages": "if every stage took the mean",
+    "even_microbatches": "if every microbatch took the mean",
+}
+
+
+def _instead(why: Why) -> Iterator[str]:
+    """What other costs would bring."""
+    for name, makespan in why.instead.items():
+        change = why.analysis.costs.unit.more(makespan - why.analysis.makespan)
+        yield f"{_INSTEAD[name]} the makespan would be {why.said(makespan)} ({change})"
+
+
+def _known(why: Why) -> Iterator[str]:
+    if why.known is not None:
+        yield f"this order is {known_text(why.known, why.analysis.schedule)}"
+
+
+def known_text(known: Known, schedule: Schedule) -> str:
+    """``zb_h1``, ``zb_h1 up to the order of W``, ``zb_h1 but for F2.5 to W2.3 on rank 2 (steps 5 to 9)``."""
+    if known.like.whole:
+        cut = " with its backwards in one piece" if bool((schedule.op == Op.B).any()) else " with its backwards split"
+        lax = {"up to W": " up to the order of W", "split": cut}
+        return known.name + lax.get(known.like.reading, "")
+    differing = [(rank, low, high) for rank, (low, high) in enumerate(known.like.differing) if high > low]
+    if 2 * sum(high - low for _, low, high in differing) > len(schedule):
+        return f"{known.name} in {ratio(known.like.common)} of its steps; `pipesched diff` shows what has moved"
+    parts = []
+    for rank, low, high in differing[:_OPS]:
+        begin, end = int(schedule.start[rank]), int(schedule.start[rank + 1])
+        if (low, high) == (begin, max(end, begin + 1)):  # it lacks operations, or none is where it was
+            parts.append(f"all of rank {rank}" if begin == end else f"rank {rank}")
+            continue
+        span = f"{schedule[low]} to {schedule[high - 1]}" if high > low + 1 else str(schedule[low])
+        parts.append(f"{span} on rank {rank} (steps {schedule.step(low)} to {schedule.step(high - 1)})")
+    more = f", and {len(differing) - _OPS} more ranks" if len(differing) > _OPS else ""
+    return f"{known.name} but for {', '.join(parts)}{more}"
+
+
+def _path(why: Why, every: bool) -> str:
+    """The operations of the critical path, those on one rank on a line, with where they are written."""
+    if not why.path:
+        return ""
+    made, messages, said = why.analysis, why.path_messages, why.said
+    head = f"critical path, {said(made.makespan)} long: {len(why.path)} operation{'s' * (len(why.path) > 1)}"
+    if messages:
+        head += f" ({said(made.makespan - messages)}) and their {_transfers(why)} ({said(messages)})"
+    runs = [(rank, list(steps)) for rank, steps in groupby(why.path, key=lambda i: int(made.schedule.rank[i]))]
+    written = dict(zip(why.path, _spans(made.schedule, why.path), strict=True))
+    rows = []
+    for rank, steps in runs:
+        words = [made.schedule.slot(i) for i in steps]
+        if len(words) > _OPS and not every:
+            words = [*words[:2], f"... {len(words) - 4} more ...", *words[-2:]]
+        begin = said(made.time(made.timeline.start[steps[0]]))
+        rows.append([f"  t={begin}", f"rank {rank}", " ".join(words), _lines(written[i] for i in steps)])
+    if not every and len(rows) > _LINES:
+        half = _LINES // 2
+        rows[half:-half] = [[f"  ... {len(rows) - 2 * half} more lines (--all)", "", "", ""]]
+    return "\n".join([head, table(["", "", "", ""], rows, left=range(4)).lstrip("\n")])
+
+
+def _spans(schedule: Schedule, operations: Iterable[int]) -> list[Span | None]:
+    """Where operations are written."""
+    if isinstance(schedule.origin, Sited):
+        site, spans = schedule.origin.sited()
+        return [spans[int(site[i])] for i in operations]
+    return [schedule.origin.place(i).span for i in operations]
+
+
+def _called(schedule: Schedule, index: int, *, where: bool = True) -> str:
+    """An operation in words: ``B4 of stage 3 on rank 3``."""
+    op, stage, microbatch = (int(column[index]) for column in (schedule.op, schedule.stage, schedule.microbatch))
+    words = f"{Op(op).name}{microbatch} of stage {stage}"
+    return f"{words} on rank {int(schedule.rank[index])}" if where else words
+
+
+def _lines(spans: Iterable[Span | None]) -> str:
+    """``1f1b.ps:11``, or the few lines that operations come from."""
+    found = [span for span in spans if span is not None]
+    return f"{found[0].source.name}:{','.join(map(str, sorted({span.line for span in found})))}" if found else ""
+
+
+def _gaps(why: Why, every: bool) -> Iterator[str]:
+    """A line for each gap, longest first."""
+    order = why.longest_first
+    if not order:
+        return
+    chosen = order if every else order[:_LINES]
+    lines = [gap_text(why, gap) for gap in chosen]
+    if len(order) > len(chosen):
+        lines.append(f"... {len(order) - len(chosen)} more gaps (--all)")
+    yield "\n".join(lines)
+
+
+def _transfers(why: Why) -> str:
+    """What an idle rank waits for besides computes."""
+    return "messages" if why.analysis.timeline.copies is None else "messages and copies"
+
+
+def gap_text(why: Why, gap: int) -> str:
+    """``rank 2 idles 3 at t=11, before B4: waits for B4 of stage 3 on rank 3``."""
+    made, gaps, said = why.analysis, why.gaps, why.said
+    length, at = made.time(gaps.length[gap]), made.time(gaps.begin[gap])
+    head = f"rank {int(gaps.rank[gap])} idles {said(length)} at t={said(at)}"
+    before = int(gaps.before[gap])
+    if before < 0:
+        return f"{head}, to the end: {_no_more(why, int(gaps.rank[gap]))}"
+    steps, message = why.chain(gap), made.time(gaps.message[gap])
+    words = f"{head}, before {_called(made.schedule, before, where=False)}"
+    words += f": waits for {_called(made.schedule, steps[0])}" if steps else ""
+    if len(steps) > 1:
+        words += f", the last of {len(steps)} operations since {_called(made.schedule, steps[-1])}"
+    return words + (f"; {said(message)} of it for {_transfers(why)}" if message else "")
+
+
+def _no_more(why: Why, rank: int) -> str:
+    """Why a rank does nothing until the end."""
+    stuck = why.analysis.timeline.stuck[rank]
+    if stuck >= 0:
+        return f"{_called(why.analysis.schedule, stuck, where=False)} never starts"
+    if not why.path:
+        return "has nothing to do"
+    return f"has nothing left to do; {_called(why.analysis.schedule, why.path[-1])} ends last"
+
+
+def _step_json(why: Why, index: int, span: Span | None) -> dict[str, object]:
+    made = why.analysis
+    return {
+        "rank": int(made.schedule.rank[index]),
+        "step": made.schedule.step(index),
+        "op": made.schedule.slot(index),
+        **exact(start=made.time(made.timeline.start[index]), end=made.time(made.timeline.end[index])),
+        **exact(message=made.time(why.causes.lag[index])),
+        "line": None if span is None else span.line,
+    }
+
+
+def _gap_json(why: Why, gap: int) -> dict[str, object]:
+    made, gaps = why.analysis, why.gaps
+    before = int(gaps.before[gap])
+    return {
+        "rank": int(gaps.rank[gap]),
+        **exact(begin=made.time(gaps.begin[gap]), end=made.time(gaps.end[gap])),
+        "before": None if before < 0 else made.schedule.slot(before),
+        **exact(message=made.time(gaps.message[gap])),
+        "waits_for": [{"rank": int(made.schedule.rank[i]), "op": made.schedule.slot(i)} for i in why.chain(gap)],
+        "text": gap_text(why, gap),
+    }

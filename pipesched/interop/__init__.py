@@ -1,0 +1,1 @@
+"""Reads and writes the schedules of others: frameworks, trainers, recorded runs, other targets."""

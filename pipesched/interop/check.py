@@ -1,0 +1,298 @@
+"""Is a trainer's configuration right: every rule of its trainer, its CSV verified, and the schedule that it asks for.
+
+    text ──read──> settings ──whose?──> case ──rules──> facts, notes, diagnostics ──> Checked, with the command to go on
+
+What is assumed (the release, the version of torch) and what is not judged is said.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.interop.check_report import Checked, several
+from pipesched.interop.trainers import texts
+from pipesched.interop.trainers.case import Case, Fact, Finding, Note, Plan
+from pipesched.interop.trainers.dry_run import dry_run
+from pipesched.interop.trainers.keys import ANY, FLAG
+from pipesched.interop.trainers.marks import others
+from pipesched.interop.trainers.scripts import beside, distinct, of_words
+from pipesched.interop.trainers.settings import Setting, Settings, Unread, Unset
+from pipesched.interop.trainers.trainers import TRAINERS, Trainer, like, named, trainer_of
+from pipesched.interop.trainers.worlds import Outcome, outcome
+from pipesched.library.inputs import read_path
+from pipesched.model.torch_versions import DEFAULT, TorchVersion
+from pipesched.source import Source
+from pipesched.verbs.check_command import command
+from pipesched.verbs.check_csv import csv
+
+_COMMAND = "the command"
+_OPTION = re.compile(r"(?<!\S)#.*|(?<![\w-])(?P<name>--[A-Za-z][\w-]*)")  # outside comments
+_MOST = 32  # commands of a script that are judged
+_EXPANDED = "let your shell read it: pipesched check -- COMMAND and its arguments"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a configuration is for, as far as that is said: trainer and release, torch, ranks, all processes.
+
+    variables: of its script, set from outside.
+    """
+
+    trainer: str | None = None
+    torch_version: TorchVersion | None = None
+    p: int | None = None
+    processes: int | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+def check(source: Source, asked: Asked) -> Checked:
+    """Everything that is known of a configuration. What is wrong in it is in the result.
+
+    Raises:
+        PipeschedError: PS225, an option that means nothing.
+    """
+    return _of(source, lambda: texts.commands(source, dict(asked.variables)), asked)
+
+
+def check_command(words: Sequence[str], asked: Asked) -> Checked:
+    """Everything that is known of a command that a shell has expanded.
+
+    Raises:
+        PipeschedError: PS225, an option that means nothing.
+    """
+    source = Source(_COMMAND, shlex.join(words))
+    return _of(source, lambda: of_words(_COMMAND, words), asked)
+
+
+def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
+    """Everything that is known of a file. run: it is a script, and is executed with recorders as its programs.
+
+    Raises:
+        PipeschedError: PS225, an option that means nothing; PS809, there is no such file; PS820, there is no bash.
+    """
+    if not run:
+        return check(read_path(path), asked)
+    made = dry_run(path, dict(asked.variables))
+    found = [x for n, words in enumerate(made.commands, 1) for x in of_words(f"{path} (command {n})", words)]
+    ended = "its time was over" if made.status is None else f"it ended with status {made.status}"
+    notes = [f"{path} was executed, its programs replaced by recorders: {len(made.commands)} were started"]
+    notes += [f"{ended}: what it would have started later is not known"] if made.status != 0 else []
+    notes += [f"{name} was asked, which tells of the machine that trains" for name in made.asked]
+    text = read_path(path)
+    found = [replace(_as_run(x, text), taken=(*x.taken, *notes), launch={} if made.asked else x.launch) for x in found]
+    return _of(Source(path, ""), lambda: distinct(found), asked, tuple(notes))
+
+
+def _as_run(settings: Settings, script: Source) -> Settings:
+    """What a run of a script without its arguments and variables leaves open: values, and options in other branches."""
+    given = dict(settings.given)
+    for row in TRAINERS:
+        keys = row.keys(settings) if row.known(settings) else {}
+        has = {row.canonical(x.key) for x in settings}
+        for option in _OPTION.finditer(script.text) if keys else ():
+            name = option["name"]
+            if name and (own := row.canonical(name)) in keys and own not in has:
+                open = Unset("it stands in the script, and this run did not give it")
+                given[name] = Setting(name, open, script.span(*option.span("name")), name)
+        for name, x in settings.given.items():
+            key = keys.get(row.canonical(x.key))
+            if key is not None and x.value is True and key.kind not in (FLAG, ANY):
+                given[name] = replace(x, value=Unset("left without a value by this run, which had no arguments"))
+    return replace(settings, given=given)
+
+
+def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
+    """Each command that a trainer may know, judged by itself."""
+    _require_counts(asked)
+    row, release = named(asked.trainer) if asked.trainer else (None, None)
+    try:
+        found = [_with_file(settings) for settings in read()]
+    except PipeschedError as error:
+        return Checked(source.name, diagnostics=error.diagnostics)
+    if not found:
+        message = f"{source.name} runs no command with options of a trainer"
+        return Checked(source.name, diagnostics=(Diagnostic(Code.CONFIG_UNKNOWN, message),), notes=notes)
+    rows = (row,) if row else TRAINERS
+    known = [x for x in found if any(one.known(x) for one in rows) or (not row and others(x))]
+    made = [_judged(row, release, x, asked) for x in (known or found[:1])[:_MOST]]
+    if len(known) > _MOST:
+        message = f"{len(known) - _MOST} more commands of {source.name} are not judged: {_MOST} are"
+        made.append(Checked(source.name, diagnostics=(Diagnostic(Code.CONFIG_UNREAD, message),)))
+    return several(source.name, made)
+
+
+def _require_counts(asked: Asked) -> None:
+    """Raises PipeschedError: PS225, a count below 1."""
+    for name, count in (("p", asked.p), ("processes", asked.processes)):
+        if count is not None and count < 1:
+            raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
+
+
+def _judged(row: Trainer | None, release: str | None, settings: Settings, asked: Asked) -> Checked:
+    """What is said of one command, or of a file."""
+    try:
+        row = row or trainer_of(settings)
+        _require_text(row, settings)
+    except PipeschedError as error:
+        return _of_a_fork(settings, asked, error)
+    case, worlds = _case(row, release, settings, asked)
+    made = outcome(row, case, worlds, csv)
+    _require_ranks(case, made.plan, asked)
+    if release is None and (told := _telling(row, case)):
+        made = Outcome(_without_defaults(row, case), notes=made.notes, not_judged=made.not_judged, diagnostics=(told,))
+    launched = [*_launched(case, asked)]
+    assumed = (("release", release is None), ("torch", row.torch_of is not None and asked.torch_version is None))
+    return Checked(
+        settings.source.name,
+        row.name,
+        case.release,
+        None if row.torch_of is None else str(case.torch),
+        tuple(name for name, taken in assumed if taken),
+        made.plan,
+        (*(x for x in launched if isinstance(x, Fact)), *made.facts),
+        (*settings.taken, *(x.text for x in launched if isinstance(x, Note)), *made.notes),
+        made.not_judged,
+        made.possible,
+        (*made.diagnostics, *_unread(case, made.plan)),
+        command(case, made.plan),
+    )
+
+
+def _require_text(row: Trainer, settings: Settings) -> None:
+    """Raises PipeschedError: PS871, the trainer reads no text of this kind."""
+    if settings.kind not in row.texts:
+        kinds = " and ".join(row.texts)
+        message = f"{settings.source.name} is {settings.kind}; {row.name} is read from {kinds}"
+        raise fail(Code.CONFIG_UNKNOWN, message)
+
+
+def _telling(row: Trainer, case: Case) -> Diagnostic | None:
+    """A setting that says that the configuration is for a release that is not known."""
+    keys = row.keys(case.settings)
+    told = next((x for x in case.settings if x.key in keys and keys[x.key].telling), None)
+    if told is None:
+        return None
+    message = f"{told.written} is of no release of {row.name} that is known here: {', '.join(row.releases)}"
+    help = f"--trainer {row.typed}==RELEASE says which it is for"
+    return Diagnostic(Code.CONFIG_UNKNOWN, message, (told.label,), (), help)
+
+
+def _case(
+    row: Trainer, release: str | None, settings: Settings, asked: Asked
+) -> tuple[Case, list[tuple[str, TorchVersion]]]:
+    """What is judged, and the releases and versions of torch that it may be for."""
+    settled = row.settled(settings)
+    releases = (release,) if release else row.candidates(settled)
+    newest = releases[-1]
+    torch = asked.torch_version or (row.torch_of(newest) if row.torch_of else DEFAULT)
+    processes = asked.processes or _processes(settings)
+    case = Case(settled, row.name, newest, row.releases, torch, asked.p, processes, row.ranks, assumed=not release)
+    versions = {x: (asked.torch_version,) if asked.torch_version else row.torches(x) for x in releases}
+    return case, [(x, version) for x in releases for version in versions[x]]
+
+
+def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Checked:
+    """What all that have the options of a trainer read alike, the sizes, where it is not known whose they are."""
+    name, row = settings.source.name, None if asked.trainer else like(settings)
+    if row is None:
+        unread = () if settings.given else _holes(settings)
+        return Checked(name, diagnostics=(*error.diagnostics, *unread), notes=settings.taken)
+    case, worlds = _case(row, None, settings, asked)
+    told = outcome(row, case, worlds, csv).plan
+    plan = replace(told, options=()) if row.ranks and row.ranks in case.settings else Plan()
+    notes = (*settings.taken, f"sizes as {row.name} and its forks read them; no rule is tried")
+    return Checked(name, plan=plan, diagnostics=error.diagnostics, notes=notes, command=command(case, plan))
+
+
+def _without_defaults(row: Trainer, case: Case) -> Plan:
+    """What the settings themselves say of the schedule."""
+    return row.plan(replace(case, settings=replace(case.settings, defaults={})))
+
+
+def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
+    """The settings that stand in the text and are not understood there: nothing is said that depends on them."""
+    settings = case.settings
+    for setting in settings:
+        if isinstance(setting.value, Unread) and setting.at is not None:
+            message = f"line {setting.at.line} is not read: {setting.written} stands there, and its value is not known"
+            yield Diagnostic(Code.CONFIG_UNREAD, message, (Label(setting.at, "not read"),), (), _EXPANDED)
+    if plan.off or plan.chunks is not None:
+        return
+    yield from _holes(settings)
+    for setting in settings:
+        shell = settings.kind in ("shell", "cli")
+        if plan.ranks is None and shell and type(setting.value) is Unset and setting.key == case.size and setting.at:
+            message = f"{setting.written} is not known: {setting.value.text}"
+            help = f"{_EXPANDED}; or -D NAME=N says a variable"
+            yield Diagnostic(Code.CONFIG_UNREAD, message, (setting.label,), (), help)
+
+
+def _holes(settings: Settings) -> Iterator[Diagnostic]:
+    """What of a command is not read, where options may stand."""
+    for hole in settings.open_at:
+        message = f"line {hole.at.line} is not read: {hole.name}" if hole.at else f"not read: {hole.name}"
+        labels = (Label(hole.at, "not read"),) if hole.at else ()
+        yield Diagnostic(Code.CONFIG_UNREAD, message, labels, (), _EXPANDED)
+
+
+def _launch(settings: Settings) -> dict[str, object]:
+    """The options of what starts the processes, where they are on the command line."""
+    own = {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
+    return own | {name: x.value for name, x in settings.launch.items()}
+
+
+_LAUNCHED = (  # processes of a node, and nodes, as launchers call them
+    ("nproc_per_node", "nnodes"),
+    ("num_gpus", "num_nodes"),
+    ("ntasks_per_node", "nodes"),
+    ("ntasks_per_node", "N"),
+)
+
+
+def _processes(settings: Settings) -> int | None:
+    """What is started, where it is on the command line: processes of a node, on one node unless there are more."""
+    given = _launch(settings)
+    each, nodes = next(((a, b) for a, b in _LAUNCHED if a in given), ("", ""))
+    count, of = given.get(each), given.get(nodes, 1)
+    if each == "nproc_per_node" and nodes not in given and given.keys() & {"N", "nodes"}:
+        return None
+    return count * of if isinstance(count, int) and isinstance(of, int) and count > 0 and of > 0 else None
+
+
+def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
+    """How many processes there are, where that is from the command line of torchrun."""
+    if case.processes is not None and asked.processes is None:
+        yield Fact("processes", f"{case.processes}, by {_said(case.settings)}")
+    file = case.settings("job.config_file").value
+    if case.settings.kind == "shell" and isinstance(file, str) and beside(case.settings.source.name, file) is None:
+        yield Note(f"there is no file {file[:100]}: what it sets is not known, its defaults are taken")
+
+
+def _said(settings: Settings) -> str:
+    """Which options say how many processes there are."""
+    given = _launch(settings)
+    each, nodes = next((a, b) for a, b in _LAUNCHED if a in given)
+    return f"{each} and {nodes if nodes in given else f'one node, as {nodes} is not given'}"
+
+
+def _with_file(settings: Settings) -> Settings:
+    """Options of a command line over the TOML file that they name."""
+    named = next((x for x in settings if x.key in ("--job.config_file", "--job.config-file")), None)
+    if settings.kind != "shell" or named is None or not isinstance(named.value, str):
+        return settings
+    path = beside(settings.source.name, named.value)
+    if path is None:
+        return settings
+    own = {setting.key.removeprefix("--").replace("-", "_"): setting for setting in settings}
+    return replace(settings, given={**texts.read(read_path(path)).given, **own})
+
+
+def _require_ranks(case: Case, plan: Plan, asked: Asked) -> None:
+    """Raises PipeschedError: PS225, --p is not that of the file."""
+    if asked.p is not None and plan.ranks not in (None, asked.p):
+        message = f"{case.settings.source.name} has {plan.ranks} ranks; {asked.p} were given"
+        raise fail(Code.USAGE, message, help="leave out --p: the file says it")

@@ -1,0 +1,64 @@
+"""``pipesched check``: is a trainer's configuration right."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from pipesched.command import flags
+from pipesched.diagnostics import Code, PipeschedError, fail
+
+_BEHIND = "pipesched.check.behind"
+
+
+class _Check(click.Command):
+    """A command whose words behind ``--`` are those of another command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        behind = args[at + 1 :]
+        file = len(behind) == 1 and os.path.isfile(behind[0])
+        ctx.meta[_BEHIND] = () if file else tuple(behind)
+        return super().parse_args(ctx, args if file else args[:at])
+
+
+@click.command(cls=_Check, short_help="Check a trainer's configuration: schedule, sizes, CSV.")
+@click.argument("file", type=click.Path(), metavar="FILE | -- COMMAND", required=False)
+@flags.options("check")
+def check(file: str | None, **given: Any) -> int:
+    """Check the pipeline settings of a trainer: FILE is its TOML, YAML or JSON, or a script with its command line.
+
+    \b
+    torchtitan, Megatron-LM, DeepSpeed:
+      pipesched check debug_model.toml
+      pipesched check train.sh --trainer megatron==0.16 --processes 64
+      pipesched check ds_config.json --p 4
+
+    \b
+    Of a script the text is read, which knows less than a shell. The shell's own words:
+      pipesched check --trainer megatron==0.16 -- torchrun --nproc_per_node 8 pretrain_gpt.py $ARGS
+      pipesched check --dry-run-script train.sh     EXECUTES train.sh, its programs replaced by recorders
+
+    Does the release have the schedule, do p, v, m and the batch agree, is the CSV right, does the combination work.
+    Each finding names its source. The last line says which schedule it is, and how to verify that. What is not read or
+    not known is not judged: exit status 4.
+    """
+    from pipesched.command.options import request
+    from pipesched.interop import check as verb
+    from pipesched.interop.check_report import Checked
+
+    command = click.get_current_context().meta[_BEHIND]
+    with flags.output_of(given) as out:
+        asked = request(verb.Asked, given)
+        if command and file is None and not given["dry_run_script"]:
+            return out.verdict(verb.check_command(command, asked))
+        if command or file is None:
+            help = "`pipesched check FILE`, or `pipesched check -- torchrun … pretrain_gpt.py …`"
+            raise fail(Code.USAGE, "one file or one command is checked" if command else "there is no FILE", help=help)
+        try:
+            made = verb.check_file(file, asked, run=given["dry_run_script"])
+        except PipeschedError as error:
+            made = Checked(file, diagnostics=error.diagnostics)
+        return out.verdict(made)

@@ -1,0 +1,260 @@
+"""Asks a framework for a schedule: its code runs in a process of its own, and one answer comes back.
+
+    record(call, options) ── a process ──> recording.main ──> Answer: rows, where each was made, version, notes
+
+Every way in which that can fail is an error with a code; what the process prints is kept apart, and shown with them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from pipesched.diagnostics import Code, Label, PipeschedError, budgeted, fail
+from pipesched.interop.frameworks.frameworks import FRAMEWORKS, Call, Framework
+from pipesched.source import Source
+from pipesched.support import child, files
+from pipesched.support.budget import Spent
+from pipesched.support.foreign import Foreign, foreign, json_of, real
+
+TIME = 60.0
+PATIENCE = 10.0  # seconds more than the time limit, in which the process ends by itself
+_SHOWN = 3  # lines of what it printed
+_MODULE = "pipesched.interop.frameworks.recording"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A recording: rows of words or cells, file and line of each where they are known. Else as in `Recorded`."""
+
+    rows: Sequence[str | Sequence[str]]
+    places: Sequence[Sequence[tuple[str, int] | None]]
+    version: Foreign
+    notes: tuple[Foreign, ...]
+    kept: Sequence[Sequence[Any]] = ()
+    later: bool = False
+
+
+def record(call: Call, options: Mapping[str, object], *, path: str | None = None, limit: float = TIME) -> Answer:
+    """The schedule that a call names, with options of its framework. path: a folder of packages, or an environment.
+
+    Raises:
+        PipeschedError: PS850 the framework is not there, PS851 its code raised, PS852 it took too long, PS853 it gave
+            nothing that is an order, PS854 it did what is fenced off, PS855 a name or an option that it does not have.
+    """
+    asked = _request(call, options, path, limit)
+    head, body = _run(asked.pop("command"), asked, limit)
+    return _answer(call, options, _found(call, limit, head, body), _printed(str(head.get("said", ""))))
+
+
+def record_all(
+    asked: Sequence[tuple[Call, Mapping[str, object]]], *, path: str | None = None, limit: float = TIME
+) -> Iterator[Answer | PipeschedError]:
+    """Many schedules of one framework, by one process: rows without places, or what `record` would raise of one alone.
+
+    Raises:
+        PipeschedError: as `record`, of all of them.
+    """
+    if not asked:
+        return
+    call, options = asked[0]
+    request = _request(call, options, path, limit)
+    request["grid"] = [(_request(*one, path, limit)["name"], dict(one[1])) for one in asked]
+    head, body = _run(request.pop("command"), request, limit)
+    found = _found(call, limit, head, body)
+    if "error" in found:
+        raise _failure(call, call.framework, found, Label(call.span(0, len(call.text)), "this is executed"), ())
+    for (call, options), one in zip(asked, found["answers"], strict=True):
+        try:
+            yield _answer(call, options, {"refused": [], **one}, ())
+        except PipeschedError as error:
+            yield error
+
+
+def _request(call: Call, options: Mapping[str, object], path: str | None, limit: float) -> dict[str, Any]:
+    """What the process is asked, with the command line that begins it.
+
+    Raises:
+        PipeschedError: PS850, PS855.
+    """
+    row, name = call.framework, call.text.partition(":")[2]
+    strangers = [key for key in options if not row.open and key not in (*row.options, "p", "v", "m", "max-ops")]
+    if strangers:
+        known = "; ".join(f"-D {key}: {said}" for key, said in row.options.items())
+        raise fail(Code.FRAMEWORK_NAME, f"{row.name} has no option {', '.join(strangers)}", help=known or None)
+    asked: dict[str, Any] = {"name": name, "recorder": row.recorder, "options": dict(options), "limit": limit}
+    folders, asked["command"] = _site(path)
+    if row.name == "python" or ":" in name:
+        file, _, function = name.rpartition(":")
+        named = Path(file).absolute() if file.endswith(".py") else None
+        if named and not os.path.isfile(named):
+            here = Label(call.span(0, len(call.text)), "this is executed")
+            raise fail(Code.FRAMEWORK, f"there is no file {file}", here, help="paths begin at the current folder")
+        asked["name"] = f"{named}:{function}" if named else name
+        folders = [str(named.parent if named else Path.cwd()), *folders]
+    asked["path"] = folders
+    return asked
+
+
+def _site(path: str | None) -> tuple[list[str], list[str]]:
+    """The folders that come before the installed packages, and the command line.
+
+    Raises:
+        PipeschedError: PS850, there is no such folder.
+    """
+    command = child.command(_MODULE)
+    if path is None:
+        return [], command
+    if not os.path.isdir(path):
+        help = "a folder of packages (pip install --target FOLDER), or an environment (python -m venv)"
+        raise fail(Code.FRAMEWORK, f"--framework-path {path} is no folder", help=help)
+    own = Path(path, "bin", "python").absolute()
+    if own.exists():  # of any version: -I is older than -P
+        return [], [str(own), "-I", *command[2:]]
+    return [str(Path(path).absolute())], command
+
+
+def _run(command: list[str], asked: Mapping[str, Any], limit: float) -> tuple[dict[str, Any], bytes]:
+    """How the process ended, and its answer."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**environment, "PYTHONUTF8": "1"},
+                start_new_session=True,
+            )
+        except OSError as error:
+            reason = f"{command[0]} cannot be started: {(error.strerror or str(error)).lower()}"
+            raise fail(Code.FRAMEWORK, reason, help="--framework-path names a folder or an environment") from None
+        assert process.stdin is not None and process.stdout is not None
+        head = body = b""
+        try:
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            head, _, body = _all(process.stdout, limit + PATIENCE).partition(b"\n")
+        except BrokenPipeError:
+            pass  # it ended at once: what it complained about is shown
+        finally:  # its keeper ends all that it began when this pipe closes
+            process.stdin.close()
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+        errors.seek(0)
+        complaint = errors.read(2**20).decode("utf-8", "replace")
+    try:
+        return json_of(head), body
+    except (ValueError, Spent):
+        return {"ended": "nothing", "said": complaint}, b""
+
+
+def _all(stream: IO[bytes], seconds: float) -> bytes:
+    """All of a pipe, as far as it comes in time."""
+    made, until = bytearray(), time.monotonic() + seconds
+    while len(made) <= files.LARGEST and (left := until - time.monotonic()) > 0:
+        if select.select([stream], [], [], min(left, 3600))[0]:
+            block = os.read(stream.fileno(), 2**20)
+            if not block:
+                break
+            made += block
+    return bytes(made)
+
+
+def _found(call: Call, limit: float, head: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """What the process answered."""
+    here, printed = Label(call.span(0, len(call.text)), "this is executed"), _printed(str(head.get("said", "")))
+    ended = str(head["ended"])
+    if ended == "limit":
+        help = "--framework-time SECONDS gives it more"
+        raise fail(Code.GENERATOR_TIME, f"{call.name} did not end in {limit:g} s", here, notes=printed, help=help)
+    if ended == "large":
+        raise fail(Code.NO_ORDER, f"{call.name} gave more than any order has", here, notes=printed)
+    try:
+        with budgeted(call):
+            found = json_of(body)
+        assert isinstance(found, dict)
+    except (ValueError, AssertionError):
+        message = f"{call.name} gave nothing: its process ended with {ended}"
+        raise fail(Code.NO_ORDER, message, here, notes=printed, help="an order is what it returns or yields") from None
+    return found
+
+
+def _answer(call: Call, options: Mapping[str, object], found: Mapping[str, Any], printed: tuple[str, ...]) -> Answer:
+    row, here = call.framework, Label(call.span(0, len(call.text)), "this is executed")
+    given = {name: x for name, x in options.items() if name not in ("p", "v", "m", "max-ops")}
+    settings = [f"{name}={str(x).lower() if isinstance(x, bool) else x}" for name, x in given.items()]
+    if "error" in found:
+        raise _failure(call, row, found, here, printed)
+    version, notes = foreign(str(found["version"])), [str(note) for note in found["notes"]]
+    title = f"{row.package or call.text.partition(':')[2]} {version}".strip()
+    title = " ".join([title, *(["with"] if settings else []), *settings])
+    if row.tried and not version.startswith(row.tried):
+        tried = f"{row.tried[0]} to {row.tried[-1]}"
+        notes.append(f"{row.package} {version or 'without a version'} has not been tried before; {tried} have")
+    refused = [f"it {one['message']} and was refused{_at(one)}" for one in found["refused"]]
+    said = tuple(map(foreign, (f"executed: {title}", *notes, *refused)))
+    return Answer(found["rows"], found["places"] or [], version, said, found["kept"] or (), found["later"])
+
+
+def _failure(
+    call: Call, row: Framework, found: Mapping[str, Any], here: Label, printed: tuple[str, ...]
+) -> PipeschedError:
+    """An error of the recorder as one of ours, at the line of the framework where it arose."""
+    kind, said, help = found["error"], found["message"], found.get("help")
+    there = (*_line(found), here)
+    match kind:
+        case "unknown":
+            return fail(Code.FRAMEWORK_NAME, said, here, help=help)
+        case "absent":
+            needs = f"pip install {row.package}" if row.package else "it is looked for in this folder and its packages"
+            where = f"{needs}; or --framework-path FOLDER where it is"
+            return fail(Code.FRAMEWORK, f"{call.name} cannot be executed: {said}", *there, notes=printed, help=where)
+        case "nonsense":
+            gives = "rows of cells or words, a dict from rank to actions, or actions that are yielded"
+            return fail(Code.NO_ORDER, f"{call.name} gave no order: {said}", *there, notes=printed, help=help or gives)
+        case "fence":
+            can = "it can read files and write to its temporary folder"
+            return fail(Code.FENCE, f"{call.name} {said}: refused", *there, notes=printed, help=can)
+    if said.startswith("FileNotFoundError"):
+        help = "its current folder is a temporary one: name files from __file__ on"
+    return fail(Code.GENERATOR, f"{call.name} raised {said}", *there, notes=printed, help=help)
+
+
+def _line(found: Mapping[str, Any]) -> tuple[Label, ...]:
+    """The line of the framework's source, where it can be read."""
+    if not found.get("file"):
+        return ()
+    try:
+        source = Source(found["shown"], files.read(found["file"]).decode("utf-8"))
+        start = source.line_starts[found["line"] - 1]
+    except (OSError, ValueError, IndexError):
+        return ()
+    text = source.line(found["line"])
+    begin = start + len(text) - len(text.lstrip())
+    return (Label(source.span(begin, start + len(text)), "raised here"),)
+
+
+def _at(one: Mapping[str, Any]) -> str:
+    return f", at {one['shown']}:{one['line']}" if one.get("file") else ""
+
+
+def _printed(said: str) -> tuple[str, ...]:
+    lines = [line for line in real(said).splitlines() if line.strip()]
+    return ("\n".join(["it printed:", *(f"| {foreign(line)}" for line in lines[-_SHOWN:])]),) if lines else ()
+
+
+__all__ = ["FRAMEWORKS", "Answer", "record"]

@@ -1,0 +1,315 @@
+"""Megatron-core's own pipeline code, executed on tokens: what each rank computes, posts and waits for.
+
+    megatron:1f1b          forward_backward_pipelining_without_interleaving
+    megatron:interleaved   forward_backward_pipelining_with_interleaving
+
+The files of `REAL` run as they are installed; torch and all else are Fakes. Two functions are ours: `forward_step` and
+`backward_step`, which would compute, note what they are given. torch.distributed is that of one rank
+(`megatron_rank`).
+
+Ranks run one after the other, since no branch of this code depends on data. Options are those of the release's own
+ModelParallelConfig, by its names, and `forward_only` of the functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from pipesched.interop.frameworks.fakes import Fake, Finder
+from pipesched.interop.frameworks.megatron_rank import (
+    PIPELINE,
+    WORLD,
+    Group,
+    Rank,
+    Size,
+    Token,
+    empty,
+    place_of,
+    tensor,
+    waits_later,
+    words,
+)
+from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Recorded, Unknown, needed, version_of
+
+FUNCTIONS = {
+    "1f1b": "forward_backward_pipelining_without_interleaving",
+    "interleaved": "forward_backward_pipelining_with_interleaving",
+}
+REAL = (
+    "parallel_state",
+    "enums",
+    "utils",
+    "model_parallel_config",
+    "process_groups_config",
+    "pipeline_parallel.schedules",
+    "pipeline_parallel.p2p_communication",
+    "pipeline_parallel.utils",
+)
+SILENT = ("torch.distributed", "megatron.core.pipeline_parallel")
+"""Fakes that would send or compute: none may be called."""
+TORCH = "2.13.0"
+
+
+class Module:
+    """A chunk of the model."""
+
+    def __init__(self, chunk: int, config: object, kind: object) -> None:
+        self.chunk, self.config, self.model_type = chunk, config, kind
+
+    def parameters(self) -> list[object]:
+        return []
+
+
+class _Version(tuple[int, ...]):
+    """packaging.version.Version."""
+
+    def __new__(cls, text: object) -> _Version:
+        parts = str(text).split("+")[0].split(".")
+        return super().__new__(cls, [int("".join(c for c in part if c.isdigit()) or 0) for part in parts[:3]])
+
+
+@dataclass(eq=False)
+class Core:
+    """The modules of one release, loaded once."""
+
+    folder: Path
+    version: str
+    schedules: ModuleType
+    state: ModuleType
+    configuration: type
+    torch: Fake
+    faked: list[str]
+    pairs: bool
+
+    def options(self) -> dict[str, object]:
+        """What may be given, with its default: all but the sizes, which have names of their own."""
+        own = {x.name: None if x.default is MISSING else x.default for x in fields(self.configuration)}
+        return {"forward_only": False, **{name: x for name, x in own.items() if name not in SIZES}}
+
+
+SIZES = ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "pipeline_dtype")
+
+
+def record(name: str, options: Mapping[str, Any]) -> Recorded:
+    """Every rank of a schedule of the installed release."""
+    given = {key: value for key, value in options.items() if key not in ("p", "v", "m", "max-ops")}
+    if name not in FUNCTIONS:
+        raise Unknown(f"megatron has no schedule {name}", f"it has {' and '.join(FUNCTIONS)}")
+    core = installed()
+    ranks, microbatches = needed(options, "p", "m")
+    chunks = int(options.get("v", 1))
+    if (name == "1f1b") != (chunks == 1):
+        said = "1f1b has one stage a rank, interleaved several"
+        raise Unknown(f"{said}; v is {chunks}", "give --v 2, or more, to interleaved alone")
+    if 2 * ranks * chunks * microbatches > int(options.get("max-ops", 10**9)):
+        raise Nonsense("more operations than the limit", "--max-ops raises it")
+    settings = {key: _setting(core, key, value) for key, value in given.items()}
+    rows, places, asked, later = [], [], set[str](), False
+    for here in range(ranks):
+        rank = Rank(str(core.folder), ranks, here)
+        asked |= run(core, name, (ranks, chunks, microbatches), settings, rank)
+        found = words(rank)
+        later = later or waits_later(rank)
+        rows.append([word for word, _ in found])
+        places.append([place_of(at) for _, at in found])
+    return Recorded(rows, places, core.version, _notes(asked), later=later)
+
+
+@cache
+def installed() -> Core:
+    """The first release on the path, loaded once."""
+    places = (Path(entry or ".").absolute() / "megatron" / "core" for entry in (*FOLDERS, *sys.path))
+    folder = next((place for place in places if (place / "pipeline_parallel" / "schedules.py").is_file()), None)
+    if folder is None:
+        raise ImportError("no module megatron.core with a pipeline_parallel/schedules.py")
+    if not hasattr(sys, "stdlib_module_names"):
+        raise Unknown("megatron-core is executed by Python 3.10 or later")
+    return load(folder)
+
+
+def _setting(core: Core, name: str, value: object) -> object:
+    """The value of an option, as the type of its default wants it."""
+    known = core.options()
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        said = f"did you mean {near[0]}?" if near else "options are the fields of its ModelParallelConfig"
+        raise Unknown(f"megatron-core {core.version} has no option {name}", said)
+    if isinstance(known[name], bool) and value not in (0, 1):
+        raise Unknown(f"{name} is true or false, not {value}")
+    return bool(value) if isinstance(known[name], bool) else value
+
+
+def _notes(asked: set[str]) -> list[str]:
+    off = f"; options of other configurations, taken as off: {', '.join(sorted(asked))}" if asked else ""
+    return [f"assumed: torch {TORCH} over nccl; groups other than the pipeline's have one rank{off}"]
+
+
+def load(folder: Path) -> Core:
+    """The pipeline code of a release."""
+    torch, distributed, packaging = Fake("torch"), Fake("torch.distributed", inert=False), Fake("packaging.version")
+    network = Fake("torch.nn")
+    torch.__version__ = TORCH  # type: ignore[attr-defined]
+    torch.distributed, torch.nn, torch.Size, torch.Tensor, torch.int = distributed, network, Size, Token, int  # type: ignore[attr-defined]
+    torch.empty, torch.tensor, network.Module = empty, tensor, Module  # type: ignore[attr-defined]
+    packaging.Version = _Version  # type: ignore[attr-defined]
+    distributed.ProcessGroup = Group  # type: ignore[attr-defined]
+    distributed.get_backend = lambda group=None: "nccl"  # type: ignore[attr-defined]
+    distributed.get_global_rank = lambda group, rank: rank  # type: ignore[attr-defined]
+    distributed.is_initialized = distributed.is_available = lambda: True  # type: ignore[attr-defined]
+    distributed.get_process_group_ranks = lambda group: [*range(group.size())]  # type: ignore[attr-defined]
+    made = {"torch": torch, "torch.distributed": distributed, "torch.nn": network, "packaging.version": packaging}
+    files = {f"megatron.core.{name}": folder / f"{name.replace('.', '/')}.py" for name in REAL}
+    with Finder({name: path for name, path in files.items() if path.is_file()}, made, SILENT) as finder:
+        schedules, state, configuration = (
+            import_module(f"megatron.core.{name}")
+            for name in ("pipeline_parallel.schedules", "parallel_state", "model_parallel_config")
+        )
+    return Core(
+        folder,
+        _release(folder),
+        schedules,
+        state,
+        configuration.ModelParallelConfig,
+        torch,
+        finder.faked,
+        _gives_pairs(schedules),
+    )
+
+
+def _release(folder: Path) -> str:
+    """Its number, as it is written down: the file asks git for more."""
+    try:
+        tree = ast.parse((folder / "package_info.py").read_text(encoding="utf-8"))
+    except OSError:
+        return version_of("megatron-core")
+    said = {
+        name.id: str(x.value.value)
+        for x in tree.body
+        if isinstance(x, ast.Assign) and isinstance(x.value, ast.Constant)
+        for name in x.targets
+        if isinstance(name, ast.Name)
+    }
+    return ".".join(said.get(name, "0") for name in ("MAJOR", "MINOR", "PATCH")) + said.get("PRE_RELEASE", "")
+
+
+def _gives_pairs(schedules: ModuleType) -> bool:
+    """Whether forward_step returns a number of tokens too."""
+    tree = ast.parse(inspect.getsource(schedules.forward_step))
+    return any(isinstance(x, ast.Return) and isinstance(x.value, ast.Tuple) for x in ast.walk(tree))
+
+
+def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:
+    """One rank of the real function; returns the options of other configurations that it read, all taken as off."""
+    ranks, chunks, microbatches = sizes
+    _enter(core, rank, chunks if name == "interleaved" else None)
+    asked: set[str] = set()
+
+    class Configuration(core.configuration):  # type: ignore[name-defined, misc]
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            asked.add(name)
+            return False
+
+    given = {
+        "pipeline_model_parallel_size": ranks,
+        "virtual_pipeline_model_parallel_size": chunks if name == "interleaved" else None,
+        "pipeline_dtype": 1,
+        **{key: value for key, value in options.items() if key != "forward_only"},
+    }
+    config = Configuration(**given)
+    config.hidden_size = 1
+    config.finalize_model_grads_func = rank.finalize
+    kind = getattr(getattr(core.schedules, "ModelType", None), "encoder_or_decoder", None)
+    models = [Module(chunk, config, kind) for chunk in range(chunks)]
+    function = getattr(core.schedules, FUNCTIONS[name])
+    kept = core.schedules.forward_step, core.schedules.backward_step
+    core.schedules.forward_step = _forward(core, rank)  # type: ignore[attr-defined]
+    core.schedules.backward_step = _backward(core, rank)  # type: ignore[attr-defined]
+    try:
+        function(
+            forward_step_func=None,
+            data_iterator=[None] * chunks if name == "interleaved" else None,
+            model=models if name == "interleaved" else models[0],
+            num_microbatches=microbatches,
+            seq_length=1,
+            micro_batch_size=1,
+            forward_only=bool(options.get("forward_only", False)),
+        )
+    finally:
+        core.schedules.forward_step, core.schedules.backward_step = kept  # type: ignore[attr-defined]
+    return asked
+
+
+def _enter(core: Core, rank: Rank, chunks: int | None) -> None:
+    """torch.distributed and parallel_state are those of this rank; groups other than the pipeline's have one rank."""
+    distributed, state = core.torch.distributed, core.state
+    world, pipeline = Group(WORLD, rank.ranks, rank.here), Group(PIPELINE, rank.ranks, rank.here)
+    distributed.group = SimpleNamespace(WORLD=world)
+    distributed.isend, distributed.irecv = rank.isend, rank.irecv
+    distributed.P2POp, distributed.batch_isend_irecv = rank.p2p_op, rank.batch_isend_irecv
+    distributed.get_world_size = lambda group=None: (group or world).size()
+    distributed.get_rank = lambda group=None: (group or world).rank()
+    core.torch.cuda.synchronize = rank.synchronize
+    for name, value in vars(state).items():
+        if "_GROUP" in name and name.isupper() and (value is None or isinstance(value, Group)):
+            setattr(state, name, Group(name))
+    for name, value in {
+        "_PIPELINE_MODEL_PARALLEL_GROUP": pipeline,
+        "_PIPELINE_GLOBAL_RANKS": [*range(rank.ranks)],
+        "_MODEL_PARALLEL_GROUP": Group("model", rank.ranks, rank.here),
+        "_PIPELINE_MODEL_PARALLEL_DECODER_START": None,
+        "_PIPELINE_MODEL_PARALLEL_SPLIT_RANK": None,
+        "_VIRTUAL_PIPELINE_MODEL_PARALLEL_WORLD_SIZE": chunks,
+        "_VIRTUAL_PIPELINE_MODEL_PARALLEL_RANK": None if chunks is None else 0,
+    }.items():
+        setattr(state, name, value)
+
+
+def _forward(core: Core, rank: Rank) -> Callable[..., Any]:
+    names, latest = [*inspect.signature(core.schedules.forward_step).parameters], dict[int, int]()
+
+    def forward_step(*given: Any, **named: Any) -> Any:
+        bound = {**dict(zip(names, given, strict=False)), **named}
+        chunk = bound["model"].chunk
+        latest[chunk] = microbatch = bound.get("current_microbatch", latest.get(chunk, -1) + 1)
+        stage = chunk * rank.ranks + rank.here
+        rank.take(_one(bound["input_tensor"]), ("F", stage - 1, microbatch))
+        rank.compute(("F", stage, microbatch))
+        made = Token(("F", stage, microbatch))
+        rank.made(made)
+        output = [made] if isinstance(bound["input_tensor"], list) else made
+        return (output, Fake("num_tokens")) if core.pairs else output
+
+    return forward_step
+
+
+def _backward(core: Core, rank: Rank) -> Callable[..., Any]:
+    names = [*inspect.signature(core.schedules.backward_step).parameters]
+
+    def backward_step(*given: Any, **named: Any) -> Any:
+        bound = {**dict(zip(names, given, strict=False)), **named}
+        _, stage, microbatch = _one(bound["output_tensor"]).label
+        rank.take(_one(bound["output_tensor_grad"]), ("B", stage + 1, microbatch))
+        rank.compute(("B", stage, microbatch))
+        made = None  # the first stage makes no gradient for another
+        if _one(bound["input_tensor"]) is not None:
+            made = Token(("B", stage, microbatch))
+            rank.made(made)
+        return [made] if isinstance(bound["input_tensor"], list) else made
+
+    return backward_step
+
+
+def _one(tensor: Any) -> Any:
+    return tensor[0] if isinstance(tensor, list | tuple) else tensor

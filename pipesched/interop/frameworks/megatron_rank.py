@@ -1,0 +1,255 @@
+"""torch.distributed of one rank, on tokens: it notes what is posted, awaited and computed, and by which line.
+
+A tensor is a token: what it holds is known when it is used, so that what the schedule *takes* a message for is written
+down, and not what arrives. What was noted is then said in the order notation, a word an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate, count
+from pathlib import Path
+from typing import Any
+
+from pipesched.interop.frameworks.fakes import Fake, Undecided, lines
+from pipesched.interop.frameworks.recording import WANTED, Nonsense, shown
+
+
+@dataclass(eq=False)
+class Token:
+    """A tensor. label: ("F", stage, microbatch) that made it, known of what is received once it is used.
+
+    of: where it holds the shape of another one, that. shape: where it was made with a shape that was received, that.
+    """
+
+    label: tuple[str, int, int] | None = None
+    of: Token | None = None
+    shape: Token | None = None
+    device = dtype = _base = data = None
+
+    def size(self) -> Size:
+        return Size(self)
+
+    def tolist(self) -> Dimensions:
+        return Dimensions(self)
+
+
+class Size(tuple[int, ...]):
+    """torch.Size, which remembers its tensor."""
+
+    def __new__(cls, of: Token | None = None) -> Size:
+        made = super().__new__(cls, (1, 1, 1))
+        made.of = of
+        return made
+
+    of: Token | None
+
+
+class Dimensions(list[int]):
+    """What a received tensor of three numbers says."""
+
+    def __init__(self, token: Token) -> None:
+        super().__init__((1, 1, 1))
+        self.token = token
+
+
+def empty(shape: object = None, *given: object, **named: object) -> Token:
+    made = Token()
+    if isinstance(shape, Dimensions):
+        made.shape = shape.token
+        shape.token.of = made
+    return made
+
+
+def tensor(value: object, *given: object, **named: object) -> Any:
+    return Token(of=value.of) if isinstance(value, Size) else Fake("torch.tensor")
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group as one of its ranks sees it."""
+
+    name: str
+    members: int = 1
+    here: int = 0
+
+    def size(self) -> int:
+        return self.members
+
+    def rank(self) -> int:
+        return self.here
+
+
+PIPELINE, WORLD = "pipeline", "world"
+COMMUNICATORS = {PIPELINE: 0, WORLD: 1}
+
+
+@dataclass(eq=False)
+class Event:
+    """What a rank does. what: compute, send, recv, wait, reduce. place: the framework's lines, as `Rank.place`."""
+
+    what: str
+    place: tuple[tuple[str, int], ...] = ()
+    label: tuple[str, int, int] | None = None  # of a compute
+    token: Token | None = None
+    peer: int = -1
+    communicator: int = 0
+    batch: int = -1
+    awaited: Event | None = None
+    stage: int = -1  # of a reduction
+
+
+class Request:
+    """What a post gives back."""
+
+    def __init__(self, rank: Rank, posts: list[Event]) -> None:
+        self.rank, self.posts = rank, posts
+
+    def wait(self) -> None:
+        self.rank.wait(self.posts)
+
+    def __getattr__(self, name: str) -> Any:
+        raise Undecided(f"Work.{name}")
+
+
+@dataclass(eq=False)
+class Rank:
+    """torch.distributed of one rank, which writes down what it is asked to do."""
+
+    folder: str
+    ranks: int
+    here: int
+    events: list[Event] = field(default_factory=list)
+    under_way: dict[Event, None] = field(default_factory=dict)
+    batches: Iterator[int] = field(default_factory=count)
+
+    def place(self) -> tuple[tuple[str, int], ...]:
+        """The innermost line, and that of the schedule from which it came."""
+        found: list[tuple[str, int]] = []
+        for line in lines(self.folder) if WANTED["places"] else ():
+            if line[0].endswith("schedules.py"):
+                return (*found[:1], line)
+            found.append(line)
+        return tuple(found[:1])
+
+    def post(self, what: str, tensor: object, peer: int, group: object, batch: int = -1) -> Event:
+        token = tensor[0] if isinstance(tensor, list | tuple) else tensor
+        if not isinstance(token, Token):
+            raise Undecided(f"a tensor to {what}")
+        name = group.name if isinstance(group, Group) else PIPELINE if group is None else str(group)
+        if name not in COMMUNICATORS:
+            raise Undecided(f"the process group {name}")
+        event = Event(what, self.place(), None, token, peer, COMMUNICATORS[name], batch)
+        self.events.append(event)
+        self.under_way[event] = None
+        return event
+
+    def isend(self, tensor: object = None, dst: int = -1, group: object = None) -> Request:
+        return Request(self, [self.post("send", tensor, dst, group)])
+
+    def irecv(self, tensor: object = None, src: int = -1, group: object = None) -> Request:
+        return Request(self, [self.post("recv", tensor, src, group)])
+
+    def p2p_op(self, op: Callable[..., object], tensor: object, peer: int, group: object = None) -> Any:
+        return op.__name__[1:], tensor, peer, group, self.place()
+
+    def batch_isend_irecv(self, ops: Iterable[tuple[Any, ...]]) -> list[Request]:
+        batch = next(self.batches)
+        posts = []
+        for what, tensor, peer, group, place in ops:
+            posts.append(self.post(what, tensor, peer, group, batch))
+            posts[-1].place = place
+        return [Request(self, posts)]
+
+    def wait(self, posts: Iterable[Event]) -> None:
+        for post in posts:
+            if post in self.under_way:
+                del self.under_way[post]
+                self.events.append(Event("wait", self.place(), awaited=post))
+
+    def synchronize(self, *given: object) -> None:
+        """All that was posted is over."""
+        self.wait([*self.under_way])
+
+    def take(self, tensor: object, label: tuple[str, int, int]) -> None:
+        """A compute uses what it takes for this."""
+        if tensor is None:
+            return
+        if not isinstance(tensor, Token):
+            raise Undecided("the input of a stage")
+        if tensor.label not in (None, label):
+            raise Nonsense(f"rank {self.here} takes {_name(tensor.label)} for {_name(label)}, without a message")
+        tensor.label = label
+
+    def compute(self, label: tuple[str, int, int]) -> None:
+        self.events.append(Event("compute", self.place(), label))
+
+    def made(self, token: Token) -> None:
+        """A compute has made this."""
+
+    def finalize(self, model: Iterable[Any], *given: object, **named: object) -> None:
+        """The gradients of all chunks are complete."""
+        for module in model:
+            self.events.append(Event("reduce", self.place(), stage=module.chunk * self.ranks + self.here))
+
+
+@cache
+def place_of(found: tuple[tuple[str, int], ...]) -> tuple[str, int] | None:
+    """The call that posted, and the line of the schedule from which that came, as one text."""
+    if not found:
+        return None
+    (file, line), (outer, at) = found[0], found[-1]
+    return (shown(file), line) if len(found) == 1 else (f"{shown(file)}:{line}, from {Path(outer).name}", at)
+
+
+def words(rank: Rank) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
+    """A word an event, in the order notation, with its place. What is received is waited for by what uses it."""
+    found: list[tuple[str, tuple[tuple[str, int], ...]]] = []
+    batch = -1
+    for event in rank.events:
+        inside = event.batch
+        if inside != batch:
+            found += [(")", ())] * (batch >= 0) + [("(", ())] * (inside >= 0)
+            batch = inside
+        if word := _word(rank, event):
+            found.append((word, event.place))
+    return found + [(")", ())] * (batch >= 0)
+
+
+def waits_later(rank: Rank) -> bool:
+    """The rank computes between a post and its wait."""
+    computed = list(accumulate(event.what == "compute" for event in rank.events))
+    posted = {event: number for event, number in zip(rank.events, computed, strict=True) if event.token is not None}
+    return any(x.awaited is not None and posted[x.awaited] < now for x, now in zip(rank.events, computed, strict=True))
+
+
+def _word(rank: Rank, event: Event) -> str | None:
+    if event.what == "compute":
+        return _name(event.label)
+    if event.what == "reduce":
+        return f"reduce:{event.stage}"
+    if event.awaited is not None:
+        awaited = event.awaited
+        return None if _shape(awaited) or awaited.what == "recv" else f"wait:{_message(rank, awaited)}"
+    arrow, at = ">" if event.what == "send" else "<", f"@{event.communicator}" if event.communicator else ""
+    return f"{event.what}{_shape(event)}:{_message(rank, event)}{arrow}{event.peer}{at}"
+
+
+def _shape(event: Event) -> str:
+    return "" if event.token is None or event.token.of is None else "shape"
+
+
+def _message(rank: Rank, event: Event) -> str:
+    token = event.token
+    label = None if token is None else (token.of or token).label
+    if label is None:
+        raise Nonsense(f"rank {rank.here} posts a {event.what} that nothing uses, at {place_of(event.place)}")
+    return _name(label)
+
+
+def _name(label: tuple[str, int, int] | None) -> str:
+    assert label is not None
+    kind, stage, microbatch = label
+    return f"{kind}{stage}.{microbatch}"

@@ -1,0 +1,206 @@
+"""Instructions that name buffers, as those of DeepSpeed's pipeline engine: as words, and what the engine keeps where.
+
+They name no microbatch. The first and the last stage load the microbatches in their order, and the others receive what
+the stage before them sends; the i-th instruction of a kind on a buffer is of the i-th microbatch that is put there.
+
+    LoadMicroBatch(0)                 the place that holds it        from its first instruction to its last
+    RecvActivation(0)   recv:F1.4<1   input buffer 0                 until F, and SendGrad
+                                      label buffer 0, last stage     until F
+    ForwardPass(0)      F2.4          output buffer 0                until SendActivation, RecvGrad and B
+                                      the loss, last stage           until B       one for all microbatches
+    RecvGrad(0)         recv:B3.4<3   the received gradient          until B       one for all microbatches
+
+What is posted before a CommitP2P is one batch: DualPipeVSchedule, whose engine has losses and gradients by buffer.
+Source: `_exec_*` of DeepSpeed 0.19.8, `runtime/pipe/engine.py` and `runtime/pipe/dualpipev.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pipesched.interop.frameworks.recording import Nonsense, Recorded
+
+LOAD, FORWARD, BACKWARD = "LoadMicroBatch", "ForwardPass", "BackwardPass"
+COMMIT, REDUCE, STEP = "CommitP2P", "ReduceGrads", "OptimizerStep"
+WORDS = {
+    FORWARD: "F{stage}.{microbatch}",
+    BACKWARD: "B{stage}.{microbatch}",
+    "SendActivation": "send:F{stage}.{microbatch}>{after}",
+    "RecvActivation": "recv:F{reads}.{microbatch}<{before}",
+    "SendGrad": "send:B{stage}.{microbatch}>{before}",
+    "RecvGrad": "recv:B{behind}.{microbatch}<{after}",
+}
+KNOWN = (*WORDS, LOAD, REDUCE, STEP, COMMIT, "ReduceTiedGrads")
+
+
+@dataclass
+class _One:
+    """An instruction. phase: which of the two stages of its rank, of DualPipeV. word: its place in the row."""
+
+    name: str
+    buffer: int
+    phase: int
+    made_at: tuple[str, int] | None
+    microbatch: int = -1
+    word: int = -1
+
+
+@dataclass
+class _Stage:
+    """A stage, with the instructions of its rank that are its own."""
+
+    number: int
+    rank: int
+    before: int
+    after: int
+    first: bool
+    last: bool
+    own: list[_One]
+
+
+def known(given: object) -> str:
+    """The name of an instruction, that of the first of its classes that is known; empty where none is."""
+    return next((kind.__name__ for kind in type(given).__mro__ if kind.__name__ in KNOWN), "")
+
+
+def recorded(given: Iterable[Iterable[tuple[Any, tuple[str, int] | None]]], version: str) -> Recorded:
+    """What every stage runs. given: the instructions of each rank, with the line that made each."""
+    ranks: list[list[_One]] = []
+    unknown: set[str] = set()
+    for instructions in given:
+        ranks.append([])
+        for one, place in instructions:
+            buffer, phase = getattr(one, "buffer_id", -1), getattr(one, "phase", 0)
+            if not known(one):
+                unknown.add(type(one).__name__)
+            elif isinstance(buffer, int) and phase in (0, 1):
+                ranks[-1].append(_One(known(one), buffer, phase, place))
+            else:
+                raise Nonsense(f"{type(one).__name__} names buffer {buffer!r}, phase {phase!r}")
+    batched = any(one.name == COMMIT for row in ranks for one in row)
+    stages = _stages(ranks)
+    _name(stages)
+    said = [_row(row, [x for x in stages if x.rank == rank], batched) for rank, row in enumerate(ranks)]
+    kept: list[list[Any]] = [[] for _ in ranks]
+    for stage in stages:
+        kept[stage.rank] += _kept(stage, alone=not batched and not unknown)
+    left = f"left out, as DeepSpeed does not have it: {', '.join(sorted(unknown))}; losses are not followed"
+    rows, places = [words for words, _ in said], [at for _, at in said]
+    return Recorded(rows, places, version, [left] if unknown else [], kept)
+
+
+def _stages(ranks: list[list[_One]]) -> list[_Stage]:
+    """The stages in the order of an activation: down the ranks, and up again where there are two phases."""
+    p, folded = len(ranks), any(one.phase for row in ranks for one in row)
+    home = [*range(p), *(reversed(range(p)) if folded else ())]
+    made = []
+    for number, rank in enumerate(home):
+        own = [one for one in ranks[rank] if one.buffer >= 0 and one.phase == number // p]
+        before, after = home[number - 1], home[number + 1 - len(home)]
+        made.append(_Stage(number, rank, before, after, number == 0, number == len(home) - 1, own))
+    return made
+
+
+def _name(stages: list[_Stage]) -> None:
+    """Which microbatch each instruction is of."""
+    arrived: list[int] = []
+    for stage in stages:
+        loads = [one for one in stage.own if one.name == LOAD]
+        puts = [one for one in stage.own if one.name == "RecvActivation"]
+        if stage.first or not puts:  # handed over on the rank
+            puts = loads or [one for one in stage.own if one.name == FORWARD]
+        entered = defaultdict(list)
+        for turn, one in enumerate(puts):
+            entered[one.buffer].append(arrived[turn] if turn < len(arrived) else turn)
+        if loads and stage.last:
+            entered.clear()
+            for turn, one in enumerate(loads):
+                entered[one.buffer].append(turn)
+        seen = Counter[tuple[str, int]]()
+        for one in stage.own:
+            there, turn = entered[one.buffer], seen[one.name, one.buffer]
+            if turn >= len(there):
+                raise Nonsense(f"{one.name}({one.buffer}) of stage {stage.number} finds nothing in its buffer")
+            one.microbatch = there[turn]
+            seen[one.name, one.buffer] += 1
+        sends = [one.microbatch for one in stage.own if one.name == "SendActivation"]
+        arrived = sends or [one.microbatch for one in stage.own if one.name == FORWARD]
+
+
+def _row(row: list[_One], stages: list[_Stage], batched: bool) -> tuple[list[str], list[tuple[str, int] | None]]:
+    """The words of a rank, and what made each."""
+    words: list[str] = []
+    places: list[tuple[str, int] | None] = []
+    posted: list[_One] = []
+    count = 0
+
+    def say(text: str, place: tuple[str, int] | None) -> None:
+        words.append(text)
+        places.append(place)
+
+    for one in row:
+        stage = stages[min(one.phase, len(stages) - 1)]
+        if one.name == COMMIT:
+            if len(posted) > 1:
+                say("(", None)
+            for message in posted:
+                message.word, count = count, count + 1
+                say(_word(message, stages[message.phase]), message.made_at)
+            if len(posted) > 1:
+                say(")", None)
+            posted = []
+        elif one.name in (REDUCE, STEP):
+            for each in stages if one.name == REDUCE else stages[:1]:
+                count += 1
+                say(f"reduce:{each.number}" if one.name == REDUCE else "step", one.made_at)
+        elif batched and one.name in WORDS and one.name not in (FORWARD, BACKWARD):
+            posted.append(one)
+        elif one.name in WORDS:
+            one.word, count = count, count + 1
+            say(_word(one, stage), one.made_at)
+        else:
+            one.word = count  # before the next one
+    return words, places
+
+
+def _word(one: _One, stage: _Stage) -> str:
+    number = stage.number
+    return WORDS[one.name].format(
+        stage=number,
+        microbatch=one.microbatch,
+        reads=number - 1,
+        behind=number + 1,
+        before=stage.before,
+        after=stage.after,
+    )
+
+
+def _kept(stage: _Stage, *, alone: bool) -> Iterator[list[Any]]:
+    """What is where: the place, the stage and the microbatch; step and word of its first instruction, and of its last.
+
+    alone: whether the engine has one loss and one received gradient.
+    """
+    spans: dict[tuple[str, int], list[int]] = {}
+    for step, one in enumerate(stage.own):
+        for place in _places(stage, one, alone):
+            span = spans.setdefault((place, one.microbatch), [step, one.word, step, one.word])
+            span[2:] = step, one.word
+    for (place, microbatch), span in spans.items():
+        yield [place, stage.number, microbatch, *span]
+
+
+def _places(stage: _Stage, one: _One, alone: bool) -> Iterator[str]:
+    """The places that an instruction puts something into, or takes it from."""
+    if one.name in ("RecvActivation", FORWARD, "SendGrad") or (one.name == LOAD and stage.first):
+        yield f"input buffer {one.buffer}"
+    if stage.last and one.name in (LOAD, FORWARD):
+        yield f"label buffer {one.buffer}"
+    if one.name in (FORWARD, "SendActivation", "RecvGrad") or (one.name == BACKWARD and not stage.last):
+        yield f"output buffer {one.buffer}"
+    if alone and stage.last and one.name in (FORWARD, BACKWARD):
+        yield "the loss"
+    if alone and not stage.last and one.name in ("RecvGrad", BACKWARD):
+        yield "the received gradient"

@@ -1,0 +1,329 @@
+"""The process in which a framework runs: a keeper, which needs the standard library alone, and in it the recorder.
+
+    host ── request ──> keeper ── fork ──> recorder: `fence`, import, record(name, options) -> Recorded
+         <── answer ───        <── answer, and what it prints
+
+The keeper ends with its time limit, or when the host is gone; then every process that the recorder began ends too. So
+they do when the keeper is killed: a guard, which does nothing else, is its parent. HOME and the current folder are
+temporary. A generator is its author's code, and runs as the user.
+
+It may be another interpreter than the host's, so nothing here or in a recorder is newer than Python 3.9.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import sysconfig
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from types import FrameType
+from typing import Any, NoReturn
+
+from pipesched.interop.frameworks import fence
+
+LARGEST = 256 * 2**20  # bytes of an answer
+SAID = 4096  # of what it prints, the last bytes
+FOLDERS: list[str] = []  # in which modules are looked for before the installed packages
+WANTED = {"places": True}  # whether anybody asks where each word was made
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+@dataclass
+class Recorded:
+    """What a recorder gives.
+
+    rows: a row a rank, of words of the order notation or of cells of torch's CSV, as a text or as a list. places: for
+    each word or cell of each row where the framework made it, as file (`shown`) and line, or None; brackets are words.
+    version: of the framework; empty where it has none. notes: what was assumed. later: a rank computes between a post
+    and its wait.
+
+    A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the sizes p, v and
+    m that were given, those of ``-D``, and `max-ops`, the most operations: no name that ``-D`` takes. It raises
+    `Unknown` for a name, a size or an option that it does not have, `Nonsense` for what is no order, and lets every
+    error of the framework pass.
+    """
+
+    rows: list[Any]
+    places: list[list[tuple[str, int] | None]] | None = None
+    version: str = ""
+    notes: list[str] = field(default_factory=list)
+    kept: list[list[Any]] | None = None
+    later: bool = False
+
+
+class Unknown(Exception):
+    """A name or an option that the framework does not have; help: what it has."""
+
+    def __init__(self, message: str, help: str | None = None) -> None:
+        super().__init__(message)
+        self.help = help
+
+
+class Nonsense(Exception):
+    """What a generator gave is no order; help: what to do, where that is not to give one."""
+
+    def __init__(self, message: str, help: str | None = None) -> None:
+        super().__init__(message)
+        self.help = help
+
+
+class Refused(PermissionError):
+    """A fence."""
+
+
+def needed(options: Mapping[str, Any], *names: str) -> list[int]:
+    """The sizes of these names, which must be given: p, m, …."""
+    for name in names:
+        if name not in options:
+            raise Unknown(f"{name} is not given", f"give it: `--{name} N`")
+    return [int(options[name]) for name in names]
+
+
+def version_of(package: str) -> str:
+    """The version of an installed package, empty where it says none."""
+    try:
+        return installed(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def main() -> None:
+    """Guards a keeper: whatever ends that, nothing is left of what was begun."""
+    folder = tempfile.mkdtemp(prefix="pipesched-")
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    keeper = os.fork()
+    if keeper == 0:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        keep(folder)
+        return
+    try:
+        status = os.waitpid(keeper, 0)[1]
+    finally:
+        _end(keeper)
+        shutil.rmtree(folder, ignore_errors=True)
+    raise SystemExit(int(status != 0))
+
+
+def keep(folder: str) -> None:
+    """Keeps a recorder: the request is a line of stdin, which stays open as long as the host lives."""
+    request = json.loads(sys.stdin.readline())
+    answer, answers = os.pipe()
+    said, says = os.pipe()
+    recorder = os.fork()
+    if recorder == 0:
+        os.setpgid(0, 0)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(says, 1)
+        os.dup2(says, 2)
+        for descriptor in (answer, said, says):
+            os.close(descriptor)
+        _record(request, folder, answers)
+    os.close(answers)
+    os.close(says)
+    try:
+        ended, made, printed = _keep(recorder, answer, said, request["limit"])
+    finally:
+        _end(recorder)
+    print(json.dumps({"ended": ended, "said": printed.decode("utf-8", "replace")}), flush=True)
+    sys.stdout.buffer.write(made)
+    sys.stdout.flush()
+
+
+def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, bytes, bytes]:
+    """How a recorder ended, its answer and the last of what it printed."""
+    until, made, printed = time.monotonic() + limit, bytearray(), bytearray()
+    pipes = select.poll()
+    for descriptor in (0, answer, said):
+        pipes.register(descriptor, select.POLLIN | select.POLLHUP)
+    ended = ""
+    while True:
+        for descriptor, _ in pipes.poll(20):
+            block = os.read(descriptor, 2**20)
+            if descriptor == said:
+                printed += block
+                del printed[:-SAID]
+            elif descriptor == answer:
+                made += block
+            elif not block:
+                raise SystemExit(1)  # nobody is there to be answered
+            if not block:
+                pipes.unregister(descriptor)
+            if len(made) > LARGEST:
+                return "large", b"", bytes(printed)
+        if ended:
+            return ended, bytes(made), bytes(printed)
+        if time.monotonic() > until:
+            return "limit", b"", bytes(printed)
+        done, status = os.waitpid(recorder, os.WNOHANG)
+        if done:  # once more around for what is still in the pipes
+            ended = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
+
+
+def _end(recorder: int) -> None:
+    """Ends the recorder and all that it began, wherever that went: orphans are children of the keeper."""
+    for _ in range(1000):
+        with suppress(OSError):
+            os.killpg(recorder, signal.SIGKILL)
+        for process in _descendants():
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            break
+        time.sleep(0.002)
+
+
+def _descendants() -> list[int]:
+    """The processes below this one, where the system lists them."""
+    parent = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as stream:
+                    parent[int(name)] = int(stream.read().rpartition(b")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+    found = [os.getpid()]
+    for process in found:
+        found += [child for child, above in parent.items() if above == process]
+    return found[1:]
+
+
+def _prctl(option: int, value: int) -> None:
+    """Of Linux; elsewhere the process group has to be enough."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _record(request: dict[str, Any], folder: str, answers: int) -> NoReturn:
+    """The recorder: one answer, then the end, without what others want to do at the exit."""
+    refused: list[dict[str, Any]] = []
+    status, mine = 1, os.getpid()
+    try:
+        with os.fdopen(answers, "w", encoding="utf-8") as stream:
+            answer = _answer(request, folder, refused)
+            if os.getpid() != mine:  # a process that the code has forked, and that came here by an error
+                os._exit(status)
+            json.dump({**answer, "refused": refused[:3]}, stream)
+            status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _answer(request: dict[str, Any], folder: str, refused: list[dict[str, Any]]) -> dict[str, Any]:
+    """What was recorded, or what kept it from being."""
+    try:
+        os.chdir(folder)
+        os.environ.update(HOME=folder, TMPDIR=folder, CUDA_VISIBLE_DEVICES="")
+        os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)  # a caller that has imported torch has set it
+        tempfile.tempdir = folder
+        sys.dont_write_bytecode = True
+        _find(request["path"])
+        _fence(folder, refused)
+        recorder = import_module(f"pipesched.interop.frameworks.{request['recorder']}")
+        if "grid" in request:
+            WANTED["places"] = False
+            return {"answers": [{**_one(recorder, *asked), "places": None} for asked in request["grid"]]}
+        return _one(recorder, request["name"], request["options"])
+    except BaseException as error:
+        return _failed(error)
+
+
+def _one(recorder: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """One schedule, or what kept it from being recorded."""
+    try:
+        found = asdict(recorder.record(name, options))
+        json.dumps(found)
+    except BaseException as error:
+        return _failed(error)
+    return found
+
+
+def _failed(error: BaseException) -> dict[str, Any]:
+    return {"error": _kind(error), "message": _said(error), "help": getattr(error, "help", None), **_place(error)}
+
+
+def _find(path: list[str]) -> None:
+    """Folders before the installed packages, and behind the standard library, whose modules stay what they are."""
+    FOLDERS[:] = path
+    at = next((i for i, entry in enumerate(sys.path) if "-packages" in entry), len(sys.path))
+    sys.path[at:at] = path
+
+
+def _fence(folder: str, refused: list[dict[str, Any]]) -> None:
+    """Refuses what changes anything outside of a folder, at its line."""
+
+    def refuse(what: str) -> NoReturn:
+        refused.append({"message": what, **_frame(sys._getframe(2))})
+        raise Refused(what)
+
+    fence.close(folder, refuse)
+
+
+def _kind(error: BaseException) -> str:
+    kinds = {"Unknown": Unknown, "Nonsense": Nonsense, "fence": Refused, "absent": ImportError, "exit": SystemExit}
+    return next((name.lower() for name, kind in kinds.items() if isinstance(error, kind)), "raised")
+
+
+def _said(error: BaseException) -> str:
+    text = " ".join(str(error).split())[:400]
+    if isinstance(error, (Unknown, Nonsense, Refused)):
+        return text
+    if isinstance(error, MemoryError):
+        text = text or f"a process has {fence.MEMORY >> 30} GiB"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _place(error: BaseException) -> dict[str, Any]:
+    """The innermost line of an error that is neither ours nor the standard library's."""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        return _at(error.filename, error.lineno or 1)
+    theirs = [(frame, line) for frame, line in frames if _theirs(frame.f_code.co_filename)]
+    return _at(theirs[-1][0].f_code.co_filename, theirs[-1][1]) if theirs else {}
+
+
+def _frame(frame: FrameType | None) -> dict[str, Any]:
+    """The file and line of a frame, or of the first of its callers that is neither ours nor the standard library's."""
+    while frame is not None and not _theirs(frame.f_code.co_filename):
+        frame = frame.f_back
+    return {} if frame is None else _at(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _at(file: str, line: int) -> dict[str, Any]:
+    return {"file": file, "shown": shown(file), "line": line}
+
+
+def _theirs(file: str) -> bool:
+    library = sysconfig.get_path("stdlib") + os.sep
+    installed = ("site-packages", "dist-packages")
+    standard = file.startswith(library) and not any(name in file for name in installed)
+    return not (file.startswith((_HERE, "<")) or standard)
+
+
+def shown(file: str) -> str:
+    """A file as people name it: from the folder of its package on."""
+    around = [entry + os.sep for entry in sys.path if entry and file.startswith(entry + os.sep)]
+    return file[len(max(around, key=len)) :] if around else file

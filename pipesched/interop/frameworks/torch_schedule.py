@@ -1,0 +1,264 @@
+"""The schedule classes of the torch that is installed: what each gives its runtime, at stages that compute nothing.
+
+    Interleaved1F1B, ZBVZeroBubble, …    `pipeline_order_with_comms`: the class's order as torch lowers it to actions
+                                         with ``-D lowered=false`` its computes alone, `pipeline_order`
+    1F1B, GPipe                          these have a loop of their own, which is run for every rank: what it posts
+
+The class is built as a trainer builds it, with its own options (`defer_pp_recv` and the like), but without devices,
+processes and process groups: it reads numbers of its stages, and no more. Each action remembers the line that made it,
+and a receive that was moved the pass that moved it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from types import SimpleNamespace
+from typing import Any
+
+from pipesched.interop.frameworks.recording import Nonsense, Recorded, Unknown, needed, shown
+
+_GIVEN = {"self", "stage", "stages", "n_microbatches", "loss_fn"}
+
+
+def record(name: str, options: Mapping[str, Any]) -> Recorded:
+    """The order of a class of `torch.distributed.pipelining.schedules`."""
+    import torch
+    from torch.distributed.pipelining import schedules
+
+    kind = _class(schedules, name)
+    p, m = needed(options, "p", "m")
+    single = issubclass(kind, schedules.PipelineScheduleSingle)
+    v = int(options.get("v", 1 if single else 2))
+    given = inspect.signature(kind.__init__).parameters
+    takes = {key: x.default for key, x in given.items() if key not in _GIVEN and "_spec" not in key}
+    own = {key: x for key, x in options.items() if key not in ("p", "m", "v", "max-ops", "lowered")}
+    if strangers := [key for key in own if key not in takes]:
+        message = f"{kind.__name__} of torch {torch.__version__} has no option {', '.join(strangers)}"
+        raise Unknown(message, f"it has {', '.join(takes)}; lowered=false gives its computes alone")
+    for key, kept in {**takes, "lowered": True}.items():
+        if isinstance(kept, bool) and options.get(key, kept) not in (True, False):
+            raise Unknown(f"option {key} is true or false, not {options[key]}")
+    if p * v * m > options["max-ops"]:
+        raise Nonsense(
+            f"{p * v * m:,} forwards are more than the limit of {options['max-ops']:,}", "--max-ops raises it"
+        )
+    version = str(torch.__version__).partition("+")[0]
+    if not single:
+        return _lowered(schedules, kind, (p, v, m), own, version, lowered=bool(options.get("lowered", True)))
+    if v != 1:
+        raise Unknown(f"{kind.__name__} has one stage a rank; v is {v}")
+    if not options.get("lowered", True):
+        order = kind(stage=_Stage(0, 0, p, p), n_microbatches=m, loss_fn=print, **own).pipeline_order
+        cells = [[str(action or "") for action in order[rank]] for rank in range(p)]
+        return Recorded([[x for x in row if not x.endswith("REDUCE_GRAD")] for row in cells], None, version)
+    logs = [_run(schedules, kind, rank, (p, m), own) for rank in range(p)]
+    rows = [[word for word, _ in log] for log in logs]
+    return Recorded(rows, [[at for _, at in log] for log in logs], version, later=any(map(_waits_later, rows)))
+
+
+def _class(schedules: Any, name: str) -> Any:
+    """The schedule class of a name, with or without `Schedule` before it, in any case."""
+    base = schedules._PipelineSchedule
+    classes = [x for x in vars(schedules).values() if inspect.isclass(x) and issubclass(x, base)]
+    known = {x.__name__.removeprefix("Schedule"): x for x in classes if x.__name__.startswith("Schedule")}
+    plain = {key.lower(): key for key in known}
+    asked = name.removeprefix("Schedule").lower()
+    if asked not in plain:
+        near = get_close_matches(asked, plain, 1)
+        raise Unknown(
+            f"torch has no schedule class {name}",
+            f"did you mean `torch:{plain[near[0]]}`?" if near else f"it has {', '.join(known)}",
+        )
+    return known[plain[asked]]
+
+
+class _Stage:
+    """What the constructor of a schedule reads of a stage."""
+
+    def __init__(self, index: int, rank: int, ranks: int, stages: int) -> None:
+        import torch
+
+        self.stage_index, self.num_stages = index, stages
+        self.group_rank, self.group_size = rank, ranks
+        self.is_first, self.is_last = index == 0, index == stages - 1
+        self.submod = torch.nn.Identity()
+        self.stage_index_to_group_rank: dict[int, int] = {}
+
+
+# Classes that are lowered
+
+
+def _lowered(
+    schedules: Any, kind: Any, sizes: tuple[int, int, int], own: Mapping[str, Any], version: str, *, lowered: bool
+) -> Recorded:
+    p, v, m = sizes
+    if schedules._Action.__module__ != __name__:
+        schedules._Action = _tracing(schedules._Action)
+        if moves := getattr(schedules, "_defer_recv_ops", None):
+            schedules._defer_recv_ops = _moved(moves)
+    stages = [_Stage(chunk * p, 0, p, p * v) for chunk in range(v)]
+    schedule = kind(stages=stages, n_microbatches=m, loss_fn=print, **own)
+    order = schedule.pipeline_order_with_comms if lowered else schedule.pipeline_order
+    places = [[getattr(action, "made_at", None) for action in order[rank]] for rank in range(p)]
+    rows = [[str(action or "") for action in order[rank]] for rank in range(p)]
+    return Recorded(rows, places, version, later=lowered)  # its runtime waits for a message where it is used
+
+
+def _tracing(action: type) -> type:
+    """The class of actions, of which each remembers the line that made it."""
+
+    class Action(action):  # type: ignore[misc]
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            made = super().__new__(cls, *args, **kwargs)
+            frame = sys._getframe(1)
+            made.made_at = _line(frame.f_code.co_filename, frame.f_lineno)
+            return made
+
+        __hash__ = action.__hash__
+
+    return Action
+
+
+_SHOWN: dict[str, str] = {}
+
+
+def _line(file: str, line: int) -> tuple[str, int]:
+    if file not in _SHOWN:
+        _SHOWN[file] = shown(file)
+    return _SHOWN[file], line
+
+
+def _moved(moves: Callable[..., Any]) -> Callable[..., Any]:
+    """A pass that moves receives: it made their places."""
+
+    def passed(actions: Any, *args: Any, **kwargs: Any) -> Any:
+        result = moves(actions, *args, **kwargs)
+        for row in result.values():
+            for action in row:
+                if "RECV" in str(action.computation_type):
+                    action.made_at = _line(moves.__code__.co_filename, moves.__code__.co_firstlineno)
+        return result
+
+    return passed
+
+
+# Classes with a loop of their own: what it posts and waits for, on tokens
+
+
+class _Loop(_Stage):
+    """A stage that computes nothing and writes down what it is asked for."""
+
+    has_backward = True
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        super().__init__(rank, rank, ranks, ranks)
+        self.log: list[tuple[str, tuple[str, int]]] = []
+
+    def note(self, word: str) -> None:
+        """A word, with the line of the loop."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and not frame.f_code.co_name.startswith("_step"):
+            frame = frame.f_back
+        self.log.append((word, _line(frame.f_code.co_filename, frame.f_lineno)))
+
+    def forward_one_chunk(self, microbatch: int, *args: Any, **kwargs: Any) -> None:
+        self.note(f"F{self.stage_index}.{microbatch}")
+
+    def backward_one_chunk(self, microbatch: int, *args: Any, **kwargs: Any) -> None:
+        self.note(f"B{self.stage_index}.{microbatch}")
+
+    def perform_reduce_grad(self, *args: Any) -> None:
+        self.note(f"reduce:{self.stage_index}")
+
+    def release_fwd_send_outputs(self, *args: Any) -> None:
+        """Of memory, since 2.15."""
+
+    def get_fwd_send_ops(self, microbatch: int) -> list[Any]:
+        return [] if self.is_last else [_Message(self, "send", "F", self.stage_index, microbatch, 1)]
+
+    def get_fwd_recv_ops(self, microbatch: int) -> list[Any]:
+        return [] if self.is_first else [_Message(self, "recv", "F", self.stage_index - 1, microbatch, -1)]
+
+    def get_bwd_send_ops(self, microbatch: int) -> list[Any]:
+        return [] if self.is_first else [_Message(self, "send", "B", self.stage_index, microbatch, -1)]
+
+    def get_bwd_recv_ops(self, microbatch: int) -> list[Any]:
+        return [] if self.is_last else [_Message(self, "recv", "B", self.stage_index + 1, microbatch, 1)]
+
+
+class _Message:
+    """One end of a message: a P2POp whose tensor is itself, and what it gives to wait for."""
+
+    group = SimpleNamespace(group_name="pp")
+    tag = 0
+
+    def __init__(self, stage: _Loop, verb: str, kind: str, made: int, microbatch: int, step: int) -> None:
+        self.stage, self.tensor, self.peer = stage, self, stage.group_rank + step
+        self.group_peer = self.peer
+        self.label, self.sends = f"{kind}{made}.{microbatch}", verb == "send"
+        self.op = _isend if self.sends else _irecv
+        self.word = f"{verb}:{self.label}{'>' if self.sends else '<'}{self.peer}"
+        self.alone = True
+
+    def wait(self, *args: Any) -> None:
+        """Of a receive, and of what a batch holds, the rank waits when it is posted."""
+        if self.sends and self.alone:
+            self.stage.note(f"wait:{self.label}")
+
+
+def _isend(message: _Message, *args: Any, **kwargs: Any) -> _Message:
+    message.stage.note(message.word)
+    return message
+
+
+_irecv = lambda message, *args, **kwargs: _isend(message)  # noqa: E731  # another function: the two are distinguished
+
+
+def _batch(messages: list[_Message]) -> list[_Message]:
+    stage = messages[0].stage
+    stage.note("(")
+    for message in messages:
+        message.alone = False
+        stage.note(message.word)
+    stage.note(")")
+    return messages
+
+
+def _waits_later(row: list[str]) -> bool:
+    """The rank computes between a send and its wait."""
+    posted: dict[str, int] = {}
+    for number, word in enumerate(row):
+        what, _, message = word.partition(":")
+        if what == "send":
+            posted[message.partition(">")[0]] = number
+        elif what == "wait" and any(":" not in x and x not in "()" for x in row[posted[message] : number]):
+            return True
+    return False
+
+
+class _Distributed:
+    """`torch.distributed` as the loop finds it."""
+
+    isend, irecv, batch_isend_irecv = staticmethod(_isend), staticmethod(_irecv), staticmethod(_batch)
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def _run(schedules: Any, kind: Any, rank: int, sizes: tuple[int, int], own: Mapping[str, Any]) -> list[Any]:
+    """What the loop of one rank does in a step."""
+    p, m = sizes
+    if not isinstance(schedules.dist, _Distributed):
+        schedules.dist = _Distributed(schedules.dist)
+    stage = _Loop(rank, p)
+    schedule = kind(stage=stage, n_microbatches=m, loss_fn=print, **own)
+    for name in ("_initialize_stage", "_maybe_compute_loss", "_maybe_get_loss", "_update_losses"):
+        setattr(schedule, name, lambda *args, **kwargs: None)
+    schedule._step_microbatches([()] * m, [{}] * m, [None] * m)
+    return stage.log

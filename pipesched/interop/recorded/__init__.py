@@ -1,0 +1,1 @@
+"""Compares a recorded run with its schedule."""

@@ -1,0 +1,330 @@
+"""Dumps of torch's flight recorder: what each rank gave to NCCL, and how far it came. Read as data, never run.
+
+    {"version": "2.10", "pg_config": {"1": {"desc": "pp", "ranks": "[0, 4]", …}}, "entries": [
+      {"profiling_name": "nccl:send 0->1", "process_group": ("1", "pp"), "p2p_seq_id": 7, "is_p2p": True,
+       "state": "completed", "record_id": 12, "input_sizes": [[1, 512, 256]], "input_dtypes": ["BFloat16"], …},
+      {"profiling_name": "nccl:coalesced", "p2p_seq_id": 7, "state": "started", …}]}
+
+A file a rank, pickled or as JSON, whose name ends in the rank. The ranks of a name are those within its process group.
+Of a batch each message has an entry, whose state says nothing, and at its end there is a `coalesced` with the same
+p2p_seq_id, whose state is that of all of them. gloo records collectives alone. A pickle may name code to be run; a dump
+holds plain containers, and a file with anything else is refused before it is run.
+
+Source: torch 2.13, torch.distributed.flight_recorder (components/loader.py, builder.py, types.py); version 2.10.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from pipesched.diagnostics import Code, budgeted, fail
+from pipesched.interop.recorded.pickles import NotPlain, Reader
+from pipesched.interop.recorded.recorded_run import COMPLETED, STATES, Recorded
+from pipesched.model.columns import Ints, among
+from pipesched.model.ops import SHAPES, Op
+from pipesched.model.schedule import Program
+from pipesched.support.budget import Budget
+from pipesched.support.foreign import Foreign, foreign, json_of
+
+BY = "torch's flight recorder"
+_PEERS = re.compile(r"\w+:(?:(send) (\d{1,9})->(\d{1,9})|recv (\d{1,9})<-(\d{1,9}))")
+_RANK = re.compile(r"(\d{1,9})(?:\.\w+)?$")
+_COUNTED = frozenset({"Bool", "Byte", "Char", "Int", "Long", "Short"})
+"""Types of shapes and of pickled objects, which the trainer sends with activations and gradients."""
+_DIGITS = re.compile(r"\s*[0-9]{1,9}\s*")
+_ENTRY = 32  # units of work of an entry, which has a hundred bytes at least
+_WIDEST = 64  # letters of the name of a type, and dimensions of a tensor, of which torch has no more
+_SHOWN = 16  # ranks of a group
+
+
+def dump(name: str, data: bytes) -> Any:
+    """The value of a file.
+
+    Raises:
+        PipeschedError: PS891, it is cut off, or is no plain data; PS843, it costs more than its budget.
+    """
+    try:
+        with budgeted(name):
+            return json_of(data) if data.lstrip()[:1] == b"{" else Reader(data).value()
+    except NotPlain as error:
+        message = f"{name} is a pickle that would run {error}: a dump holds plain data, so this is none"
+        raise fail(Code.RECORD, message, help="nothing of it was run; ask where it comes from") from None
+    except ValueError as error:
+        message = f"{name} is cut off or damaged: {' '.join(str(error).split())[:80]}"
+        raise fail(Code.RECORD, message, help="let every rank write its dump to the end") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A process group: its name, what it is for, and its ranks in the whole job."""
+
+    name: Foreign
+    purpose: Foreign
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dump:
+    """What is read of a file. messages: group, whether it is sent, peer, size, state and record, a row each. begins:
+    the first entry of its buffer. counted: how many messages are of integers.
+    """
+
+    messages: Ints
+    begins: int
+    counted: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """Groups and sizes by number, over all files."""
+
+    groups: dict[_Group, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
+    """The runs of a folder, one for each pipeline of the job that has as many ranks as the program.
+
+    Raises:
+        PipeschedError: PS890, no messages; PS891, a file that cannot be read; PS892, of another size.
+    """
+    dumps: dict[int, _Dump] = {}
+    shapes, tables = bool(among(program.op, SHAPES).any()), _Tables()
+    for name, data in files.items():
+        found = _RANK.search(name)
+        if found is None:
+            raise fail(Code.RECORD, f"{name} does not end in a rank", help="name the dumps rank_0, rank_1, …")
+        if int(found[1]) in dumps:
+            raise fail(Code.RECORD, f"{name} is a second dump of rank {int(found[1])}")
+        value, left = dump(name, data), Budget(len(data))
+        with budgeted(name):
+            dumps[int(found[1])] = _dump(name, value, int(found[1]), tables, left, shapes=shapes)
+    used = {int(group) for one in dumps.values() for group in np.unique(one.messages[0])}
+    if not used:
+        help = "gloo records collectives only: record such a run with `pipesched.runtime`, or run it on NCCL"
+        raise fail(Code.NO_RECORD, "the dumps hold no send and no receive", help=help)
+    groups = [group for group, number in tables.groups.items() if number in used]
+    chosen = _pipelines(groups, program)
+    pipelines: dict[tuple[int, ...], list[_Group]] = defaultdict(list)
+    for group in sorted(chosen, key=lambda group: (len(group.name), group.name)):
+        pipelines[group.ranks].append(group)
+    left_out = [f"process group {g.name} ({g.purpose}) is no pipeline of this plan" for g in groups if g not in chosen]
+    return [_recorded(of, dumps, tables, program, left_out) for _, of in sorted(pipelines.items())]
+
+
+def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
+    """The groups with messages that have as many ranks as the plan; of these the ones that are called so."""
+    fitting = [group for group in groups if len(group.ranks) == program.ranks]
+    if not fitting:
+        group = groups[0]
+        message = (
+            f"the plan has {program.ranks} ranks; the run has {len(group.ranks)}: process group {group.name} "
+            f"({group.purpose}) is of ranks {_listed(group.ranks)}"
+        )
+        raise fail(Code.RECORD_DIFFERS, message, help="give the schedule at the sizes of the run, with --p, --v, --m")
+    called = [group for group in fitting if re.search(r"(^|_)pp($|_)|pipeline", group.purpose, re.IGNORECASE)]
+    return called or fitting
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """Ranks as a message names them, of many the first."""
+    return ", ".join([*map(str, ranks[:_SHOWN]), *(["…"] if len(ranks) > _SHOWN else [])])
+
+
+def _dump(name: str, value: Any, rank: int, tables: _Tables, left: Budget, *, shapes: bool) -> _Dump:
+    """The messages of a file, which this rank of the job wrote.
+
+    Raises:
+        PipeschedError: PS891.
+    """
+    try:
+        groups = {key: _group(key, about, left) for key, about in value.get("pg_config", {}).items()}
+        entries = value["entries"] if groups else value.get("entries", ())
+        left.spend(_ENTRY * len(entries), "entries")
+        return (
+            _messages(entries, groups, rank, tables, shapes)
+            if entries
+            else _Dump(np.zeros((6, 0), dtype=np.int64), 0, 0)
+        )
+    except _OtherRank as error:
+        message = f"{name} is not of rank {rank}: it has {error}"
+        raise fail(Code.RECORD, message, help="name each dump by the rank of the job that wrote it") from None
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
+        message = f"{name} is no dump of {BY}: {f'{type(e).__name__}: {e}'[:80]}"
+        raise fail(Code.RECORD, message, help="version 2.10 is read, as torch 2.13 writes it") from None
+
+
+def _group(key: str, about: Mapping[str, Any], left: Budget) -> _Group:
+    """A process group, whose ranks are a list, or the text of one."""
+    ranks, purpose = about["ranks"], about.get("desc") or "unnamed"
+    listed = ranks.strip().strip("[]()").split(",") if isinstance(ranks, str) else ranks
+    if not isinstance(purpose, str) or not isinstance(listed, list):
+        raise TypeError("a process group has no text and no list of ranks")
+    left.spend(len(listed), "process groups")
+    return _Group(foreign(key), foreign(purpose), tuple(sorted(_rank(rank) for rank in listed if rank != "")))
+
+
+def _rank(given: object) -> int:
+    if isinstance(given, str) and _DIGITS.fullmatch(given):
+        return int(given)
+    if type(given) is not int:
+        raise TypeError("a rank of a process group is no number")
+    return given
+
+
+_LISTS = frozenset({list, tuple})
+_TYPES: Mapping[str, frozenset[type]] = {
+    "profiling_name": frozenset({str}),
+    "process_group": _LISTS,
+    "p2p_seq_id": frozenset({int}),
+    "state": frozenset({str}),
+    "record_id": frozenset({int}),
+    "input_sizes": _LISTS,
+    "input_dtypes": _LISTS,
+}
+"""The values of an entry that are read, and their types; who compares or counts others might never come to an end."""
+_FIELDS = itemgetter(*_TYPES)
+_NONE, _BATCH = (-1, -1, -1), (-2, -1, -1)  # what is no message; the end of a batch
+
+
+class _OtherRank(Exception):
+    """A message of another rank than that of the file."""
+
+
+def _messages(
+    entries: Sequence[Mapping[str, Any]], groups: Mapping[str, _Group], rank: int, tables: _Tables, shapes: bool
+) -> _Dump:
+    """The columns of a file, value by value, in the order of the records; what is not a message is left out.
+
+    Raises:
+        _OtherRank: a message is not of this rank.
+    """
+    _require_types(zip(*map(_FIELDS, entries), strict=True))
+    entries = sorted(entries, key=itemgetter("record_id"))
+    names, process_groups, numbers, states, records, lengths, kinds = zip(*map(_FIELDS, entries), strict=True)
+    ends = {name: _end(name) for name in set(names)}
+    send, own, peer = np.array([ends[name] for name in names]).T
+    called = [_text(one[0]) for one in process_groups]
+    of = {name: _number(tables.groups, groups, name) for name in {*called}}
+    group = np.array([of[name] for name in called])
+    known, place = list(tables.groups), np.full(len(tables.groups), -1)
+    for number in of.values():
+        ranks = known[number].ranks
+        place[number] = ranks.index(rank) if rank in ranks else -1
+    if len(others := np.flatnonzero((send >= 0) & (own != place[group]))):
+        raise _OtherRank(f"{names[others[0]]} in process group {process_groups[others[0]][0]}")
+    at_state = {text: i for i, text in enumerate(STATES)}
+    state = np.array([at_state[text] for text in states])
+    tensors = [_tensor(*pair) for pair in zip(kinds, lengths, strict=True)]
+    sizes = {tensor: _size(*tensor) for tensor in dict.fromkeys(tensors)}
+    size = {tensor: tables.sizes.setdefault(said, len(tables.sizes)) for tensor, (said, _) in sizes.items()}
+    integers = np.array([sizes[tensor][1] for tensor in tensors]) & (send >= 0) & (not shapes)
+    batch = group * np.int64(2**40) + np.array(numbers, dtype=np.int64)
+    ended = np.flatnonzero(send == _BATCH[0])
+    ended = ended[np.argsort(batch[ended], kind="stable")]
+    if len(ended):
+        at = ended[np.minimum(np.searchsorted(batch[ended], batch), len(ended) - 1)]
+        state = np.where(batch[at] == batch, np.maximum(state, state[at]), state)
+    columns = np.stack(
+        [group, send, peer, np.array([size[tensor] for tensor in tensors]), state, np.array(records, dtype=np.int64)]
+    )
+    return _Dump(columns[:, (send >= 0) & ~integers], int(records[0]), int(integers.sum()))
+
+
+def _end(name: str) -> tuple[int, int, int]:
+    """Whether it is sent, the rank that posts it, and the rank at the other end."""
+    found = _PEERS.fullmatch(name)
+    if found is None:
+        return _BATCH if name.endswith(":coalesced") else _NONE
+    return (1, int(found[2]), int(found[3])) if found[1] else (0, int(found[4]), int(found[5]))
+
+
+def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -> int:
+    """The number of a group; the one there is, where entries call it otherwise than the table of groups."""
+    if name not in groups and len(groups) != 1:
+        raise KeyError(f"process group {name}")
+    group = groups[name] if name in groups else next(iter(groups.values()))
+    return table.setdefault(group, len(table))
+
+
+def _require_types(columns: Iterable[Sequence[object]]) -> None:
+    """Raises TypeError: a value of an entry has another type than torch gives it."""
+    for (name, types), column in zip(_TYPES.items(), columns, strict=True):
+        if not {*map(type, column)} <= types:
+            raise TypeError(f"an entry has no {name} of its type")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a process group has no name")
+    return value
+
+
+def _tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tuple[int, ...] | None]:
+    """The type of the first tensor, and its size if there is one."""
+    kind, size = kinds[0] if kinds else "", lengths[0] if lengths else None
+    if not isinstance(kind, str) or len(kind) > _WIDEST:
+        raise TypeError("an entry has no type of its tensor")
+    if size is None:
+        return kind, None
+    if not isinstance(size, list | tuple) or len(size) > _WIDEST or not {*map(type, size)} <= {int}:
+        raise TypeError("an entry has no size of its tensor")
+    return kind, tuple(size)
+
+
+def _size(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
+    """The text of a size, and whether it is one of integers."""
+    return f"{foreign(kind)} {'' if size is None else list(size)}".strip(), kind in _COUNTED
+
+
+def _recorded(
+    groups: Sequence[_Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
+) -> Recorded:
+    """The run of one pipeline. Its groups are the communicators of the plan, in the order of their names."""
+    wanted = sorted({int(x) for x in program.communicator[program.sends | program.receives]})
+    if len(groups) != len(wanted):
+        names = ", ".join(group.name for group in groups)
+        message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"
+        help = "say the communicator of each message in the plan, as in send:F0.1>1@1"
+        raise fail(Code.RECORD_DIFFERS, message, help=help)
+    ranks = groups[0].ranks
+    late = [rank for rank in ranks if rank in dumps and dumps[rank].begins]
+    cut = f"rank {late[0]} begins with entry {dumps[late[0]].begins:,}" if late else ""
+    communicator = np.full(len(tables.groups), -1)
+    communicator[[tables.groups[group] for group in groups]] = wanted
+    parts = [dumps[rank].messages if rank in dumps else np.zeros((6, 0), dtype=np.int64) for rank in ranks]
+    parts = [part[:, (communicator[part[0]] >= 0) & ((part[4] < COMPLETED) | (not cut))] for part in parts]
+    group, send, peer, size, state, record = np.concatenate(parts, axis=1)
+    counted = sum(dumps[rank].counted for rank in ranks if rank in dumps)
+    said = [*notes]
+    if len(wanted) > 1:
+        pairs = zip(groups, wanted, strict=True)
+        said.append(", ".join(f"process group {group.name} is communicator {number}" for group, number in pairs))
+    if counted:
+        said.append(f"{counted:,} messages of integers (shapes and objects) are left out")
+    none = np.full(len(send), -1, dtype=np.int32)
+    return Recorded(
+        BY,
+        np.where(send, Op.SEND_F, Op.RECV_F).astype(np.int8),
+        none,
+        none,
+        peer.astype(np.int32),
+        communicator[group].astype(np.int32),
+        size,
+        state.astype(np.int8),
+        record,
+        np.cumsum([0] + [part.shape[1] for part in parts], dtype=np.int64),
+        tuple(tables.sizes),
+        named=False,
+        absent=tuple(i for i, rank in enumerate(ranks) if rank not in dumps),
+        job=ranks,
+        notes=tuple(said),
+        cut=cut,
+    )

@@ -1,0 +1,177 @@
+r"""A pickle as plain data: lists, tables, tuples, numbers and texts, read by an interpreter that can do nothing else.
+
+    \x80\x02 }q\x00 X…entries q\x01 ]q\x02 } X…state X…started s a s .        {"entries": [{"state": "started"}]}
+
+Python's own reader calls what a file names, and takes as long and as much memory as a file wants: for a number of its
+memo, for keys that all have one hash. Here no opcode calls anything, keys are texts, numbers have at most 64 bits, the
+memo grows by one value at a time, and every container is in the budget. A file may still hold one value in many places,
+so who walks through it counts the steps.
+
+Source: CPython 3.11, Lib/pickletools.py (opcodes of protocols 2 to 5).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from pipesched.support.budget import Budget
+
+_CONTAINER = 8  # units of work; any other value has at least a byte of the file for itself
+_MOST = 8  # bytes of a number
+
+
+class NotPlain(Exception):
+    """A file holds more than plain data: an opcode that would run something."""
+
+
+class Reader:
+    """The state of the interpreter. marks: how high the stack was at each mark that is open."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: list[Any] = []
+        self.budget = Budget(len(data))
+
+    def value(self) -> Any:
+        """The value of the file.
+
+        Raises:
+            Spent: it costs more than its budget.
+            NotPlain: it would run something.
+            ValueError: it is cut off, or no pickle of plain data.
+        """
+        data, opcodes = self.data, _OPCODES
+        try:
+            while (opcode := data[self.at]) != _STOP:
+                self.at += 1
+                opcodes[opcode](self)
+            (value,) = self.stack
+        except IndexError:
+            raise ValueError("it ends too early") from None
+        except KeyError:
+            raise self._unknown(opcode) from None
+        return value
+
+    def _unknown(self, opcode: int) -> Exception:
+        name = chr(opcode)
+        return NotPlain(_RUNS[name]) if name in _RUNS else ValueError(f"no dump has the opcode {name!a}")
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        begin, self.at = self.at, self.at + count
+        if not 0 <= count <= len(self.data) - begin:
+            raise ValueError("a text or a number is longer than the file")
+        return self.data[begin : self.at]
+
+    def number(self, width: int) -> int:
+        """The next bytes as a number from 0 up."""
+        return int.from_bytes(self.take(width), "little")
+
+    def container(self, value: object) -> None:
+        self.budget.spend(_CONTAINER, "lists and tables")
+        self.stack.append(value)
+
+    def marked(self) -> list[Any]:
+        """What is above the last mark, which is closed."""
+        if not self.marks:
+            raise ValueError("a mark is missing")
+        height = self.marks.pop()
+        values = self.stack[height:]
+        del self.stack[height:]
+        return values
+
+    def get(self) -> None:
+        """A value of the memo by a number of one byte, as most are."""
+        at = self.at
+        self.at = at + 1
+        self.stack.append(self.memo[self.data[at]])
+
+    def text(self, width: int) -> None:
+        self.stack.append(self.take(self.number(width)).decode("utf-8", "surrogatepass"))
+
+    def signed(self, width: int) -> None:
+        if width > _MOST:
+            raise ValueError(f"a number has {width:,} bytes; {_MOST} are the most")
+        self.stack.append(int.from_bytes(self.take(width), "little", signed=True))
+
+    def put(self, number: int) -> None:
+        """The last value has this number from now on: the next one, or one that is there."""
+        if number > len(self.memo):
+            raise ValueError(f"value {number:,} of the memo follows value {len(self.memo):,}")
+        self.memo[number : number + 1] = self.stack[-1:]
+
+    def append(self, values: list[Any]) -> None:
+        if type(self.stack[-1]) is not list:
+            raise ValueError("values are appended to what is no list")
+        self.stack[-1].extend(values)
+
+    def insert(self, values: list[Any]) -> None:
+        """Keys and values go into the table before them."""
+        names, table = values[::2], self.stack[-1]
+        if type(table) is not dict or len(values) % 2 or not all(type(name) is str for name in names):
+            raise ValueError("a table has a key that is no text")
+        table.update(zip(names, values[1::2], strict=True))
+
+    def tuple(self, count: int) -> None:
+        values = self.stack[len(self.stack) - count :]
+        if len(values) != count or len(self.stack) < count:
+            raise ValueError("a tuple has too few values")
+        del self.stack[len(self.stack) - count :]
+        self.container((*values,))
+
+
+_Opcode: TypeAlias = Callable[[Reader], object]
+_STOP = ord(".")
+
+
+def _one(value: object) -> _Opcode:
+    return lambda reader: reader.stack.append(value)
+
+
+_NAMED: Mapping[str, _Opcode] = {
+    "\x80": lambda reader: reader.take(1),  # the protocol
+    "\x95": lambda reader: reader.take(8),  # a frame, which only says how much to read at once
+    "(": lambda reader: reader.marks.append(len(reader.stack)),
+    "0": lambda reader: reader.stack.pop(),
+    "N": _one(None),
+    "\x88": _one(True),
+    "\x89": _one(False),
+    "K": lambda reader: reader.stack.append(reader.number(1)),
+    "M": lambda reader: reader.stack.append(reader.number(2)),
+    "J": lambda reader: reader.signed(4),
+    "\x8a": lambda reader: reader.signed(reader.number(1)),
+    "G": lambda reader: reader.stack.append(struct.unpack(">d", reader.take(8))[0]),
+    "\x8c": lambda reader: reader.text(1),
+    "X": lambda reader: reader.text(4),
+    "\x8d": lambda reader: reader.text(8),
+    "q": lambda reader: reader.put(reader.number(1)),
+    "r": lambda reader: reader.put(reader.number(4)),
+    "\x94": lambda reader: reader.put(len(reader.memo)),
+    "h": Reader.get,
+    "j": lambda reader: reader.stack.append(reader.memo[reader.number(4)]),
+    "]": lambda reader: reader.container([]),
+    "}": lambda reader: reader.container({}),
+    ")": lambda reader: reader.container(()),
+    "l": lambda reader: reader.container(reader.marked()),
+    "t": lambda reader: reader.container((*reader.marked(),)),
+    "\x85": lambda reader: reader.tuple(1),
+    "\x86": lambda reader: reader.tuple(2),
+    "\x87": lambda reader: reader.tuple(3),
+    "a": lambda reader: reader.append([reader.stack.pop()]),
+    "e": lambda reader: reader.append(reader.marked()),
+    "s": lambda reader: reader.insert([reader.stack.pop(-2), reader.stack.pop()]),
+    "u": lambda reader: reader.insert(reader.marked()),
+}
+_OPCODES: Mapping[int, _Opcode] = {ord(name): opcode for name, opcode in _NAMED.items()}
+_RUNS: Mapping[str, str] = {
+    **dict.fromkeys("ci\x93", "a function that it names"),
+    **dict.fromkeys("Ro\x81\x92", "a function"),
+    **dict.fromkeys("\x82\x83\x84", "an extension"),
+    **dict.fromkeys("PQ", "a reference to another file"),
+    "b": "the setting of a state",
+}
+"""What the other opcodes would do."""

@@ -1,0 +1,227 @@
+"""A folder with what every rank of a run recorded: dumps of torch's flight recorder, traces of ours, or orders.
+
+    {"entries": [...], "pg_config": {...}}     or a pickle: `formats.flight_recorder`; a file a rank
+    {"traceEvents": [...]}                     `runtime.recorder`, `pipesched run --trace`; one file, or a file a rank
+    rank 0: send:F0.0>1 recv:B1.0<1 …          the order notation, with messages, of steps one after the other; likewise
+
+An instruction is in our trace when it is over. A trace names no peers: they are those of the plan.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
+from pipesched.formats import order_text
+from pipesched.interop.recorded import flight_recorder
+from pipesched.interop.recorded.recorded_run import COMPLETED, Recorded
+from pipesched.model.ops import RECEIVES, SENDS, Op
+from pipesched.model.schedule import Program
+from pipesched.source import Source
+from pipesched.support.files import LARGEST
+from pipesched.support.foreign import json_of
+
+_KINDS = "dumps of torch's flight recorder, traces of `pipesched.runtime`, or orders with messages"
+_MESSAGE = re.compile(rf"(\d{{1,8}})({'|'.join(op.name for op in (*SENDS, *RECEIVES))})(\d{{1,8}})(?:[<>]\d{{1,8}})?")
+
+
+def read(folder: str, program: Program) -> list[Recorded]:
+    """The runs of a folder: one, or one for each pipeline of a job.
+
+    Raises:
+        PipeschedError: PS890, there is none; PS891, a file cannot be read; PS892, it is of another size than the plan.
+    """
+    collects = gc.isenabled()
+    gc.disable()  # millions of small values, none of which refers to itself
+    try:
+        return _read(folder, program)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _read(folder: str, program: Program) -> list[Recorded]:
+    files = _files(folder)
+    kinds = {name: _kind(data) for name, data in files.items()}
+    other = next((name for name, kind in kinds.items() if kind is None), None)
+    if other is not None:
+        raise fail(
+            Code.NO_RECORD, f"{other} in {folder} is no record of a rank", help=f"give a folder with {_KINDS} alone"
+        )
+    if len(found := sorted({kind for kind in kinds.values() if kind is not None})) > 1:
+        raise fail(Code.NO_RECORD, f"{folder} holds records of several kinds: {', '.join(found)}", help="give one run")
+    if found == ["dump"]:
+        return flight_recorder.read(files, program)
+    made = _traces(files, program) if found == ["trace"] else _orders(files, program)
+    if made.absent and not np.isin(made.peer, made.absent).any():  # nobody speaks with them
+        _require_ranks(made.ranks - len(made.absent), program)
+    return [made]
+
+
+def _files(folder: str) -> dict[str, bytes]:
+    try:
+        paths = sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name[0] != ".")
+        made = {path.name: _bytes(path) for path in paths}
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or "it cannot be read").lower()
+        raise fail(Code.NO_RECORD, f"cannot read {folder}: {reason}", help=f"give a folder with {_KINDS}") from None
+    if not made:
+        raise fail(Code.NO_RECORD, f"{folder} has no files", help=f"give a folder with {_KINDS}")
+    return made
+
+
+def _bytes(path: Path) -> bytes:
+    if os.path.getsize(path) > LARGEST:
+        raise fail(Code.RECORD, f"{path.name} is larger than {LARGEST // 2**20} MiB, which no record is")
+    return path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+
+
+def _kind(data: bytes) -> str | None:
+    """What a file is, by how it begins."""
+    if data[:1] == b"\x80":
+        return "dump"
+    if data.lstrip()[:1] == b"{":
+        return "trace" if b'"traceEvents"' in data else "dump"
+    words = next((line for line in data[:100_000].splitlines() if line.strip() and line[:1] != b"#"), b"")
+    return "order" if re.match(rb"\s*rank\s+\d+\s*:", words) else None
+
+
+def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
+    """The lines of all files; the file of a rank may be missing."""
+    texts = [_text(name, data) for name, data in files.items()]
+    said = Counter(
+        int(rank) for rank in re.findall(r"^[ \t]*rank[ \t]+(\d{1,9})[ \t]*:", "\n".join(texts), re.MULTILINE)
+    )
+    _require_once([rank for rank, lines in said.items() if lines > 1], "orders")
+    absent = sorted(set(range(program.ranks)) - set(said))
+    lines = [*texts, *(f"rank {rank}:" for rank in absent)]
+    lines = sorted(filter(str.strip, "\n".join(lines).splitlines()), key=_rank)
+    try:
+        made = order_text.read(Source("the recorded orders", "\n".join(lines) + "\n"))
+    except PipeschedError as error:
+        raise fail(Code.RECORD, f"the recorded orders cannot be read: {error.diagnostics[0].message}") from None
+    if not isinstance(made, Program):
+        help = "record sends and receives, as send:F0.1>1"
+        raise fail(Code.NO_RECORD, "the recorded orders have no messages", help=help)
+    _require_ranks(made.ranks, program)
+    chosen = np.flatnonzero(made.sends | made.receives)
+    start = np.searchsorted(chosen, made.start)
+    return Recorded(
+        "orders",
+        made.op[chosen],
+        made.stage[chosen],
+        made.microbatch[chosen],
+        made.peer[chosen],
+        made.communicator[chosen],
+        np.full(len(chosen), -1),
+        np.full(len(chosen), -1, dtype=np.int8),
+        chosen - made.start[made.rank[chosen]] + 1,
+        start.astype(np.int64),
+        absent=tuple(absent),
+    )
+
+
+def _rank(line: str) -> int:
+    """The rank of a line, as far as anything is one."""
+    found = re.search(r"[0-9]{1,9}", line)
+    return int(found[0]) if found else 0
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise fail(Code.RECORD, f"{name} is not text") from None
+
+
+def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
+    """The messages of traces, in the order in which they were over, by rank."""
+    found: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
+    for name, data in files.items():
+        here: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
+        try:
+            with budgeted(name):
+                events = json_of(data)["traceEvents"]
+            for event in events:
+                _add(here, event)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            said = f"{type(error).__name__}: {error}"[:80]
+            raise fail(Code.RECORD, f"{name} is cut off or no trace: {said}", help="write it anew") from None
+        _require_once([one for one, rows in here.items() if rows and found[one]], "traces")
+        for one, rows in here.items():
+            found[one] += rows
+    if not any(found.values()):
+        raise fail(Code.NO_RECORD, "the traces have no send and no receive", help="give those of `Recorder.dumps`")
+    _require_ranks(max(program.ranks, max(found) + 1), program)
+    flat = [(rank, *row[2:]) for rank in range(program.ranks) for row in sorted(found[rank], key=lambda row: row[:2])]
+    rank, op, stage, microbatch = (np.array(column, dtype=np.int32) for column in zip(*flat, strict=True))
+    peer, communicator = _addressed(rank, op, stage, microbatch, program)
+    if (peer < 0).any():  # who speaks with a rank without a trace is known of messages of the plan alone
+        _require_ranks(max(found) + 1, program)
+    start = np.searchsorted(rank, np.arange(program.ranks + 1)).astype(np.int64)
+    return Recorded(
+        "pipesched's recorder",
+        op.astype(np.int8),
+        stage,
+        microbatch,
+        peer,
+        communicator,
+        np.full(len(op), -1),
+        np.full(len(op), COMPLETED, dtype=np.int8),
+        np.arange(len(op)) - start[rank] + 1,
+        start,
+        blocking=True,
+        absent=tuple(r for r in range(program.ranks) if not found[r]),
+    )
+
+
+def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: Mapping[str, Any]) -> None:
+    """The messages of an event, if it is an instruction."""
+    args = event.get("args", {})
+    if event["ph"] != "X" or "index" not in args:
+        return
+    rank = int(args["rank"])
+    if rank < 0:
+        raise ValueError(f"no rank is {rank}")
+    here = found[rank]
+    for text in args.get("messages") or [event["name"]]:
+        match = _MESSAGE.fullmatch(text)
+        if match:
+            here.append((float(event["ts"]), len(here), Op[match[2]], int(match[1]), int(match[3])))
+
+
+def _addressed(rank: Any, op: Any, stage: Any, microbatch: Any, program: Program) -> tuple[Any, Any]:
+    """Peer and communicator of each message as the plan has them; -1 of what it does not have on that rank."""
+    index = np.flatnonzero(program.sends | program.receives)
+    wide = 1 + max(int(column.max(initial=0)) for column in (stage, microbatch, program.stage, program.microbatch))
+
+    def key(*columns: Any) -> Any:
+        rank, op, stage, microbatch = (np.asarray(column, dtype=np.int64) for column in columns)
+        return ((rank * len(Op) + op) * wide + stage) * wide + microbatch
+
+    planned = key(program.rank[index], program.op[index], program.stage[index], program.microbatch[index])
+    by = np.argsort(planned, kind="stable")
+    asked = key(rank, op, stage, microbatch)
+    at = by[np.minimum(np.searchsorted(planned[by], asked), len(by) - 1)]
+    known = planned[at] == asked
+    return np.where(known, program.peer[index[at]], -1), np.where(known, program.communicator[index[at]], 0)
+
+
+def _require_once(ranks: Sequence[int], kind: str) -> None:
+    if ranks:
+        message = f"rank {min(ranks)} has several {kind}, in one file or in several"
+        raise fail(Code.RECORD, message, help="give a folder of one run, where a rank has one")
+
+
+def _require_ranks(ranks: int, program: Program) -> None:
+    if ranks != program.ranks:
+        message = f"the plan has {program.ranks} ranks; the run has {ranks}"
+        raise fail(Code.RECORD_DIFFERS, message, help="give the schedule at the sizes of the run, with --p, --v, --m")

@@ -1,0 +1,269 @@
+"""A program as a Python module that makes DeepSpeed's pipeline engine run it, a stage at a time.
+
+    F, B              ForwardPass, BackwardPass
+    SEND_F, RECV_F    SendActivation, RecvActivation
+    SEND_B, RECV_B    SendGrad, RecvGrad
+    at the end        ReduceTiedGrads, ReduceGrads, OptimizerStep
+
+Its instructions name a buffer and no microbatch. A microbatch has the lowest free one from its first instruction on the
+stage to its last, so there are as many as the stage has microbatches at once. Batches come from the data loader in
+their order: the first stage and the last load all up to the one that their F is to run.
+
+    LoadMicroBatch(0) LoadMicroBatch(1) ForwardPass(1) ForwardPass(0)        for F1, F0
+
+The engine has one place for a loss, and one for a gradient that was received. Where that of another microbatch gets
+there first, `Keep` puts it aside and `Take` brings it back; these two are in the module:
+
+    ForwardPass(0) Keep(0) ForwardPass(1) BackwardPass(1) Take(0) BackwardPass(0)
+
+Source: DeepSpeed 0.19.8, `runtime/pipe/schedule.py` and `runtime/pipe/engine.py`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.model.columns import among, computes
+from pipesched.model.features import (
+    COPIES,
+    EMPTY_RANKS,
+    FORWARD_ONLY,
+    FROZEN,
+    OVERLAP,
+    SKIPS,
+    SLICES,
+    UNEVEN_COSTS,
+    Consumer,
+)
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Program, Schedule
+from pipesched.support.safe import line as safe
+
+_INSTEAD = "emit it with `--target stream`, which pipesched's own runtime runs"
+CONSUMER = Consumer(
+    "DeepSpeed's pipeline engine",
+    "run",
+    Code.TARGET,
+    (Op.F, Op.B),
+    (EMPTY_RANKS, UNEVEN_COSTS, OVERLAP),
+    _INSTEAD,
+    {
+        COPIES: "there a stage is on one rank",
+        SKIPS: "there a stage hands its activation to the next stage alone",
+        SLICES: "there each microbatch is for itself",
+        FROZEN: "there every stage sends a gradient to the stage before it",
+        FORWARD_ONLY: "there a step ends with the optimizer",
+    },
+    {COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage"},
+)
+NAMES = {
+    Op.F: "ForwardPass",
+    Op.B: "BackwardPass",
+    Op.SEND_F: "SendActivation",
+    Op.RECV_F: "RecvActivation",
+    Op.SEND_B: "SendGrad",
+    Op.RECV_B: "RecvGrad",
+}
+_ITS_OWN = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP)
+"""The engine does these by itself, when a rank has run its list."""
+_WAITS = (Op.WAIT_SEND_F, Op.WAIT_SEND_B)
+"""They wait for what has ended already, where a send ends with its receive."""
+LOAD, KEEP, TAKE = "LoadMicroBatch", "Keep", "Take"
+_END = "ReduceTiedGrads(), ReduceGrads(), OptimizerStep(),"
+
+Words = list[tuple[str, int]]
+"""Instructions of a stage: the name, and the microbatch."""
+
+_HEAD = '''\
+"""Makes DeepSpeed's pipeline engine run {name}: {microbatches} microbatches on {stages} stages.
+
+    engine, *_ = deepspeed.initialize(model=PipelineModule(layers, num_stages={stages}), ...)
+    use(engine)  # engine.train_batch() runs these instructions
+
+Written by pipesched, which verified them: no deadlock where each send waits for its receive.
+"""
+
+from deepspeed.runtime.pipe.schedule import (
+    BackwardPass,
+    BufferOpInstruction,
+    ForwardPass,
+    LoadMicroBatch,
+    OptimizerStep,
+    PipeSchedule,
+    RecvActivation,
+    RecvGrad,
+    ReduceGrads,
+    ReduceTiedGrads,
+    SendActivation,
+    SendGrad,
+)
+
+
+class Keep(BufferOpInstruction):
+    """Puts the loss of a microbatch, or the gradient received for it, aside: the engine has one place for it."""
+
+
+class Take(BufferOpInstruction):
+    """Brings it back."""
+
+
+class Schedule(PipeSchedule):
+    """What a stage runs in a training step."""
+
+    def steps(self):
+        yield STAGES[self.stage_id]
+
+    def num_pipe_buffers(self):
+        return 1 + max(getattr(instruction, "buffer_id", 0) for instruction in STAGES[self.stage_id])
+
+
+def use(engine):
+    """Has `engine.train_batch()` run these instructions in place of its own."""
+    if (engine.num_stages, engine.micro_batches) != ({stages}, {microbatches}):
+        raise ValueError(
+            "this schedule is for {stages} stages and {microbatches} microbatches, not "
+            f"{{engine.num_stages}} and {{engine.micro_batches}}: num_stages, gradient_accumulation_steps"
+        )
+    engine.kept = {{}}
+    engine._INSTRUCTION_MAP = {{**engine._INSTRUCTION_MAP, Keep: _keep, Take: _take}}
+    engine._train_schedule = lambda: Schedule(engine.micro_batches, engine.num_stages, engine.stage_id)
+
+
+def _keep(engine, buffer_id):
+    if engine.is_last_stage():
+        engine.kept[buffer_id] = engine.loss
+    elif isinstance(engine.grad_layer, (list, tuple)):
+        engine.kept[buffer_id] = [gradient.clone() for gradient in engine.grad_layer]
+    else:
+        engine.kept[buffer_id] = engine.grad_layer.clone()
+
+
+def _take(engine, buffer_id):
+    setattr(engine, "loss" if engine.is_last_stage() else "grad_layer", engine.kept.pop(buffer_id))
+
+
+STAGES = {{
+'''
+
+
+def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]:
+    """PS814, what DeepSpeed's pipeline engine cannot run."""
+    yield from CONSUMER.refusals(schedule)
+    if program is not None:
+        yield from _unknown(schedule, program)
+    placement = schedule.placement
+    if not placement.bidirectional and placement.rank_of[0].tolist() != list(range(schedule.ranks)):
+        by_stage = " ".join(map(str, placement.rank_of[0].tolist()))
+        help = "use a schedule with one stage a rank, as 1F1B and GPipe"
+        yield CONSUMER.refusal(schedule, f"its stages are on ranks {by_stage}", "there stage s is on rank s", help)
+
+
+def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
+    """The first instruction of a program that the engine does not know, in a batch, or on another communicator."""
+    known = among(program.op, (*NAMES, *_ITS_OWN, *_WAITS)) | computes(program.op)
+    help = "`pipesched order FILE | pipesched emit - --target deepspeed` makes its messages anew"
+    refused = {
+        "it has no such instruction": ~known,
+        "it posts each message by itself": program.group >= 0,
+        "it has one communicator": program.communicator != 0,
+    }
+    for why, which in refused.items():
+        for index in np.flatnonzero(which)[:1].tolist():
+            place = f"rank {int(program.rank[index])}, step {program.step(index)}"
+            labels = (Label(program.origin.place(index).span, place),)
+            yield CONSUMER.refusal(schedule, f"its program has {program[index]}", why, help, labels)
+
+
+def pieces(program: Program) -> Iterator[str]:
+    """The text, a stage at a time."""
+    yield _head(program)
+    for rank in range(program.ranks):
+        yield _stage(program, rank)
+    yield "}\n"
+
+
+def by_rank(program: Program) -> Iterator[str]:
+    """A module for each stage, with its own instructions alone."""
+    for rank in range(program.ranks):
+        yield f"{_head(program)}{_stage(program, rank)}}}\n"
+
+
+def settings(program: Program, path: str) -> list[str]:
+    """What goes with the file."""
+    placement = program.placement
+    return [
+        f"DeepSpeed 0.19: PipelineModule(..., num_stages={placement.stages}), and in its JSON "
+        f'"gradient_accumulation_steps": {placement.microbatches}',
+        f"put {path} next to your script, import it, and after deepspeed.initialize(...) call its use(engine)",
+        *(["a forward and a backward that share a slot run one after the other there"] if program.second.any() else []),
+    ]
+
+
+def _head(program: Program) -> str:
+    name = safe(program.name).replace("\\", "/").replace('"', "'")
+    placement = program.placement
+    return _HEAD.format(name=name, stages=placement.stages, microbatches=placement.microbatches)
+
+
+def _stage(program: Program, rank: int) -> str:
+    """A line for each compute, with what is received for it and what is sent after it."""
+    text, line = [f"    {rank}: [\n"], ""
+    last = rank == program.ranks - 1
+    words = _kept(_loaded(program, rank, ends=rank == 0 or last), NAMES[Op.F if last else Op.RECV_B])
+    computed = False
+    for (name, _), buffer in zip(words, _buffers([microbatch for _, microbatch in words]), strict=True):
+        if computed and name not in (NAMES[Op.SEND_F], NAMES[Op.SEND_B], KEEP):
+            text.append(f"        {line.rstrip()}\n")
+            line, computed = "", False
+        line += f"{name}({buffer}), "
+        computed = computed or name in (NAMES[Op.F], NAMES[Op.B])
+    return "".join([*text, *([f"        {line.rstrip()}\n"] if line else []), f"        {_END}\n    ],\n"])
+
+
+def _loaded(program: Program, rank: int, *, ends: bool) -> Words:
+    """The instructions of a stage that it has a name for, with the loads of the first and the last one."""
+    here = slice(int(program.start[rank]), int(program.start[rank + 1]))
+    words: Words = []
+    loaded = 0
+    for op, microbatch in zip(program.op[here].tolist(), program.microbatch[here].tolist(), strict=True):
+        while ends and op == Op.F and loaded <= microbatch:
+            words.append((LOAD, loaded))
+            loaded += 1
+        if op in NAMES:
+            words.append((NAMES[Op(op)], microbatch))
+    return words
+
+
+def _kept(words: Words, maker: str) -> Words:
+    """The same, where what `maker` makes for a B is put aside unless that B is the next to run."""
+    straight, newest = set(), -1
+    for name, microbatch in words:
+        if name == NAMES[Op.B] and microbatch == newest:
+            straight.add(microbatch)
+        if name in (maker, NAMES[Op.B]):
+            newest = microbatch if name == maker else -1
+    made: Words = []
+    for name, microbatch in words:
+        if name == NAMES[Op.B] and microbatch not in straight:
+            made.append((TAKE, microbatch))
+        made.append((name, microbatch))
+        if name == maker and microbatch not in straight:
+            made.append((KEEP, microbatch))
+    return made
+
+
+def _buffers(microbatches: list[int]) -> Iterator[int]:
+    """A buffer for each entry: the lowest that is free when its microbatch comes first, until it comes last."""
+    last = {microbatch: i for i, microbatch in enumerate(microbatches)}
+    of: dict[int, int] = {}
+    free: list[int] = []
+    for i, microbatch in enumerate(microbatches):
+        if microbatch not in of:
+            of[microbatch] = heapq.heappop(free) if free else len(of)
+        yield of[microbatch]
+        if last[microbatch] == i:
+            heapq.heappush(free, of.pop(microbatch))

@@ -1,0 +1,172 @@
+"""The table of a trainer's keys: which releases have one, what its values are, and what takes its place elsewhere.
+
+A key that its release does not know is an error where the trainer refuses it. Elsewhere only what is nearly the name of
+a key of the pipeline is: all else is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.interop.trainers.case import Case, Findings, Note, NotJudged, wrong
+from pipesched.interop.trainers.settings import Setting, Unread, Unset, short
+
+_LONGER = 3  # characters by which a slip makes a name longer or shorter
+_NEAR = 0.88  # none of the 1,047 options of Megatron-LM is as near to a key of the pipeline that it is not
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a value must be. holds: whether one is."""
+
+    what: str
+    holds: Callable[[object], bool]
+
+
+def _whole(least: int) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def one_of(*names: str) -> Kind:
+    """One of a few names."""
+    return Kind(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+COUNT = Kind("a whole number from 1", _whole(1))
+FROM_0 = Kind("a whole number from 0", _whole(0))
+REST = Kind("a whole number from 1, or -1 for what is left", lambda value: value == -1 or _whole(1)(value))
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+PARTS = Kind("a list of lists of names", lambda value: isinstance(value, list | str))
+ANY = Kind("anything", lambda value: True)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key. first, last: releases that have it. none: no release that is known has it.
+
+    telling: with it the release is another, whose defaults are not known. elsewhere: what is to be written instead.
+    optional: nothing may be there. minor: p, v and m do not depend on it, and a name that is nearly this one is
+    another's.
+    """
+
+    kind: Kind = ANY
+    default: object = None
+    first: str | None = None
+    last: str | None = None
+    elsewhere: str = ""
+    optional: bool = False
+    none: bool = False
+    telling: bool = False
+    minor: bool = False
+
+
+def nowhere(elsewhere: str, *, telling: bool = True) -> Key:
+    """A key of no release that is known here, and what to write."""
+    return Key(none=True, elsewhere=elsewhere, telling=telling)
+
+
+def known(case: Case, key: Key) -> bool:
+    """Whether the release has the key."""
+    return known_in(case.releases, case.release, key)
+
+
+def known_in(releases: tuple[str, ...], release: str, key: Key) -> bool:
+    """Whether one of these releases has the key."""
+    if key.none:
+        return False
+    order = releases.index
+    low = order(key.first) if key.first else 0
+    high = order(key.last) if key.last else len(releases)
+    return low <= order(release) <= high
+
+
+def judge(
+    case: Case, keys: Mapping[str, Key], source: str, *, closed: Collection[str] = (), refuses: str = "refuses it"
+) -> Findings:
+    """Every setting of a text against the table.
+
+    closed: sections of which the trainer knows every key, so that any other is wrong. refuses: what it does with one.
+    """
+    own = [name for name, key in keys.items() if known(case, key) and not key.minor]
+    strangers = [x for x in case.settings if x.key not in keys]
+    wanted = () if case.assumed else closed
+    found = {x.key: _stranger(case, x, own, source, wanted, refuses) for x in strangers}
+    for setting in case.settings:
+        key = keys.get(setting.key)
+        one = found[setting.key] if key is None else _judged(case, setting, key, source)
+        if one is not None:
+            yield one
+    for setting in case.settings.repeated:
+        if setting.key in keys:
+            yield Note(f"{setting.at}: {setting.written} is given again later, which counts")
+    aside = tuple(x.written for x in strangers if found[x.key] is None)
+    if aside:
+        yield NotJudged(aside)
+
+
+def _stranger(
+    case: Case, setting: Setting, own: list[str], source: str, closed: Collection[str], refuses: str
+) -> Diagnostic | None:
+    """What is wrong with a setting that is in no table, None where it is not judged."""
+    scalar = isinstance(setting.value, str | int | float | list) and not isinstance(setting.value, bool)
+    near = nearest(setting.key, own, _NEAR)
+    if scalar and any(name.startswith(f"{setting.key}.") for name in own):
+        message = f"{setting.written} is {short(setting.value)}, not a section of settings"
+        return wrong(Code.CONFIG_VALUE, message, source, setting)
+    if near or setting.key.rpartition(".")[0] in closed:
+        return _unknown(case, setting, near or _same_name(setting, own), source, refuses)
+    return None
+
+
+def _judged(case: Case, setting: Setting, key: Key, source: str) -> Diagnostic | Note | None:
+    """What is to be said of a setting by its row."""
+    if key.none and case.assumed:
+        return Note(f"{setting.written} is of no release that is known here: {key.elsewhere}")
+    if not known(case, key):
+        help = key.elsewhere or f"it is there {_when(key)}"
+        return wrong(Code.CONFIG_RELEASE, f"{case.named} has no {setting.written}", source, setting, help=help)
+    if isinstance(setting.value, Unset):
+        said = Note(f"{setting.written} is {setting.value.text}: what depends on it is not judged")
+        return None if isinstance(setting.value, Unread) else said
+    if key.kind.holds(setting.value) or (key.optional and setting.value in (None, "")):
+        return None
+    message = f"{setting.written} is {short(setting.value)}, not {key.kind.what}"
+    return wrong(Code.CONFIG_VALUE, message, source, setting)
+
+
+@lru_cache(maxsize=20_000)
+def _close(key: str, names: tuple[str, ...], least: float) -> list[str]:
+    return get_close_matches(key, names, 3, least)
+
+
+def nearest(key: str, names: Collection[str], least: float) -> list[str]:
+    """The name that a key is nearly, part by part."""
+    parts = key.split(".")
+    close = _close(key, tuple(names), least)
+    for name in (x for x in close if abs(len(x) - len(key)) <= _LONGER):
+        pairs = [*zip(parts, others, strict=True)] if len(others := name.split(".")) == len(parts) else []
+        if pairs and all(get_close_matches(part, [other], 1, 0.8) for part, other in pairs):
+            return [name]
+    return []
+
+
+def _unknown(case: Case, setting: Setting, near: list[str], source: str, refuses: str) -> Diagnostic:
+    help = f"did you mean {case.settings.spelled(near[0])}?" if near else None
+    return wrong(Code.CONFIG_KEY, f"{case.trainer} has no {setting.written}, and {refuses}", source, setting, help=help)
+
+
+def _same_name(setting: Setting, own: Collection[str]) -> list[str]:
+    """The key whose last part is nearly that of the setting."""
+    names = {name.rpartition(".")[2]: name for name in own}
+    return [names[name] for name in get_close_matches(setting.key.rpartition(".")[2], names, 1, 0.7)]
+
+
+def _when(key: Key) -> str:
+    if key.first and key.last:
+        return f"from {key.first} to {key.last}"
+    return f"from {key.first} on" if key.first else f"up to {key.last}"

@@ -1,0 +1,184 @@
+"""Megatron-LM and Megatron-core: options of the launcher, or fields of the core's configuration.
+
+    order        interleaved, in groups of microbatch_group_size_per_vp_stage, p unless given; a combined 1F1B where
+                 experts overlap with the pipeline
+    what         Sizes: the settings in numbers; RULES: what is refused; here: what holds
+
+What is said of orders of messages follows from the order in which the code posts them, and was confirmed on real
+processes; of NCCL itself nothing was measured. Source: Megatron-core 0.9.0 to 0.19.0, files as named with each rule.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from pipesched.interop.trainers.case import Case, Fact, Findings, Note, Plan, samples
+from pipesched.interop.trainers.keys import Key, judge
+from pipesched.interop.trainers.megatron_keys import (
+    BATCHED,
+    CLI,
+    COMBINED,
+    CORE,
+    FLUSH,
+    GLOBAL,
+    GROUP,
+    LAYERS,
+    LAYOUT,
+    MICRO,
+    OPTIONS,
+    OVERLAP,
+    PP,
+    RAMPUP,
+    STEPS,
+)
+from pipesched.interop.trainers.megatron_rules import refusals
+from pipesched.interop.trainers.megatron_sizes import Sizes
+from pipesched.interop.trainers.settings import Settings
+
+NAME = "Megatron-core"
+_NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
+
+
+def is_cli(settings: Settings) -> bool:
+    """Whether they are options of the launcher."""
+    return settings.kind == "cli" or any("--" in setting.key for setting in settings)
+
+
+def canonical(key: str) -> str:
+    """The name of what a setting sets, without the sections around it."""
+    name = key.rpartition("--")[2] if "--" in key else key.rpartition(".")[2]
+    return OPTIONS.get(name, name.replace("-", "_"))
+
+
+def keys_of(settings: Settings) -> dict[str, Key]:
+    """The table of the kind of text."""
+    return dict(CLI if is_cli(settings) else CORE)
+
+
+def plan(case: Case) -> Plan:
+    """What the settings say of the schedule."""
+    x = Sizes(case, is_cli(case.settings))
+    if x.p == 1 and not x.encoder:
+        return Plan(off=f"{PP} is 1")
+    return Plan(
+        name=None if x.v is None else _name(x),
+        ranks=x.p + x.encoder if x.p else None,
+        chunks=x.v,
+        microbatches=x.m,
+        microbatch_size=x.count(MICRO),
+        options=_options(x),
+    )
+
+
+def _name(x: Sizes) -> str | None:
+    if x.on(COMBINED) and (x.v or 1) > 1:
+        return "interleaved_overlap" if x.group == x.p else None
+    return "interleaved" if (x.v or 1) > 1 else "1f1b"
+
+
+def _options(x: Sizes) -> tuple[str, ...]:
+    """Fields for Megatron's own code, where the library's order, in groups of p, does not say all."""
+    group = x.count(GROUP)
+    if x.v is None or x.v == 1 or x.on(COMBINED):
+        return ()
+    usual = group in (None, x.p) and (x.m or 0) % (x.p or 1) == 0 and not x.flush and (x.overlaps or x.p > 2)
+    named = {OVERLAP: x.overlaps, BATCHED: x.batched} | ({FLUSH: True} if x.flush else {})
+    own = [f"{key}={str(value).lower()}" for key, value in named.items()]
+    return () if usual else (*own, *([f"{GROUP}={group}"] if group else []))
+
+
+def check(case: Case, found: Plan) -> Findings:
+    """Every rule."""
+    x = Sizes(case, is_cli(case.settings))
+    where = (
+        "training/arguments.py" if x.cli else "core/model_parallel_config.py, core/transformer/transformer_config.py"
+    )
+    yield from judge(case, keys_of(case.settings), f"Megatron-LM core_v{case.release}.0, megatron/{where}")
+    refused = [*refusals(x)]
+    yield from refused
+    if not found.off:
+        yield from _facts(x, {str(one.code) for one in refused})
+
+
+def _facts(x: Sizes, wrong: set[str]) -> Findings:
+    """What holds of a pipeline, where nothing of its kind is wrong, and what is not judged."""
+    if "PS874" not in wrong:
+        yield from _batch(x)
+    if "PS873" not in wrong and x.v is not None:
+        yield from _stages(x)
+    yield from _messages(x)
+
+
+def _batch(x: Sizes) -> Findings:
+    """m, by the batches and the processes."""
+    if x[STEPS].value is not None:
+        yield Note(f"the batch grows by {STEPS}: m is not judged")
+        return
+    batch, size = x.count(GLOBAL), x.count(MICRO)
+    if batch is None or size is None:
+        absent = [key for key in (MICRO, GLOBAL) if key not in x.case.settings]
+        if x.m is not None:
+            yield Fact("microbatches", f"1 of {samples(size)}: {GLOBAL} is not given")
+        elif absent:
+            yield Note(f"{' and '.join(absent)} not in the file: m is not known")
+    elif x.m is None:
+        yield Note(f"{batch // size} of {samples(size)} for all replicas: give --processes N, and m is known")
+    else:
+        on = f" on {x.replicas} replica{'s' * (x.replicas != 1)}"
+        first = f", from {x.grown[0]} on" if x.grown and RAMPUP in x.case.settings else ""
+        yield Fact("microbatches", f"{x.m} of {samples(size)}: global_batch_size is {batch}{first}{on}")
+
+
+def _stages(x: Sizes) -> Findings:
+    """Where the layers are."""
+    if x.layout is not None or x.segments > 1:
+        how = "layout" if x.layout is not None else "segments of the pattern"
+        count = len(x.layout) if x.layout is not None else x.segments
+        yield Fact("stages", f"{count} on {x.p} ranks, {x.v} of each, by the {how}")
+    elif x.counted is None:
+        if LAYERS not in x.case.settings and LAYOUT not in x.case.settings:
+            yield Note("num_layers is not in the file: whether the layers go onto the stages is not judged")
+    elif x.encoder:
+        yield Fact("stages", f"{x.encoder} of the encoder, {x.p} of the decoder")
+    else:
+        yield Fact("stages", f"{x.p * (x.v or 1)} on {x.p} ranks, {x.v} of each, of {x.counted} layers{_counted(x)}")
+
+
+def _counted(x: Sizes) -> str:
+    more = x.as_layers
+    return ", the embedding and the loss among them" if len(more) == 2 else f", {more[0].key}" if more else ""
+
+
+def _messages(x: Sizes) -> Findings:
+    """How messages are posted, and what hangs if all share one queue."""
+    if x.v == 1 and x.count(GROUP):
+        yield Note(f"{GROUP} means nothing without chunks: v is 1")
+    if x.v is None or x.v == 1:
+        return
+    if x.flush and x.overlaps and not x.batched and x.p > 2 and x.p % 2 == 0:
+        yield Note(
+            "overlap in warm-up and flush with an even number of ranks is a cycle if all messages of a rank share one "
+            "queue, as with device_id in init_process_group, which Megatron's launcher does not pass (seen on "
+            "processes with one queue a rank, not on NCCL)"
+        )
+    overlapping = "overlap" + ", also in warm-up and flush" * x.flush
+    yield Fact("messages", overlapping if x.overlaps else "in batches" if x.batched else "one by one")
+
+
+def part(settings: Settings) -> Settings:
+    """Options of the launcher as such, a number of a YAML also where it is quoted; of several sections that set a
+    pipeline, the first, whose settings count where others have the same names.
+    """
+    if is_cli(settings):
+        spellings = {name: f"--{name.replace('_', '-')}" for name in CLI}
+        spellings |= {name: f"--{option}" for option, name in OPTIONS.items()}
+        given = {
+            x.key: replace(x, value=int(x.value)) if isinstance(x.value, str) and _NUMBER.fullmatch(x.value) else x
+            for x in settings
+        }
+        return replace(settings, kind="cli", given=given, spellings=spellings)
+    homes = list(dict.fromkeys(x.key.rpartition(".")[0] for x in settings if canonical(x.key) == PP))
+    kept = [x for x in settings if x.key.rpartition(".")[0] not in homes[1:]]
+    kept.sort(key=lambda x: x.key.rpartition(".")[0] in homes)  # the last of a name counts
+    return replace(settings, given={x.key: x for x in kept})

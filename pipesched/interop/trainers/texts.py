@@ -1,0 +1,247 @@
+"""TOML, YAML and JSON as settings, each with the place of its key.
+
+    [parallelism]                          parallelism.pipeline_parallel_degree = 4      tomllib
+    pipeline_parallel_degree = 4
+    distributed: {pp_size: 4}              distributed.pp_size = 4                       PyYAML
+    {"zero_optimization": {"stage": 1}}    zero_optimization.stage = 1                   json
+
+Scripts of the shell are read by `scripts`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
+from pipesched.interop.trainers import python_configs
+from pipesched.interop.trainers.scripts import LARGEST, of_script
+from pipesched.interop.trainers.settings import Setting, Settings, Unset
+from pipesched.library import toml
+from pipesched.source import Source, Span
+from pipesched.support import budget
+from pipesched.support.foreign import json_of
+
+_LONGEST = 20_000  # characters of a line
+_MOST = 5_000  # settings of a text
+_MULTIPLE = "[]"  # the part of a path that is an entry of a list
+_PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<word>\b(?!(?:True|False|None|NaN|Infinity)\b)[A-Z]\w+\b)')
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
+
+
+def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Settings]:
+    """The settings of every command of a script, or of a text of another kind. given: variables of the script.
+
+    Raises:
+        PipeschedError: as `read`.
+    """
+    _require_short(source)
+    if kind_of(source) == "python":
+        return python_configs.settings(source)
+    if kind_of(source) != "shell":
+        return [read(source)]
+    found = of_script(source, given or {})
+    if any(len(x.given) > _MOST for x in found):
+        raise fail(Code.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has")
+    return found
+
+
+def _require_short(source: Source) -> None:
+    """Raises PipeschedError: PS809, PS870, a text is longer than any configuration, or a line of it is."""
+    if len(source.text) > LARGEST:
+        message = f"{source.name} holds more than {LARGEST // 2**10} KiB, which no configuration does"
+        raise fail(Code.UNREADABLE, message)
+    if any(len(line) > _LONGEST for line in source.text.split("\n")):
+        raise fail(Code.CONFIG_SYNTAX, f"{source.name} has a line of more than {_LONGEST:,} characters")
+
+
+def read(source: Source) -> Settings:
+    """The settings of a TOML, a YAML or a JSON, by the ending of its name, else by how it begins.
+
+    Raises:
+        PipeschedError: PS870, it is none of these; PS809, it is too long; PS843, it costs more than its budget; PS820,
+            YAML without PyYAML.
+    """
+    _require_short(source)
+    kind = kind_of(source)
+    with budgeted(source):
+        try:
+            values, places, repeated = _READ[kind](source)
+        except RecursionError:
+            raise budget.deep() from None
+    if len(values) > _MOST:
+        raise fail(Code.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has")
+    given = {key: Setting(key, _filled(value), toml.place(key, places), key) for key, value in values.items()}
+    return Settings(source, kind, given, tuple(repeated))
+
+
+def kind_of(source: Source) -> str:
+    """``toml``, ``yaml``, ``json`` or ``shell``."""
+    ending = source.name.lower().rpartition(".")[2]
+    named = {
+        "toml": "toml",
+        "yaml": "yaml",
+        "yml": "yaml",
+        "json": "json",
+        "sh": "shell",
+        "bash": "shell",
+        "py": "python",
+    }
+    if ending in named:
+        return named[ending]
+    text = re.sub(r"^\s*#.*$", "", source.text, flags=re.M).strip()
+    if text.startswith("{"):
+        return "json"
+    if re.search(r"^\[[\w.\"' -]+\]", text, re.M):
+        return "toml"
+    if re.search(r"(?:^|\s)--[A-Za-z][\w.-]*[= \t]", text) and not re.search(r"^\s*--[\w-]+:", text, re.M):
+        return "shell"
+    return "yaml"
+
+
+def _filled(value: object) -> object:
+    """The value; one that something else fills in is open."""
+    return Unset(value) if isinstance(value, str) and (value in ("auto", "???") or "${" in value) else value
+
+
+Made = tuple[dict[str, object], Mapping[str, Span], list[Setting]]
+
+
+def _broken(source: Source, what: str, reason: str, line: int, column: int) -> PipeschedError:
+    """PS870, at a place."""
+    return toml.broken(source, Code.CONFIG_SYNTAX, what, reason, line, column)
+
+
+def _json(source: Source) -> Made:
+    try:
+        values = _json_values(source.text)
+    except json.JSONDecodeError as error:
+        reason = error.msg[:1].lower() + error.msg[1:]
+        raise _broken(source, "JSON", reason, error.lineno, error.colno) from None
+    except ValueError as error:
+        raise _broken(source, "JSON", str(error).partition(";")[0], 1, 1) from None
+    if not isinstance(values, dict):
+        raise _broken(source, "configuration", "its JSON is no object", 1, 1)
+    return dict(toml.flat(values)), *_json_places(source)
+
+
+def _json_values(text: str) -> object:
+    """The values; in a template, that of a word with a capital is open: ``"train_batch_size": CONFIG_BATCH_SIZE``."""
+    try:
+        return json_of(text)
+    except json.JSONDecodeError:
+        filled = _PLACEHOLDER.sub(lambda x: x[0] if x["word"] is None else f'"${{{x["word"]}}}"', text)
+        if filled == text:
+            raise
+        with contextlib.suppress(json.JSONDecodeError):
+            return json_of(filled)
+        raise
+
+
+def _json_places(source: Source) -> tuple[dict[str, Span], list[Setting]]:
+    """The place of every key by its path, and of those that are written again."""
+    places: dict[str, Span] = {}
+    repeated: list[Setting] = []
+    path: list[str] = []
+    last: re.Match[str] | None = None
+    for token in _JSON_TOKEN.finditer(source.text):
+        sign = token[0]
+        if sign.startswith('"'):
+            last = token
+        elif sign == ":" and last is not None and path:
+            path[-1] = last[0][1:-1]
+            key, span = ".".join(path), source.span(*last.span())
+            if key in places and _MULTIPLE not in path:
+                repeated.append(Setting(key, Unset("given a second time"), span, key))
+            places.setdefault(key, span)
+        elif sign in "{[":
+            path.append("" if sign == "{" else _MULTIPLE)
+        elif sign in "}]" and path:
+            path.pop()
+    return places, repeated
+
+
+def _yaml(source: Source) -> Made:
+    try:
+        yaml: Any = import_module("yaml")
+    except ImportError:
+        raise fail(Code.NEEDS, "YAML needs PyYAML, which is not installed", help="pip install pyyaml") from None
+    budget.numbers(source.text, budget.SEXAGESIMAL)
+    try:
+        loader = yaml.SafeLoader(source.text)
+        node = loader.get_single_node()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise _broken(source, "YAML", str(reason), line, column) from None
+    if not isinstance(node, yaml.MappingNode):
+        raise _broken(source, "configuration", "its YAML is no mapping of keys to values", 1, 1)
+    values: dict[str, object] = {}
+    places: dict[str, Span] = {}
+    repeated: list[Setting] = []
+    for path, key, value in _leaves(yaml, loader, node, "", frozenset(), set()):
+        span = source.span(key.start_mark.index, max(key.end_mark.index, key.start_mark.index + 1))
+        if path in values and path in places:
+            repeated.append(Setting(path, values[path], places[path], path))
+        values[path], places[path] = _scalar(yaml, loader, value), span
+        if len(values) > _MOST:
+            break
+    return values, places, repeated
+
+
+def _leaves(
+    yaml: Any, loader: Any, node: Any, path: str, inside: frozenset[int], taken: set[object]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Path, key and value of every leaf; a mapping that holds itself is left where it begins again.
+
+    taken: keys of the mappings into which this one is merged, and mappings that are merged already. A key of a mapping
+    is before those that are merged into it, and of these the first that has it counts.
+    """
+    if id(node) in inside or id(node) in taken:
+        return
+    before = frozenset(taken)
+    merged: list[Any] = []
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.value in before:
+            continue
+        if key.tag.endswith(":merge"):
+            merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
+            continue
+        taken.add(key.value)
+        own = f"{path}.{key.value}" if path else key.value
+        if isinstance(value, yaml.MappingNode) and value.value:
+            yield from _leaves(yaml, loader, value, own, inside | {id(node)}, set())
+        else:
+            yield own, key, value
+    for other in merged:
+        if isinstance(other, yaml.MappingNode):
+            yield from _leaves(yaml, loader, other, path, inside | {id(node)}, taken)
+            taken.add(id(other))
+
+
+def _scalar(yaml: Any, loader: Any, node: Any) -> object:
+    """The value of a leaf: a scalar, or a list of such or of their lists; of a tag that is not YAML's own its text."""
+    if isinstance(node, yaml.SequenceNode) and not all(_shallow(yaml, entry) for entry in node.value):
+        return None
+    try:
+        value = loader.construct_object(node, deep=True)
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, LookupError):
+        return str(getattr(node, "value", ""))[:60]
+    return None if isinstance(value, dict) else value
+
+
+def _shallow(yaml: Any, node: Any) -> bool:
+    inner = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    return all(isinstance(entry, yaml.ScalarNode) for entry in inner)
+
+
+_READ: Mapping[str, Callable[[Source], Made]] = {
+    "toml": lambda source: (*toml.read(source, Code.CONFIG_SYNTAX), []),
+    "yaml": _yaml,
+    "json": _json,
+}

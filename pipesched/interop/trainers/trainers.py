@@ -1,0 +1,213 @@
+"""TRAINERS: every trainer whose configuration is judged, a row each.
+
+    name             typed as     texts            known by
+    torchtitan       torchtitan   toml, shell, python      `marks`: what is its own, and no other project's
+    Megatron-core    megatron     shell, yaml
+    DeepSpeed        deepspeed    json
+
+To add one is to add its file, with its table of keys and its rules, and its row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from pipesched.diagnostics import Code, Label, fail
+from pipesched.interop.trainers import deepspeed, megatron, megatron_keys, torchtitan, torchtitan_keys
+from pipesched.interop.trainers.case import Case, Findings, Plan
+from pipesched.interop.trainers.keys import Key, known_in, nearest
+from pipesched.interop.trainers.marks import others, own
+from pipesched.interop.trainers.settings import Setting, Settings, Unread, Unset
+from pipesched.model.torch_versions import DEFAULT, VERSIONS, TorchVersion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """A trainer. typed: its name on a command line. texts: the kinds that it is read from.
+
+    canonical: the name of a key as the table has it. keys: the table for these settings. releases_of: those that read
+    such a text, all unless there is a rule. torch_of: the version that is assumed; None: it has no part. torch_least:
+    the first that runs a release. plan: what the settings say of the schedule. check: every rule. part: the settings
+    that count. ranks: the key of p, which variables of a script may hold. forked: projects without rules here have its
+    options too, for the same.
+    """
+
+    name: str
+    typed: str
+    texts: tuple[str, ...]
+    releases: tuple[str, ...]
+    keys: Callable[[Settings], Mapping[str, Key]]
+    plan: Callable[[Case], Plan]
+    check: Callable[[Case, Plan], Findings]
+    part: Callable[[Settings], Settings] = lambda settings: settings
+    ranks: str | None = None
+    forked: bool = False
+    canonical: Callable[[str], str] = str
+    releases_of: Callable[[Settings], tuple[str, ...]] | None = None
+    torch_of: Callable[[str], TorchVersion] | None = None
+    torch_least: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
+
+    def settled(self, settings: Settings) -> Settings:
+        """The settings by the names of the table, with its defaults."""
+        part = self.part(settings)
+        keys = self.keys(part)
+        renamed = (replace(x, key=self.canonical(x.key), written=x.key) for x in part)
+        again = tuple(replace(x, key=self.canonical(x.key), written=x.key) for x in part.repeated)
+        defaults = {name: key.default for name, key in keys.items()}
+        given = {x.key: _from_elsewhere(x, keys.get(x.key), settings.kind) for x in renamed}
+        return replace(part, given={**given, **self._unread(part, keys, given)}, repeated=again, defaults=defaults)
+
+    def _unread(self, settings: Settings, keys: Mapping[str, Key], given: Mapping[str, Setting]) -> dict[str, Setting]:
+        """The settings whose names stand in the text unread: their values are not known, nor are their defaults."""
+        found: dict[str, Setting] = {}
+        for mention in settings.mentions:
+            option = mention.name.startswith("--")
+            key = self.canonical(mention.name) if option else self.ranks
+            if key and key in keys and (option or key not in given):
+                unread = Unread(mention.at)
+                value = Unset(unread.text) if keys[key].minor else unread
+                found.setdefault(key, Setting(key, value, mention.at, mention.name))
+        return found
+
+    def torches(self, release: str) -> tuple[TorchVersion, ...]:
+        """The versions of torch that may run a release."""
+        if self.torch_of is None:
+            return (DEFAULT,)
+        least = self.torch_least(release)
+        return tuple(x for x in VERSIONS if x.number >= least)
+
+    def candidates(self, settings: Settings) -> tuple[str, ...]:
+        """The releases that a configuration may be for: those that have all of its settings, if any has."""
+        table, keys = self.releases, self.keys(settings)
+        read = self.releases_of(settings) if self.releases_of else table
+        own = [keys[x.key] for x in settings if x.key in keys]
+        return tuple(release for release in read if all(known_in(table, release, key) for key in own)) or read
+
+    def known(self, settings: Settings) -> int:
+        """How many of its keys a text has, 0 of a kind that it is not read from."""
+        if settings.kind not in self.texts:
+            return 0
+        keys = self.keys(settings)
+        return sum(self.canonical(setting.key) in keys for setting in settings)
+
+
+TRAINERS = (
+    Trainer(
+        name=torchtitan.NAME,
+        typed="torchtitan",
+        texts=("toml", "shell", "python"),
+        releases=torchtitan_keys.RELEASES,
+        keys=lambda _: torchtitan_keys.KEYS,
+        plan=torchtitan.plan,
+        check=torchtitan.check,
+        part=torchtitan.part,
+        canonical=torchtitan.canonical,
+        releases_of=torchtitan.releases_of,
+        torch_of=torchtitan.torch_of,
+        torch_least=torchtitan.torch_least,
+    ),
+    Trainer(
+        name=megatron.NAME,
+        typed="megatron",
+        texts=("shell", "yaml"),
+        releases=megatron_keys.RELEASES,
+        keys=megatron.keys_of,
+        plan=megatron.plan,
+        check=megatron.check,
+        part=megatron.part,
+        canonical=megatron.canonical,
+        ranks=megatron_keys.PP,
+        forked=True,
+    ),
+    Trainer(
+        name=deepspeed.NAME,
+        typed="deepspeed",
+        texts=("json",),
+        releases=("0.19.8",),
+        keys=lambda _: deepspeed.KEYS,
+        plan=deepspeed.plan,
+        check=deepspeed.check,
+        part=deepspeed.part,
+    ),
+)
+
+NAMES = tuple(row.typed for row in TRAINERS)
+
+
+def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
+    """A setting of a file whose value says that something else sets it: null, -1, ???."""
+    if kind == "shell" or key is None:
+        return setting
+    absent = setting.value is None and not key.optional
+    if absent or (setting.value == -1 and not key.kind.holds(-1)):
+        return replace(setting, value=Unset(f"{'null' if absent else '-1'}, which stands for a value from elsewhere"))
+    return setting
+
+
+def named(text: str) -> tuple[Trainer, str | None]:
+    """The row and the release of ``torchtitan==0.2.2``; a patch number that is not in the table is dropped.
+
+    Raises:
+        PipeschedError: PS225, there is none.
+    """
+    name, _, release = text.partition("==")
+    row = next((row for row in TRAINERS if row.typed == name.strip().lower()), None)
+    if row is None:
+        near = get_close_matches(name.lower(), NAMES, 1)
+        help = f"did you mean {near[0]}?" if near else None
+        raise fail(Code.USAGE, f"no trainer is called {name[:40]!r}; there are {', '.join(NAMES)}", help=help)
+    asked = release.strip().removeprefix("core_").removeprefix("v")
+    found = next((x for x in row.releases if asked == x or asked.startswith(f"{x}.")), None)
+    if asked and found is None:
+        known = ", ".join(row.releases)
+        raise fail(Code.USAGE, f"the rules of {row.name} {asked[:20]} are not known; those of {known} are")
+    return row, found
+
+
+def like(settings: Settings) -> Trainer | None:
+    """The row whose options a command has, where forks have them too and read p, v and m as it does."""
+    forked = settings.kind == "shell" and others(settings) is None and own(settings) is None
+    return next((row for row in TRAINERS if row.forked and row.known(settings)), None) if forked else None
+
+
+def trainer_of(settings: Settings) -> Trainer:
+    """The row of the trainer that a configuration is for, by a mark that is its own.
+
+    Raises:
+        PipeschedError: PS871, it has none, or one of another project.
+    """
+    name = settings.source.name
+    if (other := others(settings)) is not None:
+        project, shown = other
+        label = shown.label if isinstance(shown, Setting) else Label(None, f"it has {shown[:60]}, which is {project}'s")
+        message = f"{name} is for {project}, whose rules are not known here"
+        raise fail(Code.CONFIG_UNKNOWN, message, label)
+    found = own(settings)
+    row = next((row for row in TRAINERS if row.name == found), None)
+    if row is not None:
+        return row
+    alike = [row for row in TRAINERS if row.known(settings)]
+    if alike:
+        kinds = " or ".join(f"--trainer {row.typed}==RELEASE" for row in alike)
+        message = f"{name} has settings as {alike[0].name} has them, and nothing that is {alike[0].name}'s alone"
+        shared = "its options are those of forks too" if settings.kind == "shell" else "other projects have them too"
+        raise fail(Code.CONFIG_UNKNOWN, f"{message}: {shared}", help=f"{kinds} says that it is for it")
+    known = ", ".join(row.name for row in TRAINERS)
+    near = next((pair for setting in settings if (pair := _near(settings, setting))), None)
+    if near is None:
+        message = f"{name} has no setting of the pipeline of a trainer that is known: {known}"
+        raise fail(Code.CONFIG_UNKNOWN, message, help="--trainer NAME says which it is for")
+    setting, meant = near
+    raise fail(Code.CONFIG_UNKNOWN, f"{name} has no setting of a trainer that is known", setting.label, help=meant)
+
+
+def _near(settings: Settings, setting: Setting) -> tuple[Setting, str] | None:
+    """A setting that is nearly one of a trainer, and that one."""
+    for row in TRAINERS:
+        if settings.kind in row.texts:
+            close = nearest(row.canonical(setting.key), row.keys(settings), 0.75)
+            if close:
+                return setting, f"did you mean {close[0]}, of {row.name}?"
+    return None

@@ -1,0 +1,1 @@
+"""Turns an order back into a `.ps` program."""

@@ -1,0 +1,326 @@
+"""A schedule as a .ps file that a person can read, and that says exactly this schedule.
+
+    words ────> loops ───> ranks that differ in counts alone ──> lines of the file ──> canonical text
+    spelling    folding    sharing                               here                  layout
+
+The file is for one size. With a kernel (`model.kernel`) it is for every number of microbatches m0 + jK. The text is in
+the form of `pipesched fmt`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pipesched.diagnostics import Code, fail
+from pipesched.language.layout import WIDTH, Line, rendered
+from pipesched.language.tokens import LONGEST, too_long
+from pipesched.lift import placement_writer
+from pipesched.lift.folding import LETTER, LOOP, Count, Folder, Loop, Node, Tree, Word, grown
+from pipesched.lift.kernel import Kernel
+from pipesched.lift.sharing import Shared, shared
+from pipesched.lift.spelling import BLANK, Words, linear, words
+from pipesched.model.cost_values import Cost
+from pipesched.model.costs import KEYS, UNIT, Costs
+from pipesched.model.grid import Grid
+from pipesched.model.numbers import shown
+from pipesched.model.schedule import Schedule
+
+_COPIES = 3
+"""A program that is right for this many numbers of copies of a kernel, from none, is right for all."""
+
+
+def write(
+    schedule: Schedule,
+    *,
+    name: str = "",
+    documentation: str = "",
+    costs: Costs | None = None,
+    claims: Sequence[str] = (),
+    kernel: Kernel | None = None,
+) -> str:
+    """The text of a .ps file which evaluates to this schedule, operation for operation.
+
+    name: that of the schedule unless given; made legal where it is not. documentation: its quotes become single ones.
+    costs: written where they are not the default ones. claims: what stands after the word `claim`, in canonical form.
+    kernel: what is repeated for more microbatches; the file then takes m0 + jK of them, by default as many
+    as the schedule has.
+
+    Raises:
+        PipeschedError: PS814, what the language has no words for.
+        ValueError: it is no kernel of this schedule.
+    """
+    if kernel is not None and (fault := kernel.fault(schedule)):
+        raise ValueError(fault)
+    placement = placement_writer.in_ranges(schedule.placement)
+    spelled = words(schedule, placement, by_chunk=kernel is not None)
+    ranks = shared(*_folded(spelled, kernel))
+    if not sayable(ranks, spelled):
+        spelled = words(schedule, placement, by_chunk=kernel is not None, in_series=False)
+        ranks = shared(*_folded(spelled, kernel))
+    growth = Growth(kernel.least(schedule), kernel.microbatches) if kernel else Growth(schedule.microbatches, 1)
+    parts = [
+        [Line(0, [_head(schedule, name)]), *_documentation(documentation)],
+        [
+            *_requires(schedule, kernel),
+            *placement_writer.lines(placement),
+            *_slices(schedule),
+            *_costs(costs or Costs()),
+        ],
+        *programs(ranks, spelled, growth),
+        [Line(0, [f"claim {claim}"]) for claim in claims],
+    ]
+    for part in filter(None, parts[1:]):
+        part[0].blank_before = True
+    return "".join(f"{line}\n" for line in rendered([line for part in parts for line in part]))
+
+
+def _folded(spelled: Words, kernel: Kernel | None) -> tuple[list[Tree], list[Callable[[int], Word]]]:
+    """The tree of every rank, and the words that it spells, by number of copies."""
+    folder = Folder(spelled.weights)
+    if kernel is None:
+        return [folder.fold(word) for word in spelled.words], [spelled.words.__getitem__]
+    cuts = [
+        (word[:high], word[low:high], word[kernel.after(rank) :])
+        for rank, (word, low, high) in enumerate(zip(spelled.words, kernel.low, kernel.high, strict=True))
+    ]
+    trees = [grown(folder, *cut) for cut in cuts]
+    unrolled = [[before + again * n + after for before, again, after in cuts] for n in range(_COPIES)]
+    return trees, [order.__getitem__ for order in unrolled]
+
+
+def _head(schedule: Schedule, name: str) -> str:
+    chunks = placement_writer.chunks_each(schedule.placement)
+    sizes = {"p": schedule.ranks, **({"v": chunks} if chunks else {}), "m": schedule.microbatches}
+    title = "" if name not in ("", schedule.name) else _plain(schedule.title)
+    called = legal_name(name or schedule.name) + (f' "{title}" ' if title else "")
+    return f"schedule {called}({', '.join(f'{x} = {n}' for x, n in sizes.items())})"
+
+
+def legal_name(text: str) -> str:
+    """The text as a name of the language: ``my-order.csv`` becomes ``my_order_csv``."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") or "schedule"
+    return name if placement_writer.legal(name) else f"schedule_{name}"
+
+
+def _documentation(text: str) -> list[Line]:
+    """A string has no quotes within and no escapes."""
+    plain = _plain(text, also="\n")
+    return [Line(0, [f'"{plain}"'])] if plain.strip() else []
+
+
+def _plain(text: str, also: str = "") -> str:
+    return "".join(c for c in text.replace('"', "'") if c in also or c.isprintable())
+
+
+def _requires(schedule: Schedule, kernel: Kernel | None) -> Iterator[Line]:
+    p, m = schedule.ranks, schedule.microbatches
+    chunks = placement_writer.chunks_each(schedule.placement)
+    sizes = f"p == {p}" + (f" and v == {chunks}" if chunks else "")
+    if kernel is None:
+        yield Line(0, [f'require {sizes} and m == {m}, "this order is for one size"'])
+        return
+    yield Line(0, [f'require {sizes}, "this order is for {p} rank{"s" * (p > 1)}"'])
+    least, k = kernel.least(schedule), kernel.microbatches
+    condition, why = f"m >= {least} and (m - {least}) % {k} == 0", f"runs {k} microbatches"
+    if k == 1:
+        condition, why = f"m >= {least}", f"is there from {least} microbatches on"
+    yield Line(0, [f'require {condition}, "the part that repeats {why}"'])
+
+
+def _slices(schedule: Schedule) -> Iterator[Line]:
+    if schedule.slices > 1:
+        yield Line(0, [f"slices {schedule.slices}"])
+
+
+def _costs(costs: Costs) -> Iterator[Line]:
+    """What was given, as what is not follows from it; broken after commas where that is too long for a line.
+
+    Costs of 1, 1, 1 and 2 go without saying.
+    """
+    default = [key for key in costs.given if costs[key] == Costs()[key]]
+    unit = all(costs[key] == cost for key, cost in UNIT.items())
+    entries = [
+        f"{key} = {_cost(costs.given[key])}"
+        for key in KEYS
+        if key in costs.given and (key not in default or (key in UNIT and not unit))
+    ]
+    if entries:
+        first, *others = ", ".join(entries).replace(", ", ",\n").split("\n")
+        yield from _filled([f"costs {first}", *others], " ", 0, hanging=2)
+
+
+def _cost(cost: Cost) -> str:
+    if isinstance(cost, Grid):
+        message = f"a cost differs from microbatch to microbatch, {cost}, and a table of numbers has no words"
+        raise fail(Code.TARGET, message, help="`pipesched order FILE` writes the order; --costs takes a file of costs")
+    if isinstance(cost, tuple):
+        return f"[{', '.join(map(_cost, cost))}]"
+    number = shown(cost)
+    if any(map(too_long, number.split("/"))):
+        message = f"a cost is {number[:40]}: the numbers of a .ps file have {LONGEST} digits at most"
+        raise fail(Code.TARGET, message, help="round the costs, or keep the order apart from them")
+    return number.replace("/", " / ")
+
+
+def _filled(words: Sequence[str], blanks: str, indent: int, hanging: int = 0) -> Iterator[Line]:
+    """Words in lines, as many in each as it takes. hanging: how much further in all but the first line are."""
+    line = ""
+    for word in words:
+        if line and indent + len(line) + len(blanks) + len(word) > WIDTH:
+            yield Line(indent, [line])
+            line, indent, hanging = "", indent + hanging, 0
+        line += blanks * bool(line) + word
+    if line:
+        yield Line(indent, [line])
+
+
+# Programs
+
+_COMPACT = 72
+"""A block of this width at most is on one line."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the number of microbatches says how often a kernel is repeated: m = m0 + copies * K."""
+
+    m0: int
+    k: int
+
+
+def programs(shared: Sequence[Shared], words: Words, growth: Growth) -> Iterator[list[Line]]:
+    """The lines of each `rank` block.
+
+    The programs of several ranks become the general one, with a choice between them; the others are each rank's own.
+    """
+    printer = _Printer(words, growth)
+    several = [x for x in shared if x.high - x.low > 1]
+    for x in shared:
+        if x.high - x.low == 1:
+            yield _block(f"rank {x.low}", printer.body(x, 1))
+    if len(several) == 1:
+        yield _block("rank r", printer.body(several[0], 1))
+    elif several:
+        choices = [f"if r < {x.high} {{" for x in several[:-1]] + ["{"]
+        heads = [choices[0], *(f"}} else {choice}" for choice in choices[1:])]
+        bodies = [[Line(2, [head]), *printer.body(x, 2)] for head, x in zip(heads, several, strict=True)]
+        yield _block("rank r", [*(line for body in bodies for line in body), Line(2, ["}"])])
+
+
+def _block(head: str, body: Sequence[Line], indent: int = 0) -> list[Line]:
+    if not body:
+        return [Line(indent, [f"{head} {{}}"])]
+    return [Line(indent, [f"{head} {{"]), *body, Line(indent, ["}"])]
+
+
+@dataclass(frozen=True)
+class _Printer:
+    words: Words
+    growth: Growth
+
+    def body(self, shared: Shared, depth: int) -> list[Line]:
+        """The lines of a program, so many blocks deep."""
+        nodes = _flat(shared.tree)
+        kept = self._drained(shared, nodes)
+        drain = [Line(2 * depth, ["drain W"])] if kept < len(nodes) else []
+        return [*self._lines(nodes[:kept], depth), *drain]
+
+    def _drained(self, shared: Shared, nodes: Tree) -> int:
+        """Where the last W begin, if they are several and all that are pending; else the end."""
+        kept = len(nodes)
+        while kept and self._only_weights(nodes[kept - 1]):
+            kept -= 1
+        several = nodes[kept:] and (len(nodes) - kept > 1 or isinstance(nodes[kept], Loop))
+        ranks = range(shared.low, shared.high)
+        return kept if several and all(self.words.drained[r] for r in ranks) else len(nodes)
+
+    def _only_weights(self, node: Node) -> bool:
+        """Whether this is W, or a loop of nothing else."""
+        if isinstance(node, Loop):
+            return len(node.body) == 1 and self._only_weights(node.body[0])
+        return self.words.letters[node] == "W"
+
+    def _lines(self, nodes: Sequence[Node], depth: int, inside: int = 0) -> Iterator[Line]:
+        texts = zip(nodes, self._texts(nodes, inside), strict=True)
+        for is_loop, run in groupby(texts, key=lambda pair: isinstance(pair[0], Loop)):
+            if not is_loop:
+                yield from _filled([text for _, text in run], "  ", 2 * depth)
+                continue
+            for node, text in run:
+                assert isinstance(node, Loop)
+                head = self._head(node)
+                if 2 * depth + len(text) <= _COMPACT:
+                    yield Line(2 * depth, [head, text[len(head) + 1 :]], kind="block")
+                else:
+                    yield from _block(head, [*self._lines(node.body, depth + 1, 1)], 2 * depth)
+
+    def _head(self, loop: Loop) -> str:
+        serial = any(isinstance(x, int) and x in self.words.series for x in loop.body)
+        return f"{'for i in 0 ..' if serial else 'repeat'} {_count(loop.count, self.growth)}"
+
+    def _texts(self, nodes: Sequence[Node], inside: int) -> list[str]:
+        """Nodes in words; inside: 1 in a loop, whose variable is i."""
+        seen: Counter[Node] = Counter()
+        texts: list[str] = []
+        for node in nodes:
+            if isinstance(node, Loop):
+                texts.append(f"{self._head(node)} {{ {'  '.join(self._texts(node.body, 1))} }}")
+            elif node in self.words.series:
+                named = self.words.series[node].at(seen[node], inside * nodes.count(node))
+                texts.append(self.words.letters[node].replace(BLANK, named))
+            else:
+                texts.append(self.words.letters[node])
+            seen[node] += 1
+        return texts
+
+
+def sayable(shared: Sequence[Shared], words: Words) -> bool:
+    """Whether every series has one place in a program, in no loop within a loop, so that i counts its turns."""
+    if not words.series:
+        return True
+    for program in shared:
+        tree = _flat(program.tree)
+        loops = [x for x in tree if isinstance(x, Loop)]
+        places = [{x for x in tree if isinstance(x, int)}, *map(_letters_of, loops)]
+        once = Counter(letter for place in places for letter in place if letter in words.series)
+        deep = {letter for loop in loops for x in loop.body if isinstance(x, Loop) for letter in _letters_of(x)}
+        if max(once.values(), default=0) > 1 or deep & set(words.series):
+            return False
+    return True
+
+
+def _letters_of(loop: Loop) -> set[int]:
+    found = {x for x in loop.body if isinstance(x, int)}
+    return found.union(*(_letters_of(x) for x in loop.body if isinstance(x, Loop)))
+
+
+def _flat(tree: Tree) -> Tree:
+    """A tree without loops that run once on every rank, or never, or are no shorter than what they spell."""
+    nodes: list[Node] = []
+    for x in tree:
+        if isinstance(x, Loop):
+            body = _flat(x.body)
+            constant = x.count.slope == x.count.growth == 0
+            plain = all(isinstance(node, int) for node in body)
+            if not body:
+                continue
+            few = x.count.base <= 1 or (plain and (x.count.base - 1) * LETTER * len(body) <= LOOP)
+            nodes += list(body) * max(0, x.count.base) if constant and few else [Loop(x.count, body)]
+        else:
+            nodes.append(x)
+    return tuple(nodes)
+
+
+def _count(count: Count, growth: Growth) -> str:
+    """A count as an expression in r and m."""
+    if not count.growth:
+        return linear(count.base, count.slope, "r")
+    step = growth.k // count.growth
+    base = step * count.base - growth.m0
+    if step == 1:
+        return linear(base, count.slope, "r", "m")
+    return f"({linear(base, step * count.slope, 'r', 'm')}) // {step}"

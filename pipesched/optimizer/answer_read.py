@@ -1,0 +1,99 @@
+"""The JSON that `pipesched optimize --json` prints, read back to be checked by others.
+
+source         the schedule, a .ps file as text
+release, mem_cap, objective       what it was asked for
+certificate    what is said about it (`check.optimum.entries`)
+the rest       what follows from these (`check.optimum.answer`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
+from pipesched.model.numbers import Bytes, in_bytes, number, single
+from pipesched.model.release import Release
+from pipesched.model.units import NO_UNIT, UNITS, Unit
+from pipesched.source import Source
+from pipesched.support.foreign import json_of, real
+
+_OBJECTIVES = ("makespan", "span")
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """caps: by rank, or None. schedule: the text of the .ps file. entries: all of them. unit: of times. asked: caps in
+    bytes as they were given, or None.
+    """
+
+    schedule: Source
+    release: Release
+    caps: tuple[Fraction, ...] | None
+    objective: str
+    certificate: Mapping[str, object]
+    entries: Mapping[str, object]
+    unit: Unit = NO_UNIT
+    asked: tuple[Bytes, ...] | None = None
+
+
+def read(source: Source) -> Answer:
+    """An answer with a schedule.
+
+    Raises:
+        PipeschedError: PS710, it is no such JSON, or holds no schedule or no certificate; PS843, it costs more than its
+            budget.
+    """
+    try:
+        with budgeted(source):
+            entries = json_of(source.text, object_pairs_hook=_once)
+    except ValueError:
+        raise _none(source) from None
+    try:
+        return Answer(
+            Source(f"{source.name}/source.ps", real(_a(str, entries["source"]))),
+            Release.parse(_a(str, entries["release"])),
+            None if entries["mem_cap"] is None else tuple(_number(cap) for cap in entries["mem_cap"]),
+            _OBJECTIVES[_OBJECTIVES.index(entries["objective"])],
+            _a(dict, single(entries["certificate"])),
+            entries,
+            UNITS[_a(str, entries.get("unit", ""))],
+            None if "asked_cap" not in entries else tuple(map(_bytes, _a(list, entries["asked_cap"]))),
+        )
+    except (ValueError, KeyError, TypeError, OverflowError, PipeschedError):
+        raise _none(source) from None
+
+
+def _none(source: Source) -> PipeschedError:
+    what = f"{source.name} is no answer with a schedule and a certificate"
+    return fail(Code.CERTIFICATE, what, help="give what `pipesched optimize --json` prints")
+
+
+def _once(entries: list[tuple[str, object]]) -> dict[str, object]:
+    """An object whose entries are each there once: of two, one would be read and the other be shown."""
+    if len(dict(entries)) != len(entries):
+        raise ValueError
+    return dict(entries)
+
+
+def _a(kind: type[Kind], value: object) -> Kind:
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def _bytes(value: object) -> Bytes:
+    found = in_bytes(_a(str, value))
+    if found is None or found.written != value:
+        raise ValueError
+    return found
+
+
+def _number(value: object) -> Fraction:
+    return number(
+        str(_a(int, value)) if isinstance(value, int) and not isinstance(value, bool) else _a(str, value), "a cap"
+    )

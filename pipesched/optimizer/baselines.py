@@ -1,0 +1,116 @@
+"""The baselines of an answer: the schedule that was given, and those of the library at the same size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.analysis.idle import Idle
+from pipesched.model.costs import equations
+from pipesched.model.numbers import digits, exact, gigabytes, percent, shown
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.solve import convert
+from pipesched.optimizer.solve.instance import Instance
+from pipesched.optimizer.solve.problem import Orders, Problem
+from pipesched.schedule_analysis import Analysis
+
+_ANSWERS, _ROWS = 4, 7  # of the table: best answers to the question, and with what is no answer; others are named
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A published schedule at the same size. spent: its times; peak: the largest over the ranks.
+
+    fits: whether its peaks are within the caps. orders: None if it has another placement, overlap slots, or the other
+    kind of backward, which `unlike` then says.
+    """
+
+    name: str
+    spent: Idle
+    peak: Fraction
+    fits: bool
+    orders: Orders | None
+    unlike: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Known {self.name}: makespan {shown(self.spent.makespan)}, peak {shown(self.peak)}>"
+
+    @property
+    def remark(self) -> str:
+        """Why it is not an answer to the question, if it is not."""
+        if self.orders is None:
+            return self.unlike
+        return "" if self.fits else "over the cap"
+
+    @classmethod
+    def of(cls, name: str, schedule: Schedule, instance: Instance, problem: Problem) -> Known:
+        """A schedule that finishes, at the costs of the instance."""
+        made = Analysis(schedule, instance.costs, instance.release)
+        assert made.idle is not None, "its orders wait for each other"
+        peaks = made.memory.peak
+        same = np.array_equal(schedule.placement.rank_of, instance.placement.rank_of)
+        orders = convert.to_orders(problem, schedule) if same else None
+        fits = all(peak <= cap for peak, cap in zip(peaks, instance.caps or peaks, strict=True))
+        joined = bool(schedule.joined.any())
+        unlike = "another placement" if not same else "overlap slots" if joined else "another kind of backward"
+        return cls(name, made.idle, max(peaks), fits, orders, unlike)
+
+    def to_json(self) -> dict[str, object]:
+        """Its name and figures, and whether it is an answer to the question."""
+        times = {name: getattr(self.spent, name) for name in ("makespan", "span", "bubble", "span_bubble")}
+        return {"name": self.name, **exact(**times, peak=self.peak), "fits": self.fits and self.orders is not None}
+
+
+def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
+    """In the order of the table."""
+    return spent.makespan, spent.span, spent.bubble, spent.span_bubble, peak
+
+
+def comparison(given: Known | None, value: Fraction, instance: Instance, peak: Fraction) -> list[str]:
+    """How an objective compares with that of the schedule that was given, and how to ask for as low a peak as its."""
+    if given is None:
+        return []
+    theirs = given.spent.span if instance.objective == "span" else given.spent.makespan
+    remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
+    cap = f"    {given.name} holds less, {shown(given.peak)}: --mem-cap {given.peak} asks for the best under that"
+    caps = [cap] if given.peak < peak and instance.of_one is None else []
+    if theirs == value:
+        return [f"    as long as {given.name}{remark}", *caps]
+    more = f" ({percent(abs(theirs - value) / theirs)})" if theirs else ""
+    longer = "shorter" if value < theirs else "longer"
+    return [f"    {instance.costs.unit.text(abs(theirs - value))}{more} {longer} than {given.name}{remark}", *caps]
+
+
+def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
+    """The schedule that was found among the best baselines, in the order of the objective. spent, peak: its own."""
+    own = ("this schedule", *_figures(spent, peak), "")
+    rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]
+    rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
+    best = [own, *(row for row in rows if row is not own and not row[-1])][:_ANSWERS]
+    best += [row for row in rows if row not in best][: _ROWS - len(best)]
+    others, rows = [row for row in rows if row not in best], [row for row in rows if row in best]
+    said, one = instance.costs.unit.text, instance.of_one
+    plain = one is None and not instance.costs.unit
+    held = (shown if plain else digits) if one is None else lambda amount: gigabytes(amount * one)
+    cells = [(x, said(a), said(b), percent(c), percent(d), held(e), remark) for x, a, b, c, d, e, remark in rows]
+    cells.insert(0, ("", "makespan", "span", "bubble", "by span", "peak" if plain else "activations", ""))
+    width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]) - 1)]
+    aligned = ([row[0].ljust(width[0]), *map(str.rjust, row[1:-1], width[1:]), row[-1]] for row in cells)
+    more = [f"    and {len(others)} more: {', '.join(row[0] for row in others)}"] if others else []
+    return [*_unit(known, instance), *(f"    {'  '.join(row)}".rstrip() for row in aligned), *more]
+
+
+def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
+    """What a time is: that of `compare` is another where ranks have several stages; what else the rows assume."""
+    stages, ranks = instance.placement.stages, instance.placement.ranks
+    other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
+    guessed = {key: text for key, text in instance.costs.assumed.items() if key not in (*instance.kinds, "FB")}
+    if guessed and any(row.orders is None for row in known):
+        other += f"; assumed for other kinds of backward: {equations(guessed, instance.costs)}"
+    if not instance.costs.unit:
+        yield f"    unit of time: costs of one of {stages} stages{other}"
+    elif other:
+        yield f"    times of one of {stages} stages{other}"

@@ -1,0 +1,396 @@
+"""From a question to an answer that anyone can check.
+
+    Request ──> target ──> Problem ──> search or seam ──> orders ──> .ps text ──> load, examine ──> Optimum
+                  │          │                                          │            │ judge: the certificate
+                  │          └─ infeasible: a minimal reason            └─ what is verified is what is printed
+                  └─ a schedule's placement, sizes and kind of backward, or one from scratch
+
+The optimizer is never trusted: its answer is printed, read back, and must pass the checks of a person's file. The
+verdict on it is the checker's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from operator import add
+from pathlib import PurePath
+
+import numpy as np
+
+from pipesched.compile import Options, examine, load
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.formats.readers import Loaded
+from pipesched.insight.likeness import same_order
+from pipesched.language.parser import OPS_A_WORD
+from pipesched.lift import writer
+from pipesched.model.numbers import percent, plain, shown
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer import optimize_bytes
+from pipesched.optimizer.baselines import Known
+from pipesched.optimizer.optimize_certify import Made, certified, confirmed
+from pipesched.optimizer.optimize_report import Frontier, Optimum, bound_by, claims, notes
+from pipesched.optimizer.optimize_request import Request, Target, target_of
+from pipesched.optimizer.proof.every import apart
+from pipesched.optimizer.proof.judge import judge
+from pipesched.optimizer.proof.meetings import meetings
+from pipesched.optimizer.proof.problem import problem as whole
+from pipesched.optimizer.proof.ranks import too_busy
+from pipesched.optimizer.solve import convert
+from pipesched.optimizer.solve.bounds.least_cap import infeasible
+from pipesched.optimizer.solve.certificate import certificate
+from pipesched.optimizer.solve.engines import cp_sat, lrat
+from pipesched.optimizer.solve.instance import BOUNDED, MAX_OPS, Instance
+from pipesched.optimizer.solve.problem import Problem
+from pipesched.optimizer.solve.repeat.periodic import Periodic, periodic
+from pipesched.optimizer.solve.search.search import search, write_refutation
+from pipesched.optimizer.solve.search.state import INTERRUPTED, Refutation, State
+from pipesched.optimizer.verdict import FOUND, Verdict, documentation
+from pipesched.report.report import Report
+from pipesched.schedule_analysis import Analysis
+from pipesched.source import Source
+from pipesched.verbs.library import plainest, sized
+
+_LEFT = 0.5  # seconds after an interrupt
+_PRINTING = 25e-6  # seconds for an operation, to print the answer and to verify it
+_COMPARED = 200_000  # operations of schedules that are shown for comparison alone
+_READING = 10e-6  # seconds for an operation of a baseline
+
+
+def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
+    """The best schedule that can be found, and what is proved about it; of a cap in bytes, one that is within it.
+
+    Raises:
+        PipeschedError: PS2xx, options that mean nothing; PS503, PS504, a cap in bytes that is too low; PS702, what
+            cannot be optimized; all that is wrong in a file.
+    """
+    if not request.in_bytes:
+        return _optimized(request, progress)
+    if request.fused:
+        return _tried(request, progress)
+    with suppress(PipeschedError):  # what is best without what I leaves for W may be within the bytes with it
+        hoped = _tried(replace(request, until_w=False), progress)
+        if hoped.value is not None:
+            safe = None
+            with suppress(PipeschedError):
+                safe = _tried(request, progress)
+            return hoped if safe is None or safe.value is None or hoped.value < safe.value else safe
+    return _tried(request, progress)
+
+
+def _tried(request: Request, progress: Callable[[State], None]) -> Optimum:
+    """An answer that is within the bytes: what one has over them is set aside for the next."""
+    found = _optimized(request, progress)
+    for _ in range(_TRIES):
+        if found.analysis is None:
+            return found
+        checked, model = _in_bytes(found, request), request.model
+        assert model is not None
+        if not any(over := _over(checked)):
+            return _within(found, checked, request)
+        spent = request.aside or optimize_bytes.set_aside(model, found.instance.placement)
+        request = replace(request, aside=tuple(map(add, spent, over)))
+        found = _optimized(request, progress)
+    raise fail(Code.NO_ROOM, f"{_TRIES} orders within the caps had more messages in hand than fit in bytes", help=_MORE)
+
+
+_TRIES = 4
+_MORE = "a lower cap of activations, as `--mem-cap 4`, then `verify --model` with the cap in bytes"
+
+
+def _over(checked: Report) -> list[int]:
+    """By rank the bytes over the cap."""
+    used = checked.bytes
+    assert used.cap is not None
+    return [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
+
+
+def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
+    """Raises PipeschedError: what else is wrong with the answer."""
+    if not checked.ok:
+        raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
+    alone = ("bytes of messages are counted at this m alone",) if request.all_m else ()
+    return replace(found, checked=checked, notes=(*found.notes, *alone))
+
+
+def _in_bytes(found: Optimum, request: Request) -> Report:
+    """The verdict on an answer, with the bytes of every rank."""
+    loaded = _loaded(found.source)
+    options = Options(costs=found.instance.costs, release=request.release, mem_cap=request.mem_cap, model=request.model)
+    return examine(loaded, options).report
+
+
+def _optimized(request: Request, progress: Callable[[State], None]) -> Optimum:
+    """The answer, where caps of bytes are those of activations that are safe."""
+    until = time.monotonic() + request.limits.seconds
+    if request.limits.engine == "cpsat":
+        cp_sat.require()
+    if request.certify:
+        lrat.require()
+    target = target_of(request)
+    if request.all_m and target.instance.placement.routes > 1:
+        raise fail(Code.NOT_OPTIMIZED, "two routes share the microbatches, so no part of one order repeats for every m")
+    problem = target.instance.problem()
+    if target.room is not None:
+        target.room.require(problem)
+    reason = infeasible(problem)
+    if reason is not None:
+        return Optimum(target.instance, impossible=True, reason=reason)
+    until -= _PRINTING * problem.operations
+    repeated, until, interrupted = _repeated(request, target, progress, until)
+    if repeated is not None:
+        target = _resized(target, repeated)
+        problem = target.instance.problem()
+    known: list[Known] = []
+    played = _kept(_baselines(target, problem, until), known)
+    state = repeated.state_at(problem) if repeated else _searched(request, target, problem, played, progress, until)
+    for _ in played:
+        if len(known) * problem.operations > _COMPARED:
+            state.notes.append(
+                f"no more than {len(known)} others are shown: each has {problem.operations:,} operations"
+            )
+            break
+    if interrupted and not state.proved:
+        state.stopped = INTERRUPTED
+    if target.room is not None:
+        state.notes.insert(0, target.room.note)
+    return _answer(request, target, state, known, repeated)
+
+
+def _repeated(
+    request: Request, target: Target, progress: Callable[[State], None], until: float
+) -> tuple[Periodic | None, float, bool]:
+    """A schedule for every m, if one is asked for and found; when time is over, and whether it was interrupted: then
+    little is left for another.
+    """
+    if not request.all_m:
+        return None, until, False
+    try:
+        return periodic(target.instance, request.limits, progress, until), until, False
+    except KeyboardInterrupt:
+        return None, time.monotonic() + _LEFT, True
+
+
+def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known]:
+    """The schedule that was given, and those of the library with the same stages and microbatches, each order once,
+    while there is time for one more (monotonic).
+    """
+    seen, stages = set[str](), target.instance.placement.stages
+    orders: list[Schedule] = []
+    sizes = {name: target.sizes[name] for name in ("p", "v", "m") if name in target.sizes}
+    if target.given is not None:
+        seen.add(name := PurePath(target.given.source).stem)
+        yield Known.of(name, target.given.schedule, target.instance, problem)
+    for name, source in plainest():
+        if name not in seen and time.monotonic() + _READING * problem.operations < until:
+            seen.add(name)
+            schedule = sized(source, sizes, placed=lambda x: x.stages == stages, max_ops=MAX_OPS)
+            if schedule is None or not BOUNDED.takes(schedule):
+                continue
+            if not any(same_order(schedule, other) for other in orders):
+                orders.append(schedule)
+                yield Known.of(name, schedule, target.instance, problem)
+
+
+def _kept(played: Iterator[Known], known: list[Known]) -> Iterator[Known]:
+    """The same, as they come; known: those that have come."""
+    for one in played:
+        known.append(one)
+        yield one
+
+
+def _searched(
+    request: Request,
+    target: Target,
+    problem: Problem,
+    known: Iterator[Known],
+    progress: Callable[[State], None],
+    until: float,
+) -> State:
+    """The search for one m, and what is to be said of it."""
+    limits = request.limits
+    known = known if limits.portfolio else iter(list(known)[:0])
+    candidates = ((k.name, k.orders) for k in known if k.orders is not None and k.fits)
+    found = whole(target.instance)
+    scale = target.instance.costs.ticks(target.instance.placement.stages).scale / problem.scale
+
+    def alone(bound: int, steps: int) -> bool:
+        return too_busy(found, int(bound * scale), steps) is not None
+
+    state = search(problem, limits, candidates, progress, until, _formula(target.instance, problem), alone)
+    if request.all_m:
+        state.notes.append(f"nothing that repeats was found, so this is for m = {target.sizes['m']} alone")
+    if limits.proof and not request.certify and state.stopped != INTERRUPTED:
+        state.notes.append(write_refutation(state, limits.proof, max(1.0, limits.seconds)))
+    return state
+
+
+def _formula(instance: Instance, problem: Problem) -> int:
+    """What the checker knows by a formula, in ticks: no schedule has less."""
+    value, _ = meetings(whole(instance))
+    return int(value * problem.scale / instance.costs.ticks(instance.placement.stages).scale)
+
+
+def _resized(target: Target, repeated: Periodic) -> Target:
+    """The same for the least number of microbatches, from the one asked for, that the seam reaches."""
+    microbatches = repeated.reachable(target.instance.placement.microbatches)
+    return replace(target, instance=target.instance.at(microbatches), sizes={**target.sizes, "m": microbatches})
+
+
+def _answer(request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None) -> Optimum:
+    """The search's result, judged, printed, read back and checked."""
+    instance, problem = target.instance, state.problem
+    found = Optimum(
+        instance,
+        least=problem.time(state.lower),
+        least_by=bound_by(state),
+        reason=state.stopped,
+        found_by=state.source,
+        seed=request.limits.seed,
+        known=known,
+        notes=notes(instance, state),
+    )
+    if state.best is None:
+        return found
+    schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
+    written = certificate(instance, state, repeated)
+    judged = _judged(schedule, instance, written, repeated)
+    if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show less
+        state.refuted = Refutation(state.lower - 1, "ranks", None)
+        written = certificate(instance, state, repeated)
+        judged = _judged(schedule, instance, written, repeated)
+    if request.certify and (judged.word or request.limits.proof):
+        proof = _proof(request, instance, state)
+        found = replace(found, notes=(*found.notes, proof.note))
+        if judged.word and proof.entry:
+            written = certificate(instance, state, repeated, proof.entry)
+            judged = _judged(schedule, instance, written, repeated)
+    if request.certify and repeated is not None and not judged.everywhere:
+        proof = _proof_for_every(request, instance, repeated)
+        found = replace(found, notes=(*found.notes, proof.note))
+        if proof.entry:
+            written = certificate(instance, state, repeated, least=proof.entry)
+            judged = _judged(schedule, instance, written, repeated)
+    if judged.value == judged.lower:
+        agreed = confirmed(instance, judged.value, judged.lower - problem.time(1), asked=request.confirm)
+        found = replace(found, notes=(*found.notes, agreed) if agreed else found.notes)
+    made = Analysis(schedule, instance.costs, instance.release)
+    text = writer.write(
+        schedule,
+        name=request.name,
+        documentation=documentation(judged, instance),
+        costs=instance.costs,
+        claims=claims(made, instance, judged),
+        kernel=repeated.printed(problem) if repeated else None,
+    )
+    report = _verified(text, schedule, instance)
+    if not report.ok:
+        raise PipeschedError([d for d in report.diagnostics if d.severity == "error"])
+    verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
+    return replace(
+        found,
+        judged=judged,
+        analysis=made,
+        reason=state.stopped if judged.status == FOUND else "",
+        given=known[0] if target.given else None,
+        source=text,
+        certificate=written | verdict,
+        checked=report,
+    )
+
+
+def _proof(request: Request, instance: Instance, state: State) -> Made:
+    """That nothing is below the lower bound, in steps that the checker follows."""
+    asked = (state.bound.rank,) if state.refuted is None else state.refuted.ranks
+    rank = asked[0] if asked else None
+    try:
+        return certified(instance, state.problem.time(state.lower - 1), rank, request.limits.proof)
+    except (KeyboardInterrupt, MemoryError) as error:
+        return _none(error)
+
+
+def _proof_for_every(request: Request, instance: Instance, repeated: Periodic) -> Made:
+    """That nothing is below the value at the least m of the schedule, if that is so for every m then."""
+    seam = repeated.seam
+    least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
+    period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
+    if request.objective == "span" or apart(whole(least), seam.every) < period:
+        return Made({}, "no proof for every m: paths alone do not keep its microbatches so far apart")
+    try:
+        return certified(least, problem.time(seam.value - 1), None, None)
+    except (KeyboardInterrupt, MemoryError) as error:
+        return _none(error)
+
+
+def _none(error: BaseException) -> Made:
+    return Made({}, f"no proof: {'interrupted' if isinstance(error, KeyboardInterrupt) else 'out of memory'}")
+
+
+def _judged(
+    schedule: Schedule,
+    instance: Instance,
+    written: Mapping[str, object],
+    repeated: Periodic | None,
+) -> Verdict:
+    """What the checker says; a schedule that it refuses is none.
+
+    Raises:
+        PipeschedError: PS71x.
+    """
+
+    def copies(first: int, step: int) -> list[Schedule]:
+        assert repeated is not None
+        problems = [instance.problem(first + n * step) for n in range(3)]
+        return [convert.to_schedule(problem, repeated.seam.unrolled(problem)) for problem in problems]
+
+    judged = judge(schedule, instance, written, copies)
+    if judged.verdict is None:
+        raise PipeschedError(judged.findings)
+    return judged.verdict
+
+
+def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
+    """The verdict of every ordinary check on the printed file."""
+    loaded = _loaded(text)
+    same = all(
+        np.array_equal(getattr(loaded.schedule, column), getattr(schedule, column))
+        for column in ("op", "stage", "microbatch", "start")
+    )
+    if not same:
+        raise RuntimeError("the printed file is not the schedule that was found")
+    return examine(loaded, Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps)).report
+
+
+def _loaded(text: str) -> Loaded:
+    """The printed file: it is ours, so of any length."""
+    source = Source("optimum.ps", text)
+    return load(source, Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(source.text))))
+
+
+def frontier(
+    request: Request, caps: Sequence[Fraction], progress: Callable[[State], None] = lambda state: None
+) -> Frontier:
+    """The answer for every cap, up to the one at which it is interrupted."""
+    points = []
+    for cap in caps:
+        points.append((cap, optimize(replace(request, mem_cap=(cap,)), progress)))
+        if points[-1][1].reason == INTERRUPTED:
+            break
+    return Frontier(tuple(points))
+
+
+def frontier_plot(frontier: Frontier) -> str:
+    """Bubble against cap, as SVG."""
+    from pipesched.views.plot import Point, plot
+
+    points = [
+        Point(cap, answer.least_bubble * 100, answer.status)
+        for cap, answer in frontier.points
+        if answer.least_bubble is not None
+    ]
+    timed = bool(frontier.points[0][1].instance.costs.unit)
+    said = (shown, (lambda bubble: percent(bubble / 100)) if timed else shown)
+    return plot(points, x="memory cap (microbatches)", y="bubble, %", title=frontier.terms, said=said)

@@ -1,0 +1,140 @@
+"""A cap in bytes as caps in the unit of the optimizer, from below: an order within these is within the bytes.
+
+    room       the cap less parameters, gradients and optimizer, the most that works at once, and messages
+    M          what a microbatch leaves on a stage, in that of most stages; rounded up to a hundredth
+    release    I=-x,W=1+x where I leaves gradients for W: x is the largest share of what a stage keeps, rounded up
+    caps       room / what a microbatch leaves on most stages, rounded down
+
+With x, what does not fit may fit nearly; so an order is looked for without x too, and what it has over the bytes is set
+aside, as is what an order has of messages: how many are in hand depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+from statistics import mode
+
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import Bytes, gigabytes, percent
+from pipesched.model.placement import Placement
+from pipesched.model.release import Release, caps_by_rank
+from pipesched.optimizer.solve.bounds.least_cap import infeasible
+from pipesched.optimizer.solve.problem import Problem
+from pipesched.planning.transformer import activations, parameters
+from pipesched.planning.transformer.config import Trained
+from pipesched.planning.transformer.state import state, undivided
+
+MESSAGES = 4  # of a rank, that are set aside at first
+_FINE = 100
+
+
+@dataclass(frozen=True)
+class Room:
+    """A cap in bytes, as the optimizer takes it.
+
+    left: by rank the bytes for activations. one: of one microbatch on most stages. unit: of 1 in the unit of caps.
+    """
+
+    costs: Costs
+    release: Release
+    caps: tuple[Fraction, ...]
+    left: tuple[Fraction, ...]
+    one: Fraction
+    unit: Fraction
+
+    def require(self, problem: Problem) -> None:
+        """Raises PipeschedError: PS504, one microbatch alone needs more than is left."""
+        reason = infeasible(problem, lambda amount: gigabytes(amount * self.unit))
+        if reason is not None:
+            message = f"no order is known to fit: {reason}; activations have {self._left}"
+            help = (
+                "a higher cap, more ranks, tensor, context, or --backward fused with recompute; verify counts exactly"
+            )
+            raise PipeschedError([Diagnostic(Code.NO_ROOM, message, help=help)])
+
+    @property
+    def note(self) -> str:
+        """What the caps are from."""
+        share = percent(-self.release.at_input)
+        split = "" if self.release.at_input >= 0 else f", and at most {share} of that more from I to W"
+        return (
+            f"the cap is in bytes: activations have {self._left}, and one microbatch leaves {gigabytes(self.one)} on "
+            f"most stages{split}; both are rounded to the safe side, so an order just over these caps may fit"
+        )
+
+    @property
+    def _left(self) -> str:
+        least, most = min(self.left), max(self.left)
+        return gigabytes(least) if least == most else f"{gigabytes(least)} to {gigabytes(most)} by rank"
+
+
+def in_bytes(caps: Sequence[Fraction] | None, model: Trained | None) -> bool:
+    """Whether caps are of bytes, and can be."""
+    return model is not None and bool(caps) and all(isinstance(cap, Bytes) for cap in caps or ())
+
+
+def set_aside(trained: Trained, placement: Placement) -> tuple[int, ...]:
+    """Bytes for messages, by rank, before any order is known."""
+    each = ceil(MESSAGES * activations.boundary(*trained)) if placement.ranks > 1 else 0
+    return (each,) * placement.ranks
+
+
+def room(
+    trained: Trained,
+    placement: Placement,
+    costs: Costs,
+    release: Release,
+    asked: tuple[Fraction, ...],
+    *,
+    fused: bool,
+    aside: Sequence[int] | None,
+    until_w: bool,
+) -> Room:
+    """aside: bytes of messages by rank. until_w: whether what I leaves for W counts.
+
+    Raises:
+        PipeschedError: PS225, not one cap a rank; PS235; PS503, what is there all the time is over the cap.
+    """
+    a, x = trained
+    ranks, count = placement.ranks, placement.stages
+    caps = caps_by_rank(asked, ranks, zero=False, in_bytes=True)
+    assert caps is not None
+    stages, parts = activations.by_stage(a, x, count), parameters.by_stage(a, x, count)
+    working = [
+        (one.working[0] if fused else max(one.working[1:])) + sum(whole)
+        for one, whole in zip(stages, undivided(a, x, count), strict=True)
+    ]
+    messages = aside or set_aside(trained, placement)
+    left, over = [], []
+    for rank, cap in enumerate(caps):
+        held = sorted({stage for _, stage in placement.chunks(rank)})
+        states = sum((state(a, x, parts[stage]).total for stage in held), Fraction(0)) + _ROUNDING
+        left.append(cap - states - max((working[stage] for stage in held), default=0) - messages[rank] - _ROUNDING)
+        if states > cap:
+            over.append(f"rank {rank} {gigabytes(states)} of {gigabytes(cap)}")
+    if over:
+        more = f" and {len(over) - _SHOWN} more" if len(over) > _SHOWN else ""
+        message = f"parameters, gradients and optimizer alone are over the cap: {', '.join(over[:_SHOWN])}{more}"
+        help = "more ranks, more tensor" + ("" if x.zero == 3 else ", a higher stage of zero") + ", or a higher cap"
+        raise PipeschedError([Diagnostic(Code.STATES_OVER_CAP, message, help=help)])
+    saved = [Fraction(ceil(one.saved)) for one in stages]
+    unit = mode(saved) or max(saved)
+    if release.name in ("W", "torch") and not fused and until_w:
+        more_until_w = max(_up(ceil(one.stored) / size) for one, size in zip(stages, saved, strict=True) if size)
+        release = Release.parse(f"I=-{more_until_w},W={1 + more_until_w}") if more_until_w else release
+    sizes = tuple(_up(size / unit) for size in saved)
+    share = Fraction(ranks, count)
+    fit = tuple(max(Fraction(floor(_FINE * one / unit), _FINE), Fraction(0)) * share for one in left)
+    return Room(Costs({"M": sizes}).over(costs), release, fit, tuple(left), unit, unit / share)
+
+
+_ROUNDING = 3 * 64  # every figure of `analysis.footprint` is rounded up to a whole byte
+_SHOWN = 3
+
+
+def _up(share: Fraction) -> Fraction:
+    return Fraction(ceil(_FINE * share), _FINE)

@@ -1,0 +1,101 @@
+"""A proof for what rests on an engine's word, which `verify` follows; and a second engine's word.
+
+    clauses of the checker ─┬─> CaDiCaL refutes them ──> trimmed ──> the certificate
+                            └─> Z3: found at the objective, refuted a tick below
+
+First the clauses of the rank that the optimizer names alone, which are some of the same clauses, then all. The proof is
+as good as what the checker says of it: it is judged with the certificate.
+"""
+
+from __future__ import annotations
+
+import lzma
+import time
+from base64 import b64encode
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.optimizer.proof.clauses import MOST, Clauses, TooManyError
+from pipesched.optimizer.proof.problem import problem
+from pipesched.optimizer.solve.engines.lrat import refutation
+from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, by_z3
+from pipesched.optimizer.solve.instance import Instance
+from pipesched.support import files
+
+SECONDS, ALONE = 60.0, 20.0  # of CPU, in all, and for one rank alone
+FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # clauses that Z3 is asked about unasked; its steps
+
+
+@dataclass(frozen=True)
+class Made:
+    """entry: `proof` of a certificate, empty where there is none. note: what was done, or why it was not."""
+
+    entry: dict[str, object]
+    note: str
+
+
+def certified(instance: Instance, value: Fraction, rank: int | None, path: str | None) -> Made:
+    """A proof that no objective is at most `value`; also as PATH.cnf and PATH.lrat, if there is a path.
+
+    Raises:
+        OSError: these cannot be written.
+    """
+    claim, now = f"that nothing is {_below(instance, value)}", time.process_time()
+    try:
+        ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
+        clauses = Clauses(problem(instance), ticks)
+    except TooManyError:
+        return Made({}, f"no proof {claim}: it is of more than {MOST:,} clauses")
+    text = None if rank is None else refutation(_alone(clauses, rank), clauses.count, now + ALONE)
+    text = text or refutation(clauses.known, clauses.count, now + SECONDS)
+    if text == b"":
+        return Made({}, f"no proof {claim}: its clauses do not exclude it")
+    if text is None:
+        return Made({}, f"no proof {claim} was made in {SECONDS:g} s of CPU")
+    if path is not None:
+        write(path, clauses, text)
+    packed = lzma.compress(text)
+    size = f"{len(text.splitlines()):,} steps, {(len(packed) + 999) // 1000:,} kB"
+    files_of = f", in {path}.cnf and {path}.lrat" if path is not None else ""
+    return Made({"lrat": b64encode(packed).decode("ascii")}, f"a proof {claim}: {size}{files_of}")
+
+
+def write(path: str, clauses: Clauses, refutation: bytes) -> None:
+    """PATH.cnf and PATH.lrat, for other checkers. Raises OSError: they cannot be written."""
+    files.replace(f"{path}.cnf", (line.encode("ascii") for line in clauses.dimacs()))
+    files.replace(f"{path}.lrat", [refutation])
+
+
+def _alone(clauses: Clauses, rank: int) -> dict[int, list[int]]:
+    """Those of one rank, and those of all."""
+    others = {number for r, numbers in enumerate(clauses.of_rank) if r != rank for number in numbers}
+    return {number: literals for number, literals in clauses.known.items() if number not in others}
+
+
+def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bool) -> str:
+    """What Z3 says of the checker's clauses, with which a schedule has this objective, and none is `below`; empty where
+    it does not say so soon, and was not asked.
+
+    Raises:
+        RuntimeError: it says something else.
+    """
+    steps = STEPS if asked else FEW_STEPS
+    try:
+        found, refuted = (_said(instance, at, MOST if asked else FEW, steps) for at in (value, below))
+    except (TooManyError, UnknownError, KeyboardInterrupt, MemoryError):
+        return f"Z3 does not know within {steps:,} steps and {MOST:,} clauses" if asked else ""
+    if not found or refuted:
+        raise RuntimeError(f"Z3 does not agree that {value} can be reached and {below} cannot")
+    return f"Z3 agrees: it finds {instance.costs.unit.text(value)}, and that nothing is {_below(instance, below)}"
+
+
+def _below(instance: Instance, value: Fraction) -> str:
+    """What is not above a value, in words."""
+    return instance.costs.unit.below(value, value + instance.problem().time(1))
+
+
+def _said(instance: Instance, value: Fraction, most: int, steps: int) -> bool:
+    """Whether the clauses can hold."""
+    ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
+    clauses = Clauses(problem(instance), ticks, most=most)
+    return all(clauses.known.values()) and by_z3(clauses, Effort(steps)).true is not None

@@ -1,0 +1,114 @@
+"""``pipesched optimize``: the least bubble under a memory cap, with a proof."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipesched.command import endings, flags
+from pipesched.command.progress import Ticker
+from pipesched.command.terminal import LINES, Output, dumps, put, replace_file, writable
+from pipesched.diagnostics import Code, fail
+
+if TYPE_CHECKING:
+    from pipesched.model.numbers import Value
+    from pipesched.optimizer.optimize_report import Frontier, Optimum
+
+SHOWN_LINES = 48
+NOT_PROVED = 3  # exit status
+
+
+@click.command(short_help="Find the least bubble under a memory cap, with a proof.")
+@click.argument("schedule", type=flags.target, required=False)
+@flags.options("optimize")
+def optimize(schedule: str | None, **given: Any) -> int:
+    """Find the schedule with the least bubble under a memory cap, and prove it.
+
+    \b
+    With a SCHEDULE: its placement, sizes and kind of backward. Without: from scratch.
+      pipesched optimize --mem-cap 4                            p=4 m=8, unit costs
+      pipesched optimize interleaved --p 4 --v 2 --mem-cap 3
+      pipesched optimize --p 8 --placement vee --mem-cap 3..8   bubble against cap
+      pipesched optimize --p 8 --mem-cap 8 --all-m -o best.ps   one file for every m
+
+    \b
+    Caps are in microbatches through 1/p of the model, or as 60GB with --model. -o best.ps writes the schedule, and
+    -o answer.json the answer, which `verify answer.json` follows; the verdict goes to stdout.
+    Exit status: 0 optimal, proved or on an engine's word, which the verdict says; 1 infeasible; 2 the command line;
+    3 less is not excluded (a time limit, or interrupted), or not proved with --require-proof.
+    """
+    ranged, caps = given["mem_cap"] or (False, ())
+    if given["plot"] and not ranged:
+        raise fail(Code.USAGE, "a plot is of a range of caps", help="give one, such as --mem-cap 2..8")
+    if given["proof"] and ranged:
+        raise fail(Code.USAGE, "a proof is of one cap and one m", help="leave out the range, or --all-m")
+    for path in filter(None, (given["plot"], given["proof"])):
+        writable(path)
+    from pipesched.compile import read
+    from pipesched.optimizer import optimize as verb
+    from pipesched.optimizer.optimize_request import request
+
+    holds = "" if ranged else endings.form("optimize", given["output"], "json" if _json(given) else None, "ps")
+    with _output(given, ranged=ranged) as out:
+        source = None if schedule is None else read(schedule)
+        asked = request(source, _sizes(given), {**given, "mem_cap": None if ranged else caps or None})
+        if not ranged:
+            with Ticker(out) as ticker:
+                answer = verb.optimize(asked, ticker.state)
+            return _show(answer, out, given, holds)
+        with Ticker(out) as ticker:
+            frontier = verb.frontier(asked, caps, ticker.state)
+        if given["plot"]:
+            replace_file(given["plot"], verb.frontier_plot(frontier))
+        out.line(dumps(frontier.to_json()) if out.format == "json" else frontier.text())
+        return _status(frontier, given)
+
+
+def _json(given: dict[str, Any]) -> bool:
+    return bool(given["json"] or given["format"] == "json")
+
+
+def _output(given: dict[str, Any], *, ranged: bool) -> Output:
+    """Where results go: a range of caps makes a table, which a file may hold."""
+    format = flags.form_of(given, endings.LINES) if ranged else "json" if _json(given) else given["format"]
+    return Output(format, given["color"], given["output"], given["digits"], given["verbose"])
+
+
+def _sizes(given: dict[str, Any]) -> dict[str, Value]:
+    """One value of each parameter; p, v and m are that already.
+
+    Raises:
+        PipeschedError: PS225, several.
+    """
+    parameters = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
+    return {**parameters, **flags.one_size("optimize", {**given, **dict.fromkeys(parameters)})}
+
+
+def _show(answer: Optimum, out: Output, given: dict[str, Any], holds: str) -> int:
+    """The verdict, and the schedule: in the file of -o, else below the verdict if it is short. holds: what the file
+    does.
+    """
+    path, out.path = given["output"], None
+    file = path if path != "-" else None
+    if file and (text := dumps(answer.to_json()) + "\n" if holds == "json" else answer.source):
+        put(file, text)
+    if out.format == "json" and not file:
+        out.line(dumps(answer.to_json()))
+    elif path == "-" and answer.source:
+        out.write(answer.source)
+        out.complain(answer.text(color=False, **out.how))
+    elif out.format in LINES:
+        line = LINES[out.format]
+        out.write("".join(line(found, None) + "\n" for found in answer.diagnostics) or answer.verdict + "\n")
+    else:
+        out.line(answer.text(color=out.color, **out.how))
+        if answer.source and not path:
+            short = answer.source.count("\n") <= SHOWN_LINES
+            out.line("\n" + answer.source.rstrip("\n") if short else "\nwrite the schedule to a file with -o FILE")
+    return _status(answer, given)
+
+
+def _status(answer: Optimum | Frontier, given: dict[str, Any]) -> int:
+    unproved = given["require_proof"] and not answer.proved
+    return answer.exit_status or (NOT_PROVED if unproved else 0)

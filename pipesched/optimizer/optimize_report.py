@@ -1,0 +1,355 @@
+"""What `optimize` found, as a value: always for this placement, these costs and caps, this backward and release rule.
+
+proved optimal: makespan 27
+    for: linear placement, p=4 v=1 m=8, split backward, costs F=1,I=1,W=1,C=0, release W, cap 4
+    no schedule is shorter: ...
+
+Of a range of caps, a line for each:
+
+cap   makespan   bubble   peak   verdict
+  2         45   46.7 %      2   proved optimal
+  3         31   22.6 %      3   proved optimal
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from pipesched import render
+from pipesched.analysis.idle import Idle, headline
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
+from pipesched.model.numbers import digits, doubled, exact, percent, shown
+from pipesched.model.release import Release
+from pipesched.optimizer.baselines import Known, comparison, table
+from pipesched.optimizer.proof.answer import derived
+from pipesched.optimizer.solve.instance import Instance
+from pipesched.optimizer.solve.search.state import State
+from pipesched.optimizer.verdict import FOUND, INFEASIBLE, NOTHING, PROVED, Verdict, listed_caps
+from pipesched.report.parts import activations
+from pipesched.report.report import Report
+from pipesched.schedule_analysis import Analysis
+
+COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stage", "step"))
+"""Entries of a certificate that are whole numbers always."""
+
+_COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
+_SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+_MORE_ROOM = "give each rank at least what one microbatch needs there, or place the stages otherwise"
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The answer. status: proved optimal, optimal on the word of an engine, best found, infeasible or nothing found.
+
+    judged: what the checker says of the schedule, analysis: what follows from it, and checked: what every ordinary
+    check says of it; None where there is no schedule. least, least_by: the lower bound of the search. given: the
+    schedule to improve on, which is then the first of `known`. Exit status 0, 3 (less is not excluded) or 1
+    (infeasible).
+    """
+
+    instance: Instance
+    judged: Verdict | None = None
+    analysis: Analysis | None = None
+    least: Fraction | None = None
+    least_by: str = ""
+    impossible: bool = False
+    reason: str = ""
+    found_by: str = ""
+    seed: int = 0
+    known: Sequence[Known] = ()
+    given: Known | None = None
+    notes: tuple[str, ...] = ()
+    source: str = ""
+    certificate: Mapping[str, object] = field(default_factory=dict)
+    checked: Report | None = None
+
+    def __repr__(self) -> str:
+        return f"<Optimum {self.verdict} for {self.instance.text_without_cap}>"
+
+    @property
+    def report(self) -> Report:
+        """What every ordinary check says of the schedule.
+
+        Raises:
+            PipeschedError: there is none: PS701, or PS702 where nothing was found.
+        """
+        if self.checked is None:
+            message = f"there is no schedule to report on: {self.verdict}"
+            raise PipeschedError(self.diagnostics or [Diagnostic(Code.NOT_OPTIMIZED, message)])
+        return self.checked
+
+    @property
+    def objective(self) -> str:
+        return self.instance.objective
+
+    @property
+    def status(self) -> str:
+        if self.judged is not None:
+            return self.judged.status
+        return INFEASIBLE if self.impossible else NOTHING
+
+    @property
+    def proved(self) -> bool:
+        """Whether a checker derived anew that no schedule is better; an engine's word is not enough."""
+        return self.judged is not None and self.judged.proved
+
+    @property
+    def exit_status(self) -> int:
+        return 3 if self.status in (FOUND, NOTHING) else exit_status(self.diagnostics)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """PS701 where no schedule is within the caps; else nothing."""
+        return (Diagnostic(Code.INFEASIBLE, self.verdict, help=_MORE_ROOM),) if self.status == INFEASIBLE else ()
+
+    @property
+    def spent(self) -> Idle | None:
+        """The times of the schedule."""
+        return None if self.analysis is None else self.analysis.idle
+
+    @property
+    def peak(self) -> tuple[Fraction, ...]:
+        """Most that is held, by rank."""
+        return () if self.analysis is None else self.analysis.memory.peak
+
+    @property
+    def makespan(self) -> Fraction | None:
+        return None if self.spent is None else self.spent.makespan
+
+    @property
+    def span(self) -> Fraction | None:
+        return None if self.spent is None else self.spent.span
+
+    @property
+    def value(self) -> Fraction | None:
+        """The objective."""
+        return self.span if self.objective == "span" else self.makespan
+
+    @property
+    def work(self) -> Fraction | None:
+        """Of the busiest rank."""
+        return None if self.spent is None else max(self.spent.work)
+
+    @property
+    def bubble(self) -> Fraction | None:
+        """The share of all ranks' time until the makespan in which they do nothing: idle / (p x makespan)."""
+        return None if self.spent is None else self.spent.bubble
+
+    @property
+    def span_bubble(self) -> Fraction | None:
+        """The same with the span in the place of the makespan."""
+        return None if self.spent is None else self.spent.span_bubble
+
+    @property
+    def least_bubble(self) -> Fraction | None:
+        """The bubble that belongs to the objective."""
+        return self.span_bubble if self.objective == "span" else self.bubble
+
+    @property
+    def lower_bound(self) -> Fraction | None:
+        return self.least if self.judged is None else self.judged.lower
+
+    @property
+    def gap(self) -> Fraction | None:
+        """(objective - bound) / bound, or None where one of them is not known."""
+        return None if self.judged is None else self.judged.gap
+
+    @property
+    def proved_by(self) -> str:
+        return "" if self.judged is None or self.judged.word else self.judged.shown_by
+
+    @property
+    def told_by(self) -> str:
+        """What the lower bound rests on where that is an engine's word."""
+        return self.judged.shown_by if self.judged is not None and self.judged.word else ""
+
+    @property
+    def bound_by(self) -> str:
+        """What the lower bound comes from, in a word."""
+        return self.least_by if self.judged is None else self.judged.by
+
+    @property
+    def every(self) -> tuple[int, int] | None:
+        """(m0, K) where the schedule is given for every m = m0 + jK."""
+        return None if self.judged is None else self.judged.every
+
+    @property
+    def verdict(self) -> str:
+        """One line: the status, with its numbers."""
+        if self.judged is not None:
+            return self.judged.line
+        if self.status == INFEASIBLE:
+            return f"infeasible: {self.reason}"
+        least = self.instance.costs.unit.text(self.lower_bound or Fraction(0))
+        return f"nothing found: {self.reason}; bound {least} by {self.bound_by}"
+
+    @property
+    def terms(self) -> str:
+        """What the verdict is for."""
+        return self.instance.text
+
+    @property
+    def claims(self) -> list[str]:
+        """What the printed file claims, checked by verify."""
+        return [] if self.analysis is None or self.judged is None else claims(self.analysis, self.instance, self.judged)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    @property
+    def rests_on(self) -> list[str]:
+        """The assumptions on a transformer and its device, in words."""
+        costs, used = self.instance.costs, None if self.checked is None else self.checked.parts.bytes
+        return [costs.note] * bool(costs.note) + list(used.assumed if used else ())
+
+    def text(self, *, color: bool = False, verbose: bool = False) -> str:
+        """The verdict, what it is for, what proves it, and the best known schedules for comparison. verbose: all that
+        is assumed.
+        """
+        unit = self.instance.costs.unit
+        head, rest = self.verdict[: len(self.status)], self.verdict[len(self.status) :]
+        lines = [f"\x1b[1;{_COLORS.get(self.status, '33')}m{head}\x1b[0m{rest}" if color else self.verdict]
+        lines += [f"    for: {self.terms}"]
+        lines += [f"    {self.judged.because}"] if self.judged else []
+        if self.status == FOUND and self.reason:
+            lines.append(f"    stopped: {self.reason}")
+        lines += [f"    note: {note}" for note in self.notes]
+        lines += [f"    help: {found.help} (pipesched explain {found.code})" for found in self.diagnostics]
+        if (spent := self.spent) is not None:
+            span_first = self.objective == "span"
+            lines += [f"    {headline(spent, unit, span_first=span_first)}"]
+            used = None if self.checked is None else self.checked.parts.bytes
+            most = activations(max(self.peak)) if unit else shown(max(self.peak))
+            lines += [] if used else [f"    peak {most}      [{_listed(self.peak, digits if unit else shown)}]"]
+            lines += [] if used is None else [f"    {line}" for line in used.lines()]
+            objective = spent.span if span_first else spent.makespan
+            lines += comparison(self.given, objective, self.instance, max(self.peak))
+            lines += ["", *table(self.known, self.instance, spent, max(self.peak))]
+        if assumed := render.assumptions(self.rests_on, verbose=verbose):
+            lines += ["", *(f"    {line}" for line in assumed)]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, ``emit/optimum.schema.json``; times and peaks are whole numbers or strings such as
+        ``11/2``.
+        """
+        used = None if self.checked is None else self.checked.parts.bytes
+        own: dict[str, object] = {} if used is None else {"bytes": used.to_json()}
+        if self.judged is None:
+            own |= {"status": self.status, "proved": False, "verdict": self.verdict, **exact(lower_bound=self.least)}
+            own |= {"proved_by": None, "told_by": None}
+        return {
+            **derived(self.instance, self.judged, self.spent, self.peak),
+            **own,
+            "found_by": self.found_by or None,
+            "reason": self.reason or None,
+            "given": None if self.given is None else self.given.name,
+            "known": [baseline.to_json() for baseline in self.known],
+            "notes": list(self.notes),
+            "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],
+            "seed": self.seed,
+            "source": self.source or None,
+            "certificate": doubled(self.certificate, COUNTS) if self.certificate else None,
+        }
+
+
+def bound_by(state: State) -> str:
+    """What the bound of a search comes from, in a word."""
+    refuted, bound = state.refuted, state.bound
+    if refuted is not None and refuted.bound + 1 > bound.value:
+        return "ranks taken one by one" if refuted.engine == "ranks" else refuted.engine
+    return "the longest path" if bound.kind == "path" else f"rank {bound.rank}"
+
+
+def notes(instance: Instance, state: State) -> tuple[str, ...]:
+    notes = [*state.notes, *instance.costs.doubts(instance.kinds)]
+    if instance.rounded not in (None, instance.caps) and instance.asked is None:
+        notes.insert(0, f"the cap binds at {listed_caps(instance.rounded)}: activations come in no smaller pieces")
+    return tuple(notes)
+
+
+def _listed(values: Sequence[Fraction], said: Callable[[Fraction], str]) -> str:
+    texts = [said(value) for value in values]
+    if len(texts) > _SHOWN:
+        texts = [*texts[: _SHOWN // 2], "…", *texts[-_SHOWN // 2 :]]
+    return "  ".join(texts)
+
+
+def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
+    """What the printed file claims: the peak, and times where a claim can name the costs that they are for.
+
+    Of a schedule for every m the objective is claimed for every m, and that no less is possible where that is proved.
+    """
+    spent, rule, costs = made.idle, _rule(instance.release), instance.scalar_costs
+    assert spent is not None, "its orders wait for each other"
+    held = [] if rule is None else [f"peak == {_quotient(max(made.memory.peak))}{rule}"]
+    if costs is None:
+        return held
+    when = " when " + " and ".join(f"{name} == {_quotient(number)}" for name, number in costs.items())
+    if verdict.every is None:
+        times = [f"makespan == {_quotient(spent.makespan)}", f"span == {_quotient(spent.span)}"]
+    else:
+        (first, _), (base, more) = verdict.every, verdict.grown
+        known = "==" if verdict.everywhere else "<="
+        times = [f"{instance.objective} {known} {_quotient(base)} + {_quotient(more)} * (m - {first})"]
+    return [*(time + when for time in times), *held]
+
+
+def _rule(release: Release) -> str | None:
+    """The release rule as a claim names it, with its word; None where claims have no name for it."""
+    if release.name == "W":
+        return ""
+    if "=" not in release.name:
+        return f" release {release.name}"
+    return f" release split:{release.at_weight}" if release.at_weight <= 1 else None
+
+
+def _quotient(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{value.numerator} / {value.denominator}"
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The answer for every cap of a range. points: (cap in the unit of peaks, answer), caps ascending."""
+
+    points: tuple[tuple[Fraction, Optimum], ...]
+
+    @property
+    def exit_status(self) -> int:
+        """3 if a point is not proved; 1 if there is no schedule at any cap."""
+        statuses = {answer.exit_status for _, answer in self.points}
+        return 3 if 3 in statuses else int(statuses == {1})
+
+    @property
+    def proved(self) -> bool:
+        """Whether every point with a schedule is proved optimal."""
+        return all(answer.proved or answer.status == INFEASIBLE for _, answer in self.points)
+
+    @property
+    def terms(self) -> str:
+        """All but the cap."""
+        return self.points[0][1].instance.text_without_cap
+
+    def text(self) -> str:
+        """A table."""
+        objective = self.points[0][1].objective
+        rows = [("cap", objective, "bubble" + " by span" * (objective == "span"), "peak", "verdict")]
+        rows += [_row(cap, answer) for cap, answer in self.points]
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row[:4], widths, strict=False)) for row in rows]
+        return "\n".join([f"for: {self.terms}", *(f"{x}  {row[4]}" for x, row in zip(lines, rows, strict=True))])
+
+    def to_json(self) -> dict[str, object]:
+        """Every answer, with its cap."""
+        return {"ok": self.exit_status == 0, "frontier": [answer.to_json() for _, answer in self.points]}
+
+
+def _row(cap: Fraction, answer: Optimum) -> tuple[str, str, str, str, str]:
+    if answer.value is None or answer.least_bubble is None:
+        verdict = f"infeasible: {answer.reason}" if answer.status == INFEASIBLE else answer.verdict
+        return shown(cap), "-", "-", "-", verdict
+    verdict = answer.status if answer.exit_status == 0 else f"gap {percent(answer.gap or Fraction(0))}"
+    value = answer.instance.costs.unit.text(answer.value)
+    return shown(cap), value, percent(answer.least_bubble), shown(max(answer.peak)), verdict

@@ -1,0 +1,204 @@
+"""What a request is about: a schedule's placement, sizes, costs and kind of backward, or one from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from pipesched.check.complete import check_complete
+from pipesched.check.dataflow import check_dataflow
+from pipesched.command.options import costs, settings_of
+from pipesched.compile import Options, load, read
+from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
+from pipesched.examine import own_costs
+from pipesched.formats.readers import Loaded
+from pipesched.library.assets import built_in
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import Bytes, Value
+from pipesched.model.placement import Placement
+from pipesched.model.release import AT_W, Release, caps_by_rank
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer import optimize_bytes
+from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Asked, Instance, placement_at, sizes_of
+from pipesched.optimizer.solve.search.state import MOST_SEED, Limits
+from pipesched.schedule_analysis import Analysis
+from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.planning.transformer.config import Trained
+    from pipesched.planning.transformer.devices import Device
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
+
+    placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one, or one a rank, of
+    bytes where there is a model; aside: the bytes of each rank that are set aside for messages then; until_w: whether
+    what I leaves for W is in caps of activations. fused: whether backwards are whole; None for the source's kind, or
+    split.
+    """
+
+    source: Source | None = None
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    settings: Mapping[str, str | float] = field(default_factory=dict)
+    placement: Asked = None
+    mem_cap: tuple[Fraction, ...] | None = None
+    release: Release = AT_W
+    costs: Costs | None = None
+    objective: str = "makespan"
+    fused: bool | None = None
+    all_m: bool = False
+    certify: bool = False
+    confirm: bool = False
+    limits: Limits = field(default_factory=Limits)
+    name: str = "optimum"
+    model: Trained | None = None
+    device: Device | None = None
+    efficiency: Fraction | None = None
+    aside: tuple[int, ...] | None = None
+    until_w: bool = True
+
+    @property
+    def in_bytes(self) -> bool:
+        """Whether the caps are of bytes, and can be."""
+        return optimize_bytes.in_bytes(self.mem_cap, self.model)
+
+
+def request(source: Source | None, sizes: Mapping[str, Value], given: Mapping[str, Any]) -> Request:
+    """What is asked by options, as `options` reads them.
+
+    Raises:
+        PipeschedError: PS225, PS810, options that mean nothing together.
+    """
+    seed, proof, backward = given["seed"], given["proof"], given["backward"]
+    if proof and given["all_m"]:
+        raise fail(Code.USAGE, "a proof is of one cap and one m", help="leave out the range, or --all-m")
+    if not 0 <= seed <= MOST_SEED:
+        raise fail(Code.USAGE, f"a seed of {seed:,}", help=f"give a whole number from 0 to {MOST_SEED:,}")
+    return Request(
+        source,
+        sizes,
+        given.get("settings") or settings_of(given.get("definitions", ())),
+        place(given["placement"], sizes),
+        given["mem_cap"],
+        given["release"],
+        costs(given),
+        given["objective"],
+        None if backward is None else backward == "fused",
+        given["all_m"],
+        given["certify"],
+        given["confirm"],
+        Limits(given["time_limit"], given["engine"], given["portfolio"], proof, seed=seed),
+        model=given["model"],
+        device=given["device"],
+        efficiency=given["efficiency"],
+    )
+
+
+@dataclass(frozen=True)
+class Target:
+    """The instance, the schedule that was given, and the sizes as the answer shows them. room: its caps, of bytes."""
+
+    instance: Instance
+    given: Loaded | None
+    sizes: Mapping[str, Value]
+    room: optimize_bytes.Room | None = None
+
+
+def target_of(request: Request) -> Target:
+    """What a request is about.
+
+    Raises:
+        PipeschedError: PS2xx, PS3xx, PS702, and everything wrong in the source.
+    """
+    if request.source is not None:
+        return _target_at(request.source, request)
+    sizes = sizes_of(request.placement, request.parameters)
+    placement = placement_at(request.placement, sizes)
+    costs = _costs(request, placement, Costs())
+    return _target(request, placement, costs, bool(request.fused), None, sizes)
+
+
+def _target_at(source: Source, request: Request) -> Target:
+    """A schedule's placement, sizes, costs and kind of backward."""
+    loaded = load(source, Options(request.parameters, max_ops=MAX_OPS, settings=request.settings))
+    schedule = loaded.schedule
+    if request.placement is not None:
+        raise fail(Code.USAGE, "a placement is given, and a schedule, which has one", help="leave one of them out")
+    costs = _costs(request, schedule.placement, loaded.own_costs)
+    OPTIMIZER.require(schedule, costs)
+    _require_right(schedule)
+    fused = not schedule.split if request.fused is None else request.fused
+    return _target(request, schedule.placement, costs, fused, loaded, loaded.sizes)
+
+
+def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
+    """Those that count.
+
+    Raises:
+        PipeschedError: PS225, PS235, PS244.
+    """
+    own = own_costs(request.model, request.device, request.efficiency, placement, of_file)
+    return own if request.costs is None else request.costs.over(own)
+
+
+def _require_right(schedule: Schedule) -> None:
+    """An order that lacks operations, or waits for itself, is nothing to be compared with.
+
+    Raises:
+        PipeschedError: PS3xx.
+    """
+    made = Analysis(schedule)
+    complete = check_complete(schedule, made.dependencies)
+    if wrong := [*complete, *check_dataflow(schedule, made.dependencies, made.timeline)]:
+        raise PipeschedError(wrong)
+
+
+def _target(
+    request: Request,
+    placement: Placement,
+    costs: Costs,
+    fused: bool,
+    given: Loaded | None,
+    sizes: Mapping[str, Value],
+) -> Target:
+    for fit in (costs.require_fit, costs.sizes):
+        try:
+            fit(placement.stages)
+        except PipeschedError as error:  # the command line is at fault, not the file
+            raise of_the_caller(error) from None
+    if request.in_bytes:
+        assert request.model is not None and request.mem_cap is not None
+        way = (request.model, placement, costs, request.release, request.mem_cap)
+        room = optimize_bytes.room(*way, fused=fused, aside=request.aside, until_w=request.until_w)
+        asked = tuple(cap for cap in request.mem_cap if isinstance(cap, Bytes))
+        way_ = (placement, room.costs, room.release, room.caps, fused, request.objective)
+        instance = Instance(*way_, asked, room.unit)
+        return Target(instance, given, sizes, room)
+    caps = caps_by_rank(request.mem_cap, placement.ranks, zero=False)
+    return Target(Instance(placement, costs, request.release, caps, fused, request.objective), given, sizes)
+
+
+def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) -> Asked:
+    """A placement as a user names it: linear, loop, vee, ranks by stage, or a schedule whose placement counts.
+
+    Raises:
+        PipeschedError: PS810, no placement and no schedule has that name; all that is wrong in the file.
+    """
+    if not isinstance(asked, str) or asked in PLACEMENTS:
+        return asked
+    try:
+        source = read(asked)
+    except PipeschedError as error:
+        if error.diagnostics[0].code is not Code.UNKNOWN_SCHEDULE:
+            raise
+        close = get_close_matches(asked, (*PLACEMENTS, *built_in()), 1, 0.5)
+        known = "placements are linear, loop, vee, the rank of each stage as in 0,1,1,0, or that of a schedule"
+        help = f"did you mean `{close[0]}`?" if close else known
+        raise fail(Code.UNKNOWN_SCHEDULE, f"no placement is called {asked!r}", help=help) from None
+    options = Options(parameters, max_ops=MAX_OPS)
+    return load(source, options).schedule.placement

@@ -1,0 +1,87 @@
+"""What `pipesched optimize --json` prints beside a certificate follows from the schedule, its terms and its verdict.
+
+Each entry is derived, and one that differs is named. What cannot be derived is judged by nobody, and listed as such.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import islice
+
+from pipesched.analysis.holdings import memory
+from pipesched.analysis.idle import Idle
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.numbers import exact
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer import verdict as words
+from pipesched.optimizer.proof.judge import Judgement, same
+from pipesched.optimizer.verdict import FOUND, Terms, Verdict
+
+NOT_JUDGED = ("bytes", "found_by", "given", "known", "notes", "reason", "seed")
+"""What the search did, and schedules that are not there to be looked at."""
+
+_TIMES = ("makespan", "span", "bubble", "span_bubble")
+_CHECKED_ELSEWHERE = ("source", "certificate")
+_SHOWN = 120  # characters of a value
+_MOST = 40  # entries that are told
+
+
+def check_answer(
+    schedule: Schedule, terms: Terms, judged: Judgement, answer: Mapping[str, object], documentation: str | None
+) -> Iterator[Diagnostic]:
+    """PS714, an entry of an answer does not follow. documentation: of the schedule's file."""
+    assert judged.verdict is not None and judged.spent is not None
+    peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
+    right = derived(terms, judged.verdict, judged.spent, peak)
+    yield from (_finding(wrong) for wrong in islice(_wrong(right, answer), _MOST))
+    own = words.documentation(judged.verdict, terms)
+    if documentation is not None and documentation.split() != own.replace('"', "'").split():
+        yield _finding(f"the schedule's documentation is not what follows: {own}")
+
+
+def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterator[str]:
+    """The entries that do not follow."""
+    known = {*right, *NOT_JUDGED, *_CHECKED_ELSEWHERE}
+    for name, value in answer.items():
+        if name in right and not same(value, right[name]):
+            yield f"`{name}` is {_text(right[name])}, not {_text(value)}"
+        elif name not in known:
+            yield f"an answer has no entry {name[:40]!r}"
+
+
+def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Sequence[Fraction]) -> dict[str, object]:
+    """The entries of an answer that follow, as JSON. spent, peak: of the schedule; without one there is no verdict."""
+    times = {name: None if spent is None else getattr(spent, name) for name in _TIMES}
+    return {
+        "ok": verdict is not None and verdict.status != FOUND,
+        **({} if verdict is None else verdict.to_json()),
+        "for": terms.text,
+        "parameters": words.sizes(terms.placement),
+        "placement": terms.placement.rank_of.tolist(),
+        "objective": terms.objective,
+        **exact(**times, work=None if spent is None else max(spent.work), gap=None if verdict is None else verdict.gap),
+        "every": None if verdict is None else verdict.every_json,
+        **exact(mem_cap=terms.caps, peak=peak),
+        **as_asked(terms),
+        "release": terms.release.name,
+        **exact(costs=terms.costs.to_json()),
+        "assumed_costs": terms.assumed,
+        "diagnostics": [],
+    }
+
+
+def as_asked(terms: Terms) -> dict[str, object]:
+    """What a person reads that is in no other entry: the unit of times, and caps in bytes as they were given."""
+    unit: dict[str, object] = {"unit": terms.costs.unit.name} if terms.costs.unit else {}
+    return unit if terms.asked is None else {**unit, "asked_cap": [cap.written or f"{cap} B" for cap in terms.asked]}
+
+
+def _text(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+
+
+def _finding(message: str) -> Diagnostic:
+    return Diagnostic(Code.ANSWER, f"the answer does not follow: {message}", help="optimize again; this proves nothing")

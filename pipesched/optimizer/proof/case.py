@@ -1,0 +1,122 @@
+"""A schedule under its terms: what is wrong with it, what it takes, and the problem that it solves.
+
+What refutes a certificate is raised as a `FaultError`, wherever it is found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from pipesched.analysis.idle import Idle
+from pipesched.check.complete import check_complete
+from pipesched.check.dataflow import check_dataflow
+from pipesched.check.memory import check_memory
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+from pipesched.model.units import Unit
+from pipesched.optimizer.proof.every import Word
+from pipesched.optimizer.proof.problem import Line, Problem, problem
+from pipesched.optimizer.verdict import Terms
+from pipesched.schedule_analysis import Analysis
+
+
+class FaultError(Exception):
+    """What refutes a certificate."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.finding = Diagnostic(code, message, help="optimize again; this proves nothing")
+
+
+def require(said: str) -> None:
+    if said:
+        raise FaultError(Code.CERTIFICATE, f"the certificate does not hold: {said}")
+
+
+class Case:
+    """A schedule under its terms, and what follows from them; the placement and the kind of backward are its own."""
+
+    def __init__(self, schedule: Schedule, asked: Terms) -> None:
+        self.schedule = schedule
+        self.terms = Terms.of(schedule, asked.costs, asked.release, asked.caps, asked.objective)
+        self.scale = asked.costs.ticks(schedule.stages).scale
+        if asked.caps is not None:
+            require("" if len(asked.caps) == schedule.ranks else f"{len(asked.caps)} caps for {schedule.ranks} ranks")
+        self.analysis = Analysis(schedule, asked.costs, asked.release)
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether it runs F, I and W, or F and B, and no two in one slot."""
+        split = (self.schedule.op == Op.I) | (self.schedule.op == Op.W)
+        return not (bool(self.schedule.joined.any()) or (self.terms.fused and bool(split.any())))
+
+    @cached_property
+    def wrong(self) -> list[Diagnostic]:
+        """With the schedule itself."""
+        made = self.analysis
+        found = [
+            *check_complete(self.schedule, made.dependencies),
+            *check_dataflow(self.schedule, made.dependencies, made.timeline),
+        ]
+        if self.terms.caps is not None:
+            found += check_memory(made.memory, self.terms.caps)
+        return found
+
+    @property
+    def unit(self) -> Unit:
+        return self.terms.costs.unit
+
+    def said(self, ticks: int) -> str:
+        """Ticks as people read them."""
+        return self.unit.text(Fraction(ticks, self.scale))
+
+    def below(self, bound: int, exactly: str) -> str:
+        """What is refuted with so many ticks, in words."""
+        tick = self.problem.tick
+        following = (bound // tick + 1) * tick
+        return self.unit.below(Fraction(bound, self.scale), Fraction(following, self.scale), exactly)
+
+    @property
+    def spent(self) -> Idle:
+        assert self.analysis.idle is not None, "its orders wait for each other, which is wrong"
+        return self.analysis.idle
+
+    @property
+    def value(self) -> Fraction:
+        return self.spent.span if self.terms.objective == "span" else self.spent.makespan
+
+    @cached_property
+    def problem(self) -> Problem:
+        return problem(self.terms)
+
+
+def require_like(own: Case, case: Case) -> None:
+    """PS715 unless the schedule of another m is one, and of the same kind."""
+    at = f"at m={case.schedule.placement.microbatches}"
+    if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
+        raise FaultError(Code.EVERY, f"{at} its placement is another")
+    if case.terms.fused != own.terms.fused or not case.one_at_a_time:
+        raise FaultError(Code.EVERY, f"{at} its operations are of another kind")
+    if case.wrong:
+        raise FaultError(Code.EVERY, f"{at} it is no schedule: {case.wrong[0].message}")
+
+
+def words(schedule: Schedule) -> list[Word]:
+    """What each rank runs, of one route; PS715 where the microbatches of a stage do not keep their order."""
+    if schedule.placement.routes > 1:
+        raise FaultError(Code.EVERY, "it is not for every m: two routes share the microbatches")
+    made, seen = [], Counter[Line]()
+    for rank in range(schedule.ranks):
+        word = []
+        for one in schedule.order(rank):
+            word.append(line := Line(one.op, 0, one.stage))
+            if one.microbatch != seen[line]:
+                raise FaultError(Code.EVERY, f"it is not for every m: on rank {rank} microbatches change their order")
+            seen[line] += 1
+        made.append(word)
+    return made

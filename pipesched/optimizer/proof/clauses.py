@@ -1,0 +1,227 @@
+"""Clauses that hold of every schedule with an objective of at most C, written from its terms alone.
+
+    y(q,i,t)    operation i of line q has started by t: false before its time window, true from the end of it on
+    run(q,t)    line q is in operation at t
+
+    start       y(q,i,t) -> y(q,i,t+1)
+    order       y(q,i,t) -> y(q,i-1,t-work)                a line keeps the order of microbatches, which are alike
+    chain       y(b,i,t) -> y(a,i,t-work-message)          a before b
+    machine     y(q,i,t) and not y(q,i,t-work) -> run(q,t), and no two of a rank run at once
+    memory      at every t: taken by what has started, and to be freed by what has not ended <= cap + all to be freed
+    W           at every t, where those of a rank are one line: started W + I that have not ended <= all I
+    span        the first of a rank has started by t -> the last has ended by t + C
+
+So if they contradict each other there is no such schedule. All times are multiples of one tick, since a schedule starts
+everything as early as it can be; what takes no time takes no rank.
+
+Sums are unary numbers: (value, "it is at least that") for rising values, the first of which is sure; each literal
+follows from its value. So what is freed counts as what is not freed yet, and the limits are as much higher.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from itertools import combinations, pairwise, product
+from typing import TypeAlias
+
+from pipesched.model.ops import Op
+from pipesched.optimizer.proof.problem import Line, Problem
+from pipesched.optimizer.proof.windows import Windows
+
+TRUE = 2**40
+"""A literal that holds; -TRUE is one that does not."""
+
+Number: TypeAlias = list[tuple[int, int]]
+
+
+MOST = 2_500_000
+"""Clauses of one proof."""
+
+
+class TooManyError(Exception):
+    """More clauses than are wanted."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"its proof is of terms from which more than {most:,} clauses follow")
+
+
+class Clauses:
+    """known: literals by number, of those that are wanted; count: the number of the last; of_rank: between which
+    numbers those stand that are about one rank alone.
+    """
+
+    def __init__(self, problem: Problem, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
+        """Raises TooManyError: there are more than `most`, or more operations."""
+        if sum(problem.length.values()) > most:
+            raise TooManyError(most)
+        tick = problem.tick
+        arcs = [(before, after, offset, message // tick) for before, after, offset, message in problem.arcs]
+        work = {line: x // tick for line, x in problem.work.items()}
+        self.bound, self.wanted, self.most, self.span = bound // tick, wanted, most, problem.span
+        self.known: dict[int, list[int]] = {}
+        self.count = self.variables = 0
+        self.of_rank: list[range] = []
+        self.windows = _windows(replace(problem, work=work, arcs=arcs, known={}), self.bound)
+        self._write()
+
+    def dimacs(self) -> Iterator[str]:
+        """All of them, for other engines, and other checkers of a proof."""
+        yield f"p cnf {self.variables} {self.count}\n"
+        for literals in self.known.values():
+            yield " ".join(map(str, [*literals, 0])) + "\n"
+
+    def _write(self) -> None:
+        windows = self.windows
+        self.base: dict[Line, list[int]] = {line: [] for line in windows.order}
+        self.until = 1 + max((high[-1] + windows.work[line] for line, high in windows.high.items() if high), default=0)
+        for line in windows.order:
+            for low, high in zip(windows.low[line], windows.high[line], strict=True):
+                self.base[line].append(self.variables + 1 - low)
+                self.variables += max(0, high - low)
+        if max(self.variables, self.until * len(windows.cap)) > self.most:
+            raise TooManyError(self.most)
+        if not windows.possible():
+            return self._add()
+        for line in windows.order:
+            self._line(line)
+        for before, after, offset, message in windows.arcs:
+            if not offset:
+                for i in range(windows.length[after]):
+                    self._after(after, i, before, i, windows.work[before] + message)
+        for rank in range(len(windows.cap)):
+            first, mine = self.count + 1, [line for line in windows.order if windows.rank[line] == rank]
+            self._machine([line for line in mine if windows.work[line]])
+            self._memory(mine, windows.cap[rank])
+            self._merged(mine)
+            if self.span:
+                self._span(mine)
+            self.of_rank.append(range(first, self.count + 1))
+        return None
+
+    def _add(self, *literals: int) -> None:
+        if TRUE in literals:
+            return
+        self.count += 1
+        if self.count == self.most:
+            raise TooManyError(self.most)
+        if self.wanted is None or self.count in self.wanted:
+            self.known[self.count] = [x for x in literals if x != -TRUE]
+
+    def _new(self) -> int:
+        self.variables += 1
+        return self.variables
+
+    def _y(self, line: Line, i: int, t: int) -> int:
+        low, high = self.windows.low[line][i], self.windows.high[line][i]
+        return TRUE if t >= high else -TRUE if t < low else self.base[line][i] + t
+
+    def _line(self, line: Line) -> None:
+        low, high, work = self.windows.low[line], self.windows.high[line], self.windows.work[line]
+        for i in range(len(low)):
+            for x in range(self.base[line][i] + low[i], self.base[line][i] + high[i] - 1):
+                self._add(-x, x + 1)
+            if i:
+                self._after(line, i, line, i - 1, work)
+
+    def _after(self, after: Line, i: int, before: Line, j: int, delay: int) -> None:
+        """Operation i of a line starts no sooner than so long after the start of operation j of another."""
+        low, high = self.windows.low[after][i], self.windows.high[after][i]
+        for t in range(low, min(high + 1, self.windows.high[before][j] + delay)):
+            self._add(-self._y(after, i, t), self._y(before, j, t - delay))
+
+    def _machine(self, lines: list[Line]) -> None:
+        running: list[dict[int, int]] = []
+        for line in lines:
+            work, runs = self.windows.work[line], {}
+            for i, (low, high) in enumerate(zip(self.windows.low[line], self.windows.high[line], strict=True)):
+                for t in range(low, high + work):
+                    if t not in runs:
+                        runs[t] = self._new()
+                    self._add(-self._y(line, i, t), self._y(line, i, t - work), runs[t])
+            running.append(runs)
+        for one, two in combinations(running, 2):
+            for t in one:
+                if t in two:
+                    self._add(-one[t], -two[t])
+
+    def _memory(self, lines: list[Line], cap: int | None) -> None:
+        gains = self.windows.gains
+        freed = sum(max(0, -gains[line]) * self.windows.length[line] for line in lines)
+        for t in range(self.until):
+            if cap is not None:
+                self._at_most([self._number(line, t, gains[line]) for line in lines if gains[line]], cap + freed)
+
+    def _merged(self, lines: list[Line]) -> None:
+        for line in lines:
+            inputs = self.windows.inputs.get(line, [])
+            for t in range(self.until) if inputs else ():
+                parts = [self._number(line, t, 1), *(self._number(one, t, -1) for one in inputs)]
+                self._at_most(parts, self.windows.length[line])
+
+    def _span(self, lines: list[Line]) -> None:
+        for first in lines:
+            for last in lines if first.op == Op.F else ():
+                self._after(first, 0, last, -1, self.windows.work[last] - self.bound)
+
+    def _number(self, line: Line, t: int, each: int) -> Number:
+        """So much for each operation that has started by t; where it is less than nothing, as much for each that has
+        not ended.
+        """
+        t -= 0 if each > 0 else self.windows.work[line]
+        low, high = bisect_right(self.windows.high[line], t), bisect_right(self.windows.low[line], t)
+        if each > 0:
+            return [(low * each, TRUE), *(((i + 1) * each, self.base[line][i] + t) for i in range(low, high))]
+        left = [(n, self.windows.length[line] - n) for n in range(high - 1, low - 1, -1)]
+        sure = self.windows.length[line] - high
+        return [(-sure * each, TRUE), *((-n * each, -self.base[line][i] - t) for i, n in left)]
+
+    def _at_most(self, parts: list[Number], limit: int) -> None:
+        """The parts come to no more than the limit."""
+        if sum(part[-1][0] for part in parts) <= limit:
+            return
+        total: Number = [(0, TRUE)]
+        for part in parts[:-1]:
+            total = self._sum(total, part)
+        for u, x in total:
+            over = [y for v, y in parts[-1] if u + v > limit]
+            if over:
+                self._add(-x, -over[0])
+
+    def _sum(self, one: Number, two: Number) -> Number:
+        """At least u and at least v: at least u + v."""
+        if len(one) == 1 or len(two) == 1:  # one of the two is known
+            return [(u + v, min(x, y)) for u, x in one for v, y in two]
+        values = sorted({u + v for u, _ in one for v, _ in two})
+        literal = {v: self._new() if n else TRUE for n, v in enumerate(values)}
+        for (u, x), (v, y) in product(one, two):
+            self._add(-x, -y, literal[u + v])
+        for low, high in pairwise(values):
+            self._add(-literal[high], literal[low])
+        return [(v, literal[v]) for v in values]
+
+
+def _windows(problem: Problem, bound: int) -> Windows:
+    """Those of the whole. Of a span the first start of one rank is 0, and each rank has C from its own first start on;
+    that narrows the windows of ranks with which it shares a route, and so on. Those that share none have no end.
+    """
+    ranks = range(len(problem.cap))
+    made = Windows(problem, bound, next(iter(problem.rank.values())) if problem.span else None)
+    made.spread()
+    for _ in ranks if problem.span else ():
+        before = [made.of(rank) for rank in ranks]
+        for rank in ranks:
+            mine = [line for line in made.order if made.rank[line] == rank]
+            begun = min((made.high[line][0] for line in mine if line.op == Op.F), default=0)
+            ended = max((made.low[line][-1] + made.work[line] for line in mine), default=0)
+            for line in mine:
+                made.low[line] = [max(x, ended - bound) for x in made.low[line]]
+                made.high[line] = [min(x, begun + bound - made.work[line]) for x in made.high[line]]
+        made.spread()
+        if before == [made.of(rank) for rank in ranks]:
+            break
+    first = min(low[0] for low in made.low.values())
+    for table in (made.low, made.high):
+        table.update({line: [x - first for x in times] for line, times in table.items()})
+    return made

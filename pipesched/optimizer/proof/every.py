@@ -1,0 +1,110 @@
+"""For every number of microbatches m0 + jK, from one schedule of m0.
+
+Let n_q(t) be how many operations of line q have started by t, and A no less than any duration, with its message. If
+
+    n_q(t + P) = n_q(t) + K      for every q and all t in seam - A - 1 .. seam - 1
+
+then n'(t) = n(t) up to seam - 1 + P, and n(t - P) + K from seam - A - 1 + P on: the two agree where both are said.
+Every constraint compares counters at most A apart, so it lies in one of the parts, where the schedule keeps it; what
+is held is a sum of counters that grow alike. n' repeats at seam + P again. So there is a schedule for each m0 + jK,
+it ends jP later, and its order on a rank is u s^j v: u has started before seam + P, s since the seam, uv is that of m0.
+
+The file has this order for each j if it has it for 0, 1 and 2. Its program spells x b^j y from some j on, so
+x b y = u s v. With x = u z, or the other way round, bz = zs, and so b^j z = z s^j.
+
+None is shorter if none is at m0, and that grows by P too: a bound by `work`, if K microbatches more add P to it; and
+whatever else shows it, if K microbatches are P apart. Of a schedule of m0 + jK leave out the first jK, as they start on
+the first stage. What is left is a schedule of m0: nothing of it waited for what is left out, and no rank holds more.
+Nothing of it starts before F(0, jK), and the longest path to that from F(0, 0) takes j times that from F(0, i) to
+F(0, i + K), or more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+from pipesched.optimizer.proof.problem import Line, Problem, Times, between
+from pipesched.optimizer.proof.work import Work
+
+Word: TypeAlias = list[Line]
+"""What a rank runs; the i-th operation of a line is that of the i-th microbatch."""
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A schedule of m0 that repeats: m0, K, its objective at most, the seam, P, and starts by rank, in ticks."""
+
+    microbatches: int
+    step: int
+    value: int
+    seam: int
+    period: int
+    starts: Sequence[Sequence[int]]
+
+    def fault(self, problem: Problem, words: Sequence[Sequence[Word]]) -> str:
+        """Why not, or an empty string; words: by rank, of m0, m0 + K and m0 + 2K."""
+        if [len(times) for times in self.starts] != [len(word) for word in words[0]]:
+            return "its starts are not those of its operations"
+        runs = [list(zip(word, times, strict=True)) for word, times in zip(words[0], self.starts, strict=True)]
+        if any(b < a + problem.work[line] for run in runs for (line, a), (_, b) in pairwise(run)):
+            return "two of its operations run at once"
+        at: Times = defaultdict(list)
+        for line, start in (one for run in runs for one in run):
+            at[line].append(start)
+        for before, after, offset, message in problem.arcs:
+            late = problem.work[before] + message
+            if not offset and any(b < a + late for a, b in zip(at[before], at[after], strict=True)):
+                return "one of its operations starts before its input is there"
+        first = [run[0][1] if problem.span else 0 for run in runs if run]
+        last = [run[-1][1] + problem.work[run[-1][0]] for run in runs if run]
+        if min(x for times in at.values() for x in times) < 0 or self.value < max(
+            b - a for a, b in zip(first, last, strict=True)
+        ):
+            return "its starts take more time"
+        return self._unrepeated(problem, at) or self._uncopied(words)
+
+    def _unrepeated(self, problem: Problem, at: Times) -> str:
+        """n(t + P) = n(t) + K at the first t, and between it and the last one the same starts, P later."""
+        reach = max(problem.work.values()) + max(message for _, _, _, message in problem.arcs)
+        first, last = self.seam - reach - 1, self.seam - 1
+        for times in at.values():
+            earlier, later = ([x - by for x in times if first < x - by <= last] for by in (0, self.period))
+            passed = sum(x - self.period <= first for x in times) - sum(x <= first for x in times)
+            if passed != self.step or earlier != later:
+                return "no part of it repeats at its seam"
+        return ""
+
+    def _uncopied(self, words: Sequence[Sequence[Word]]) -> str:
+        """What is wrong with the orders as u s^j v."""
+        for rank, times in enumerate(self.starts):
+            low, high = (sum(x < end for x in times) for end in (self.seam, self.seam + self.period))
+            word = words[0][rank]
+            for copies, longer in enumerate(words):
+                if longer[rank] != word[:high] + word[low:high] * copies + word[high:]:
+                    m = self.microbatches + copies * self.step
+                    return f"at m={m} the order of rank {rank} has no copy of what repeats"
+        return ""
+
+    def grows(self, problem: Problem, bound: Work | None) -> bool:
+        """Whether what shows the value at m0 grows by P with every K; bound: if that shows it, else anything does."""
+        if bound is not None and bound.each * self.step >= self.period:
+            return True
+        return not problem.span and apart(problem, self.step) >= self.period
+
+
+def apart(problem: Problem, step: int) -> int:
+    """How long `step` microbatches are apart at least, in ticks, as far as paths show it; problem: of more than these.
+
+    0 where a microbatch may hold less than nothing of a stage, so that without it there is more.
+    """
+    held = Counter[int]()
+    for line in problem.rank:  # F, then I or B, then W of each stage
+        held[line.stage] += problem.gains[line]
+        if held[line.stage] < 0:
+            return 0
+    first = next(iter(problem.rank))
+    return between(problem, first, 0, step) if problem.length[first] > step else 0

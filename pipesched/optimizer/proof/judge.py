@@ -1,0 +1,233 @@
+"""The verdict on a schedule follows from what can be derived of it anew, and from no more.
+
+    schedule      complete, every input before its use, within the caps, and its objective is the one that is said
+    bound         what no schedule is below, by a formula                                           `work`, `meetings`
+    refuted       what nothing reaches: by a proof from clauses that are written here               `lrat`, `clauses`
+                  or by a programme over each rank's counts, run here                               `ranks`
+                  else an engine's word, about these terms, and the verdict says whose
+    every         for every m: a part that repeats, and a bound that grows with it                  `every`
+
+    proved optimal                                  objective = what is derived
+    optimal on the word of CaDiCaL, not checked     objective = what the engine refuted, and one tick
+    best found                                      less is not excluded
+
+The optimizer is not asked. All holds for every schedule with this placement, these costs, caps and release rule and
+this kind of backward. Of a certificate two times of a bound are read, what was refuted, and what repeats; all of its
+entries follow from these, and one that differs is named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeAlias
+
+from pipesched.analysis.idle import Idle
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, budgeted
+from pipesched.model.numbers import plain
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.proof.case import Case, FaultError, require, require_like, words
+from pipesched.optimizer.proof.entries import Entries, Unreadable
+from pipesched.optimizer.proof.every import Repeated
+from pipesched.optimizer.proof.lrat import unproved
+from pipesched.optimizer.proof.meetings import meetings
+from pipesched.optimizer.proof.problem import Problem
+from pipesched.optimizer.proof.ranks import too_busy
+from pipesched.optimizer.proof.work import Work, everything, explained, work
+from pipesched.optimizer.verdict import Terms, Verdict, engine_name
+
+Copies: TypeAlias = Callable[[int, int], Sequence[Schedule]]
+"""(m0, K): the schedules of m0, m0 + K and m0 + 2K, where each K more put the same letters into a rank's program."""
+
+_DERIVED = ("verdict", "lower_bound", "gap")
+"""Entries that are the checker's own: not there yet where the optimizer asks."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is wrong, and the verdict that follows where nothing is. spent: the times of the schedule."""
+
+    findings: tuple[Diagnostic, ...]
+    verdict: Verdict | None = None
+    spent: Idle | None = None
+
+
+def judge(
+    schedule: Schedule,
+    terms: Terms,
+    certificate: Mapping[str, object],
+    copies: Copies | None = None,
+) -> Judgement:
+    """PS710, what the certificate says does not hold; PS711, its verdict does not follow; PS715, it is not for every
+    m; and all that is wrong with the schedule itself. copies: needed for every m.
+    """
+    try:
+        case = Case(schedule, terms)
+        if case.wrong:
+            return Judgement(tuple(case.wrong))
+        told = Entries(certificate, case.scale)
+        require("" if case.one_at_a_time else "it is about F, I and W, or F and B, one at a time")
+        verdict = _refuted(told, case, _formula(case, _bound(told, case.problem)))
+        if verdict.lower > verdict.value:
+            lower, value = map(case.unit.text, (verdict.lower, verdict.value))
+            require(f"nothing is below {lower}, and the {verdict.objective} is {value}")
+        if "every" in told:
+            verdict = _for_every(told.part("every"), case, verdict, copies)
+        return Judgement(tuple(_different(told, case, verdict)), verdict, case.spent)
+    except FaultError as found:
+        return Judgement((found.finding,))
+    except PipeschedError as error:
+        return Judgement(error.diagnostics)
+    except Unreadable as error:
+        return Judgement((FaultError(Code.CERTIFICATE, f"the certificate does not hold: {error}").finding,))
+
+
+def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) -> Judgement:
+    """What a verdict for every m says of the schedule at another m. own: that of the answer. PS225, it is for one m;
+    PS715, it does not hold.
+    """
+    case, microbatches, said = Case(schedule, terms), schedule.placement.microbatches, terms.costs.unit.text
+    value = verdict.at(microbatches)
+    if value is None:
+        help = "leave out --m, or optimize for it"
+        return Judgement((Diagnostic(Code.USAGE, f"the answer says nothing of m={microbatches}", help=help),))
+    try:
+        require_like(Case(own, terms), case)
+    except FaultError as found:
+        return Judgement((found.finding,))
+    if case.value > value:
+        wrong = f"at m={microbatches} the {terms.objective} is said to be {said(value)}, and is {said(case.value)}"
+        return Judgement((FaultError(Code.EVERY, wrong).finding,))
+    if not verdict.everywhere:
+        return Judgement((), replace(_formula(case, None), every=verdict.every, grown=verdict.grown))
+    why = f"the bound grows by {said(verdict.grown[1])} with each microbatch, and is {said(value)} here"
+    return Judgement((), replace(verdict, value=case.value, lower=value, shown_by=why, word=""))
+
+
+def _bound(told: Entries, problem: Problem) -> Work | None:
+    """What a certificate gives: a rank and two times; of a span also whose."""
+    if "bound" not in told:
+        return None
+    given, ranks = told.part("bound").only("rank", "frame", "head", "tail"), range(len(problem.cap))
+    rank, frame = given.whole("rank"), given.whole("frame") if problem.span else None
+    if rank not in ranks or (frame is not None and frame not in ranks):
+        raise Unreadable("its bound is of a rank that is not there")
+    return work(problem, rank, frame, given.ticks("head"), given.ticks("tail"))
+
+
+def _formula(case: Case, given: Work | None) -> Verdict:
+    """The best of the bounds that a person can follow."""
+    found = [given] if given is not None else []
+    found += [everything(case.problem, rank) for rank in sorted(set(case.problem.rank.values()))]
+    best, (lower, why) = max(found, key=lambda bound: bound.value), meetings(case.problem)
+    by = "meetings of microbatches"
+    if best.value >= lower:
+        lower, why = best.value, explained(best, case.said)
+        by = "the longest path" if best.count == 1 else f"rank {best.rank}"
+    return Verdict(case.terms.objective, case.value, Fraction(lower, case.scale), why, by, unit=case.unit)
+
+
+def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
+    """What is out of reach by a proof, by a programme over counts, or by an engine's word."""
+    if "refuted" not in told:
+        require("" if "refuted" in told.entries else "it does not say what was refuted")
+        return formula
+    given, tick = told.part("refuted").only("value", "engine", "ranks", "terms", "proof"), case.problem.tick
+    bound, engine = given.ticks("value"), engine_name(given.text("engine"))
+    _require_about(given, case)
+    made = replace(formula, lower=Fraction((bound // tick + 1) * tick, case.scale))
+    if made.lower <= formula.lower:
+        return formula
+    if shown_by := _shown_by(given, case, bound):
+        return replace(made, shown_by=shown_by, by="a proof" if "proof" in given else "ranks taken one by one")
+    alone = f", on rank {given.entries['ranks'][0]} alone" if "ranks" in given else ""  # type: ignore[index]
+    why = f"{engine} refuted {case.below(bound, '')}{alone}, which nobody checked"
+    return replace(made, shown_by=why, by=engine, word=engine)
+
+
+def _shown_by(given: Entries, case: Case, bound: int) -> str:
+    """What shows that nothing is at most `bound` ticks; empty where that is an engine's word."""
+    within = "in " * bool(case.unit) + case.below(bound, "within ")
+    if "proof" in given:
+        text = given.proof()
+        with budgeted("its proof"):
+            require(unproved(text, case.problem, bound))
+        steps = len(text.splitlines())
+        return f"{within} the rules of a schedule contradict each other: {steps:,} steps, followed one by one"
+    rank = too_busy(case.problem, bound)
+    return "" if rank is None else f"{within} rank {rank} has no time for its work, in whatever order"
+
+
+def _require_about(given: Entries, case: Case) -> None:
+    """That a refutation is about these terms."""
+    terms = case.terms.to_json()
+    other = [name for name, x in terms.items() if not same(given.part("terms").entries.get(name), x)]
+    require(f"what was refuted has other terms: {other[0]}" if other else "")
+    given.part("terms").only(*terms)
+    ranks = given.entries.get("ranks")
+    if ranks is not None and not any(same(ranks, [rank]) for rank in range(case.schedule.ranks)):
+        raise Unreadable("what was refuted is about a rank that is not there")
+
+
+def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None) -> Verdict:
+    """The same, and what is known of every other m."""
+    given.only("microbatches", "step", "value", "growth", "seam", "starts", "bound", "proof")
+    first, step, own = given.whole("microbatches"), given.whole("step"), case.schedule.placement.microbatches
+    part = Repeated(first, step, given.ticks("value"), given.ticks("seam"), given.period(), given.table("starts"))
+    if copies is None:
+        raise FaultError(Code.EVERY, "it is said to be for every m, and there is one schedule")
+    if min(first, step, part.period) < 1 or own < first or (own - first) % step:
+        raise Unreadable(f"it is for every m = {first} + {step}j, and this one has m = {own}")
+    sizes = copies(first, step)
+    least = Case(sizes[0], case.terms)
+    require_like(case, least)
+    if wrong := part.fault(least.problem, [words(one) for one in sizes]):
+        raise FaultError(Code.EVERY, f"it is not for every m: {wrong}")
+    grown = (given.time("value"), given.time("growth"))
+    made, bound = replace(here, every=(first, step), grown=grown), _bound(given, least.problem)
+    if bound is not None and bound.value == part.value and part.grows(least.problem, bound):
+        why = f"the bound is {case.unit.text(grown[0])}"
+    elif part.grows(least.problem, None):
+        why = _shown_by(given, least, part.value - 1)
+    else:
+        require("its proof is of one m, and not of every m" if "proof" in given else "")
+        why = ""
+    if not why:
+        return made
+    lower, made = made.at(own), replace(made, everywhere=True)
+    if lower is None or lower <= here.lower:
+        return made
+    why = f"at m={first} {why}, and each {step} more begin {case.unit.text(grown[1] * step)} later"
+    return replace(made, lower=lower, shown_by=why, by="a bound that grows", word="")
+
+
+def _different(told: Entries, case: Case, verdict: Verdict) -> Iterator[Diagnostic]:
+    """The first entry that does not follow."""
+    right = {
+        "objective": case.terms.objective,
+        "backward": "fused" if case.terms.fused else "split",
+        "schedule": plain(case.value),
+        "verdict": verdict.status,
+        "lower_bound": plain(verdict.lower),
+        "gap": plain(verdict.gap),
+    }
+    try:
+        told.only(*right, "bound", "refuted", "every")
+    except Unreadable as error:
+        yield FaultError(Code.CERTIFICATE, f"the certificate does not hold: {error}").finding
+        return
+    for name, value in right.items():
+        if not same(told.entries.get(name), value) and (name in told.entries or name not in _DERIVED):
+            what = f"{name} is {json.dumps(value)}"
+            if name in _DERIVED:
+                yield FaultError(Code.VERDICT, f"the verdict does not follow: {verdict.line}; {what}").finding
+            else:
+                yield FaultError(Code.CERTIFICATE, f"the certificate does not hold: {what}").finding
+            return
+
+
+def same(given: object, right: object) -> bool:
+    """As JSON 1, 1.0, true and "1" are different."""
+    return json.dumps(given, sort_keys=True) == json.dumps(right, sort_keys=True)

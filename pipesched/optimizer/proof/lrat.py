@@ -1,0 +1,88 @@
+"""A refutation is a list of clauses, each of which follows from those before it, and the last of which is empty.
+
+    7 -3 5 0 2 4 6 0       clause 7, "not 3, or 5", follows from clauses 2, 4 and 6, its hints, in this order:
+
+all its literals are taken to be false; then each hint has at most one literal that is not, which must be true; the last
+hint has none left. So whatever makes clauses 2, 4 and 6 true makes clause 7 true, and nothing makes an empty one true:
+the clauses that the proof begins with contradict each other. This is the text of LRAT, where every step is of this kind
+and nothing is deleted; any checker of LRAT reads it.
+
+`clauses` writes what it begins with, from the terms. So it refutes these terms and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from pipesched.optimizer.proof.clauses import Clauses, TooManyError
+from pipesched.optimizer.proof.problem import Problem
+from pipesched.support.budget import Budget, numbers
+
+_EACH = 2  # literals that hints name, for each byte of a proof; the proofs of CaDiCaL name a third of one
+Step: TypeAlias = tuple[int, list[int], list[int]]
+"""Number, literals and hints."""
+
+
+def unproved(text: bytes, problem: Problem, bound: int) -> str:
+    """Why the steps do not show that no objective is at most `bound` ticks, or an empty string.
+
+    Raises:
+        Spent: to follow them takes more than a text of this length may.
+    """
+    numbers(text)
+    try:
+        steps = steps_of(text)
+        wanted = {hint for _, _, hints in steps for hint in hints}
+        made = Clauses(problem, bound, wanted=wanted)
+    except ValueError:
+        return "its proof is no text of LRAT"
+    except TooManyError as error:
+        return str(error)
+    if steps and steps[0][0] <= made.count:
+        return f"its proof is of other terms: from these follow {made.count:,} clauses"
+    found = unfollowed(made.known, steps, Budget(len(text), _EACH))
+    return f"its proof shows nothing: {found}" if found else ""
+
+
+def steps_of(text: bytes) -> list[Step]:
+    """Raises ValueError: a line is no step of this kind."""
+    return list(map(_step, text.splitlines()))
+
+
+def _step(line: bytes) -> Step:
+    number, *rest = map(int, line.split())
+    end = rest.index(0)
+    literals, hints = rest[:end], rest[end + 1 : -1]
+    if rest[-1] or not hints or min(hints) < 1:
+        raise ValueError
+    return number, literals, hints
+
+
+def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step], left: Budget) -> str:
+    """The first step that does not follow, or an empty string.
+
+    Raises:
+        Spent: the hints name clauses of more literals than the budget has units.
+    """
+    known = dict(clauses)
+    for number, literals, hints in steps:
+        false = set(literals)
+        for hint in hints:
+            if hint not in known:
+                return f"clause {number} has the hint {hint}, and there is no such clause"
+            left.spend(len(known[hint]), "hints")
+            open = [x for x in known[hint] if x not in false]
+            if not open:
+                break
+            if len(open) > 1:
+                return f"clause {number} does not follow: of clause {hint} more than one literal is left"
+            false.add(-open[0])
+        else:
+            return f"clause {number} does not follow from its hints"
+        if number in known:
+            return f"clause {number} is there already"
+        known[number] = literals
+        if not literals:
+            return ""
+    return "it does not end in the empty clause"

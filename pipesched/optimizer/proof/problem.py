@@ -1,0 +1,168 @@
+"""A problem in whole numbers, and how early an operation can start: the longest paths.
+
+    F(s) -> F(s+1), last F -> last I, I(s+1) -> I(s), I(s) -> W(s)    a message later where the rank differs
+    the i-th microbatch of a route -> the next one, on the same stage  they are alike, so some best schedule keeps order
+    w(i - k) -> F(s, i)                                               memory: else more than the cap is held
+
+For the last line, w is what frees: if w(i - k) has not ended when F(s, i) starts, then the k microbatches before i hold
+at least `each` on the rank, and i itself `own`; so k is the first number with own + k * each > cap.
+
+A makespan is counted from 0 to the last end of all. A span is a rank's own: from its first start, whenever that is, to
+its last end. So in the frame of a rank nothing of it starts before 0, and of the others nothing is known but by paths.
+Nothing here is shared with what makes answers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from math import gcd, lcm
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from pipesched.model.ops import Op
+from pipesched.optimizer.verdict import Terms
+
+UNKNOWN = -(2**62)
+"""Ticks before which nothing has been, whatever is added."""
+
+
+class Line(NamedTuple):
+    """The operations of one kind, route and stage; the i-th is that of the i-th microbatch of the route."""
+
+    op: Op
+    route: int
+    stage: int
+
+
+Times: TypeAlias = dict[Line, list[int]]
+Arc: TypeAlias = tuple[Line, Line, int, int]
+"""(before, after, offset, time from end to start): operation i of after waits for i - offset of before."""
+
+
+@dataclass
+class Problem:
+    """Times in ticks; memory as integers, cap None where there is none. span: whether that is the objective.
+
+    length, work, gains: of each line. gains: what one operation adds to what its rank holds. known: heads and tails
+    that were asked for.
+    """
+
+    span: bool
+    rank: dict[Line, int] = field(default_factory=dict)
+    length: dict[Line, int] = field(default_factory=dict)
+    work: dict[Line, int] = field(default_factory=dict)
+    gains: dict[Line, int] = field(default_factory=dict)
+    cap: list[int | None] = field(default_factory=list)
+    arcs: list[Arc] = field(default_factory=list)
+    known: dict[tuple[bool, int | None], Times] = field(default_factory=dict, repr=False)
+
+    def on(self, rank: int) -> list[Line]:
+        return [line for line in self.rank if self.rank[line] == rank]
+
+    @property
+    def tick(self) -> int:
+        """All objectives are multiples of so many ticks, since a schedule starts everything as early as it can be."""
+        return gcd(*self.work.values(), *(message for _, _, _, message in self.arcs)) or 1
+
+    def heads(self, frame: int | None) -> Times:
+        """The least start of every operation: in all, or after the first start of the rank `frame`."""
+        if (True, frame) not in self.known:
+            self.known[True, frame] = longest(self.arcs, self.work, self._least(frame))
+        return self.known[True, frame]
+
+    def tails(self, frame: int | None) -> Times:
+        """The least time from the end of every operation to the end of all, or of the rank `frame`. These are the heads
+        of the mirror image.
+        """
+        if (False, frame) not in self.known:
+            late = longest(mirror(self.arcs), self.work, mirrored(self._least(frame)))
+            self.known[False, frame] = mirrored(late)
+        return self.known[False, frame]
+
+    def _least(self, frame: int | None) -> Times:
+        return {line: [0 if frame in (None, rank) else UNKNOWN] * self.length[line] for line, rank in self.rank.items()}
+
+
+def problem(terms: Terms) -> Problem:
+    """The lines of a placement, inputs before what needs them, and what waits for what."""
+    placement, release = terms.placement, terms.release
+    made, ticks = Problem(terms.objective == "span"), terms.costs.ticks(placement.stages)
+    sizes = [size * placement.ranks / placement.stages for size in terms.costs.sizes(placement.stages)]
+    shares = {Op.F: Fraction(1), Op.I: -release.at_input, Op.W: -release.at_weight, Op.B: Fraction(-1)}
+    fine = lcm(*((x * y).denominator for x in sizes for y in shares.values()))
+    made.cap = [None] * placement.ranks if terms.caps is None else [int(cap * fine // 1) for cap in terms.caps]
+    back, counts = Op.B if terms.fused else Op.I, np.bincount(placement.route_of, minlength=placement.routes).tolist()
+    for route in filter(lambda route: counts[route], range(placement.routes)):
+        forward = [Line(Op.F, route, s) for s in range(placement.stages)]
+        chain = forward + [Line(back, route, line.stage) for line in reversed(forward)]
+        weights = [] if terms.fused else [Line(Op.W, route, line.stage) for line in forward]
+        for line in chain + weights:
+            made.rank[line] = int(placement.rank_of[route, line.stage])
+            made.length[line] = counts[route]
+            made.work[line] = int(ticks.compute[line.op, line.stage])
+            made.gains[line] = int(shares[line.op] * sizes[line.stage] * fine)
+            made.arcs.append((line, line, 1, 0))
+        for one, two in pairwise(chain):
+            made.arcs.append((one, two, 0, int(ticks.message[one.stage]) if made.rank[one] != made.rank[two] else 0))
+        made.arcs += [(Line(Op.I, route, line.stage), line, 0, 0) for line in weights]
+        made.arcs += [arc for line in forward for arc in _memory(made, line, back)]
+    return made
+
+
+def _memory(made: Problem, line: Line, back: Op) -> Iterator[Arc]:
+    """What an F waits for because of memory: before I or B its microbatches hold `own`, before W what I left of it."""
+    cap, own = made.cap[made.rank[line]], made.gains[line]
+    each = own
+    for w in [x for x in (line._replace(op=back), line._replace(op=Op.W)) if x in made.rank and cap is not None]:
+        if each > 0 and cap is not None and own <= cap:
+            yield w, line, (cap - own) // each + 1, 0
+        each += min(0, made.gains[w])
+
+
+def between(made: Problem, line: Line, i: int, offset: int) -> int:
+    """The longest path from the start of an operation to that of a later one of its line."""
+    least = {one: [UNKNOWN] * n for one, n in made.length.items()}
+    least[line][i] = 0
+    return longest(made.arcs, made.work, least)[line][i + offset]
+
+
+def mirror(arcs: Sequence[Arc]) -> list[Arc]:
+    """Backward in time."""
+    return [(after, before, offset, message) for before, after, offset, message in arcs]
+
+
+def mirrored(times: Mapping[Line, Sequence[int]]) -> Times:
+    """The last line first, and of each the last microbatch."""
+    return {line: list(times[line][::-1]) for line in reversed(list(times))}
+
+
+def longest(arcs: Sequence[Arc], work: Mapping[Line, int], least: Mapping[Line, Sequence[int]]) -> Times:
+    """The least starts that keep the arcs and are not below `least`, where inputs stand before what needs them.
+
+    By blocks of as many microbatches as no arc but those of a line itself leads within, save from line to line. Along a
+    line x[i] = max(ready[i], x[i-1] + work), which is a running maximum of ready[i] - i * work.
+    """
+    into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
+    for before, after, offset, message in arcs:
+        if before != after:
+            into[after].append((before, offset, work[before] + message))
+    value = {line: np.array(times, dtype=np.int64) for line, times in least.items()}
+    size = max(map(len, value.values()), default=0)
+    block = min((offset for before, after, offset, _ in arcs if before != after and offset), default=size)
+    for low in range(0, size, max(block, 1)):
+        for line, times in value.items():
+            ready = times[low : low + block]
+            for before, offset, delay in into[line]:
+                arrived = value[before][max(0, low - offset) : max(0, low + len(ready) - offset)] + delay
+                late = ready[len(ready) - len(arrived) :]
+                np.maximum(late, arrived, out=late)
+            if low and len(ready):
+                ready[0] = max(ready[0], times[low - 1] + work[line])
+            slope = np.arange(len(ready)) * work[line]
+            ready[:] = np.maximum.accumulate(ready - slope) + slope
+    return {line: times.tolist() for line, times in value.items()}

@@ -1,0 +1,152 @@
+"""Ranks, one after another: is it certain that no schedule ends by C?
+
+    time window   [low, high] of every start, from the longest paths
+    rank          its lines are chains of like operations, so an order is a path through counts, one operation a step,
+                  and what is held, and what work is left, follow from them:
+
+                      T[counts] = the least time at which these can be done, over all orders within the cap
+
+                  Every step starts within its time window, and the work that is left has time after it. Back from the
+                  end, the latest time to be at counts: what lies on no order that is over by C leaves its window.
+    round         every rank, then the paths again: what became late on one rank is late on its neighbours
+
+C is refuted if a time window is empty or no order is left. Microbatches of a route are alike, so each line keeps
+their order. So are the W of a rank, where all take as long and free as much: the n-th of them all waits until n of
+their I have ended.
+
+None of this is in a certificate: it is done here, within so many steps, so the answer is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from pipesched.model.columns import Column, Ints
+from pipesched.model.ops import Op
+from pipesched.optimizer.proof.problem import UNKNOWN, Line, Problem
+from pipesched.optimizer.proof.windows import Windows
+
+STEPS = 10_000_000
+"""How many steps from counts to counts are looked at before nothing is said."""
+
+_AT_LEAST = 500  # steps that one operation more counts for, however few counts there are
+
+
+class _OutOfStepsError(Exception):
+    pass
+
+
+def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
+    """A rank for which it is certain that the objective is more than `bound` ticks; None too if steps run out.
+
+    A span of at most `bound` is asked in the frame of each rank, itself first: what lies on paths from its first start
+    to its last end has no more time than that.
+    """
+    ranks, left = sorted(set(problem.rank.values()), reverse=True), [steps]
+    frames = [(rank, sorted(ranks, key=rank.__ne__)) for rank in ranks] if problem.span else [(None, ranks)]
+    try:
+        found = (_without_order(Windows(problem, bound, frame), asked, left) for frame, asked in frames)
+        return next((rank for rank in found if rank is not None), None)
+    except _OutOfStepsError:
+        return None
+
+
+def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
+    """Rounds over the ranks, until nothing moves; left: steps, counted down."""
+    moved = True
+    while moved:
+        moved = False
+        for rank in ranks:
+            left[0] -= windows.spread()
+            before = windows.of(rank)
+            if not windows.possible() or not _programme(windows, rank, left):
+                return rank
+            moved |= windows.of(rank) != before
+    return None
+
+
+class _Step(NamedTuple):
+    """All steps from so many operations to one more: how many counts there are; from which to which, by their numbers
+    among those; the operation, and its least start.
+    """
+
+    counts: int
+    source: Column
+    target: Column
+    operation: Column
+    start: Ints
+
+
+def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
+    """Whether the rank has an order; its windows become what its orders leave."""
+    mine = [line for line in windows.order if windows.rank[line] == rank]
+    length, work = (np.array([of[line] for line in mine]) for of in (windows.length, windows.work))
+    low, high = (np.array([x for line in mine for x in of[line]], dtype=np.int64) for of in (windows.low, windows.high))
+    steps = _forward(windows, mine, (low, high), windows.cap[rank], left)
+    if len(steps) < len(low):
+        return False
+    takes = np.repeat(work, length)
+    least, most, latest = np.full(len(low), -UNKNOWN), np.full(len(low), UNKNOWN), np.full(1, -UNKNOWN)
+    for one in reversed(steps):
+        until = np.minimum(latest[one.target] - takes[one.operation], high[one.operation])
+        on = until >= one.start
+        np.minimum.at(least, one.operation[on], one.start[on])
+        np.maximum.at(most, one.operation[on], until[on])
+        latest = np.full(one.counts, UNKNOWN)
+        np.maximum.at(latest, one.source[on], until[on])
+    for line, end in zip(mine, np.cumsum(length).tolist(), strict=True):
+        windows.low[line], windows.high[line] = (x[end - windows.length[line] : end].tolist() for x in (least, most))
+    return bool(latest[0] > UNKNOWN)
+
+
+def _forward(
+    windows: Windows, mine: list[Line], times: tuple[Ints, Ints], cap: int | None, left: list[int]
+) -> list[_Step]:
+    """All steps from nothing done, as far as they lead."""
+    length, work, gains = (np.array([of[x] for x in mine]) for of in (windows.length, windows.work, windows.gains))
+    if prod(windows.length[line] + 1 for line in mine) >= -UNKNOWN:
+        raise _OutOfStepsError
+    first, stride = np.cumsum(length) - length, np.cumprod([1, *(length + 1)])[:-1]
+    low, high = times
+    over = int((high[first + length - 1] + work).max(initial=UNKNOWN)) - int(work @ length)
+    waits = [(q, one) for q, line in enumerate(mine) if (one := _waits(windows, mine, line))]
+    counts, time, steps = np.zeros((len(mine), 1), dtype=np.int64), np.full(1, UNKNOWN), list[_Step]()
+    for _ in range(int(length.sum())):
+        may = counts < length[:, None]
+        if cap is not None:
+            may &= gains @ counts + np.maximum(gains, 0)[:, None] <= cap
+        for q, before in waits:
+            may[q] &= counts[before].sum(axis=0) > counts[q]
+        line, source = np.nonzero(may)
+        operation = first[line] + counts[line, source]
+        start = np.maximum(time[source], low[operation])
+        fits = (start <= high[operation]) & (start - (work @ counts)[source] <= over)
+        line, source, operation, start = line[fits], source[fits], operation[fits], start[fits]
+        if not len(start):
+            break
+        keys = (stride @ counts)[source] + stride[line]
+        _, some, target = np.unique(keys, return_index=True, return_inverse=True)
+        left[0] -= max(_AT_LEAST, len(keys))
+        if left[0] < 0:
+            raise _OutOfStepsError
+        small = [x.astype(np.int32) for x in (source, target, operation)]
+        steps.append(_Step(len(time), small[0], small[1], small[2], start))
+        time = np.full(len(some), -UNKNOWN)
+        np.minimum.at(time, target, start + work[line])
+        counts = counts[:, source[some]]
+        counts[line[some], np.arange(len(some))] += 1
+    return steps
+
+
+def _waits(windows: Windows, mine: list[Line], line: Line) -> list[int]:
+    """Lines of the same rank of which more must have begun: the one before in the chain, or the I of a W."""
+    if line in windows.inputs:
+        return [mine.index(one) for one in windows.inputs[line]]
+    if line.op == Op.W:
+        return [mine.index(Line(Op.I, line.route, line.stage))]
+    earlier = [x for x in mine[: mine.index(line)] if x.route == line.route and x.op != Op.W]
+    return [mine.index(earlier[-1])] if earlier else []

@@ -1,0 +1,63 @@
+"""When every operation can start, if all is over by C: its time window, [low, high].
+
+    low     the longest path from the first start          high    C less the longest path to the last end
+
+Microbatches of a route are alike, so each line keeps their order. So are the W of a rank, where all take as long and
+free as much: they are one line, whose n-th waits until n of their I have ended. Nobody waits for a W but memory.
+"""
+
+from __future__ import annotations
+
+from pipesched.model.ops import Op
+from pipesched.optimizer.proof.problem import Line, Problem, longest, mirror, mirrored
+
+
+class Windows:
+    """When every operation can start. like: of a rank whose W are alike the line that stands for all of them."""
+
+    def __init__(self, problem: Problem, bound: int, frame: int | None) -> None:
+        self.cap, self.length, self.rank = problem.cap, dict(problem.length), dict(problem.rank)
+        self.work, self.gains = dict(problem.work), dict(problem.gains)
+        self.low, late = {line: times[:] for line, times in problem.heads(frame).items()}, problem.tails(frame)
+        self.high = {line: [bound - x - problem.work[line] for x in late[line]] for line in late}
+        self.inputs: dict[Line, list[Line]] = {}
+        for rank in range(len(problem.cap)):
+            weights = [line for line in problem.on(rank) if line.op == Op.W]
+            if len(weights) > 1 and len({(problem.work[line], problem.gains[line]) for line in weights}) == 1:
+                self._merge(Line(Op.W, -1, rank), weights)
+        self.arcs = [arc for arc in problem.arcs if arc[0] in self.rank and arc[1] in self.rank]
+        self.arcs += [(line, line, 1, 0) for line in self.inputs]
+        self.order = list(self.rank)
+
+    def _merge(self, all_of_them: Line, weights: list[Line]) -> None:
+        """The n-th start of all is not before the n-th least of what each can start at, and likewise at the end."""
+        for table in (self.low, self.high):
+            table[all_of_them] = sorted(x for line in weights for x in table.pop(line))
+        self.length[all_of_them] = sum(self.length.pop(line) for line in weights)
+        for facts in (self.rank, self.work, self.gains):
+            facts[all_of_them] = [facts.pop(line) for line in weights][-1]
+        self.inputs[all_of_them] = [Line(Op.I, line.route, line.stage) for line in weights]
+
+    def possible(self) -> bool:
+        return all(low <= high for line in self.low for low, high in zip(self.low[line], self.high[line], strict=True))
+
+    def of(self, rank: int) -> list[tuple[list[int], list[int]]]:
+        return [(self.low[line][:], self.high[line][:]) for line in self.order if self.rank[line] == rank]
+
+    def spread(self) -> int:
+        """Each time window narrows those before and after it; how many there are."""
+        ends = {line: [-x - self.work[line] for x in self.high[line]] for line in self.order}
+        ends = mirrored(longest(mirror(self.arcs), self.work, mirrored(ends)))
+        self.low = longest(self.arcs, self.work, {line: self.low[line] for line in self.order})
+        self.high = {line: [-x - self.work[line] for x in ends[line]] for line in self.order}
+        for line, inputs in self.inputs.items():
+            self._spread_merged(line, inputs)
+        return sum(self.length.values())
+
+    def _spread_merged(self, line: Line, inputs: list[Line]) -> None:
+        """When I number i of a line starts, its own W and those of the later ones are to come: as many of all."""
+        ends = sorted(x + self.work[one] for one in inputs for x in self.low[one])
+        self.low[line] = [max(x, end) for x, end in zip(self.low[line], ends, strict=True)]
+        for one in inputs:
+            last = self.high[line][-self.length[one] :]
+            self.high[one] = [min(x, y - self.work[one]) for x, y in zip(self.high[one], last, strict=True)]

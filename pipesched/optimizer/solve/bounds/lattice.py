@@ -1,0 +1,256 @@
+"""One rank alone, all its orders at once; and what every rank alone learns, handed on to the others.
+
+    state   how many operations of each sequence of the rank are done
+    T       the earliest time at which a state can be reached        from the states with one operation less
+    U       the latest time at which it may be left                  from the states with one more
+
+The sequences of a rank are chains of like operations, so its orders are the paths through a lattice of counts, and a
+cap cuts most of that away. Whatever the order, time at a state is at least T: one pass decides whether the rank, with
+the heads and tails of the whole problem, its memory and its own precedences, can do its work at all, and gives each
+operation a time window. It leaves out the delays of paths through other ranks; heads and tails carry those, and what
+one rank learns moves the heads and tails of the others (`tighten`), until nothing new comes:
+
+    rank by rank: time windows by its lattice ──> longest paths ──> the next rank
+
+The result is narrower time windows that lose no schedule, or that there is none. With several chunks a rank this is
+where lower bounds come from: on a folded placement the last rank alone, which has no such delays between its chunks,
+often decides the optimum. It refutes most of what can be refuted there in the time in which clauses are written; what
+is left has fewer of them. Dynamic programming over subsets, Held and Karp, 1962, with counts for subsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.optimizer.solve.bounds.longest_paths import Link, links, longest, longest_from, within
+from pipesched.optimizer.solve.problem import Problem
+from pipesched.optimizer.solve.reductions import Merged, merge, restrict
+
+MOST = 400_000  # states of one rank; beyond, nothing is learnt
+_LATE = np.int64(2**60)
+
+
+@dataclass(frozen=True, eq=False)
+class Rank:
+    """The sequences of one rank, numbered from 0.
+
+    first: the number of the first operation of each in the problem. length, duration: of each. peak: what an operation
+    holds at most above what was held before it; change: what it leaves there. before: (q, b), operation i of q comes
+    after operation i of b. joins: (q, those of which i + 1 in all have ended before operation i of q).
+    """
+
+    first: Ints
+    length: Ints
+    duration: Ints
+    peak: Ints
+    change: Ints
+    cap: int
+    before: tuple[tuple[int, int], ...]
+    joins: tuple[tuple[int, tuple[int, ...]], ...]
+
+    @cached_property
+    def stride(self) -> Ints:
+        """One operation more of each sequence, in the number of a state."""
+        return np.concatenate([[1], np.cumprod(self.length + 1)[:-1]])
+
+    @property
+    def numbered(self) -> bool:
+        """Whether every state has a number of 64 bits."""
+        return float(np.prod(self.length + 1.0)) < 2.0**62
+
+    def next(self, keys: Ints) -> tuple[Ints, Ints, Ints]:
+        """(state, sequence, operation): everything that can come next."""
+        counts = keys // self.stride[:, None] % (self.length[:, None] + 1)
+        may = counts < self.length[:, None]
+        may &= self.change @ counts + self.peak[:, None] <= self.cap
+        for after, b in self.before:
+            may[after] &= counts[b] > counts[after]
+        for after, inputs in self.joins:
+            may[after] &= counts[list(inputs)].sum(axis=0) > counts[after]
+        q, state = np.nonzero(may)
+        return state, q, self.first[q] + counts[q, state]
+
+
+def alone(merged: Merged, rank: int) -> Rank:
+    """One rank of a problem."""
+    problem = merged.problem
+    held = list(problem.on[rank])
+    number = {q: i for i, q in enumerate(held)}
+    part, _ = restrict(problem, (rank,))
+    change = problem.takes[held] - problem.frees[held]
+    return Rank(
+        problem.first[held],
+        problem.length[held],
+        problem.duration[held],
+        np.maximum(problem.takes[held], change),
+        change,
+        int(problem.cap[rank]),
+        tuple(zip(part.after.tolist(), part.before.tolist(), strict=True)),
+        tuple((number[q], tuple(number[i] for i in inputs)) for q, inputs in merged.joins if q in number),
+    )
+
+
+def between(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> tuple[Ints, Ints] | None:
+    """The times between which operations can start if this rank is to do its work; None if it cannot.
+
+    Args:
+        rank: from `alone`.
+        low: the earliest start by heads, of every operation of the problem.
+        high: the latest start by tails.
+        most: states, beyond which low and high come back as they are.
+    """
+    steps = forward(rank, low, high, most)
+    if steps is None:
+        return low, high
+    return backward(rank, steps, low, high) if len(steps) == rank.length.sum() else None
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """All ways from the states with n operations done, so many, to those with n + 1.
+
+    source, target: the number of the state in either, states counted from 0. q, x: the sequence and the operation.
+    soonest: its start at T of the source.
+    """
+
+    states: int
+    source: Ints
+    target: Ints
+    q: Ints
+    x: Ints
+    soonest: Ints
+
+
+def forward(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> list[Step] | None:
+    """The ways from nothing done to all done, as far as they lead; None if there are too many states."""
+    if not rank.numbered:
+        return None
+    keys, time, states = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), 1
+    steps: list[Step] = []
+    for _ in range(int(rank.length.sum())):
+        source, q, x = rank.next(keys)
+        soonest = np.maximum(time[source], low[x])
+        fits = np.flatnonzero(soonest <= high[x])
+        if not len(fits):
+            break
+        source, q, x, soonest = source[fits], q[fits], x[fits], soonest[fits]
+        reached = keys[source] + rank.stride[q]
+        order = np.argsort(reached, kind="stable")
+        reached = reached[order]
+        new = np.concatenate([[True], reached[1:] != reached[:-1]])
+        target = np.empty(len(order), dtype=np.int64)
+        target[order] = np.cumsum(new) - 1
+        steps.append(Step(len(keys), source, target, q, x, soonest))
+        keys, time = reached[new], np.minimum.reduceat((soonest + rank.duration[q])[order], np.flatnonzero(new))
+        states += len(keys)
+        if states > most:
+            return None
+    return steps
+
+
+def backward(rank: Rank, steps: list[Step], low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
+    """Earliest and latest starts over all orders that come to the end in time; None if no order does."""
+    least, most = low.copy(), high.copy()
+    for first, length in zip(rank.first.tolist(), rank.length.tolist(), strict=True):
+        least[first : first + length], most[first : first + length] = _LATE, -_LATE
+    late = np.full(1, _LATE)
+    for step in reversed(steps):
+        last = np.minimum(late[step.target] - rank.duration[step.q], high[step.x])
+        alive = np.flatnonzero(step.soonest <= last)
+        source, x, last = step.source[alive], step.x[alive], last[alive]
+        np.minimum.at(least, x, step.soonest[alive])
+        np.maximum.at(most, x, last)
+        late = np.full(step.states, -_LATE)
+        np.maximum.at(late, source, last)
+    return (least, most) if late[0] > -_LATE else None
+
+
+_ENOUGH = 0.1  # of the time windows: a round that takes off less is the last
+_SWEEPS = 4  # how often in a round the other ranks get what was learnt
+
+
+def merged_links(original: Problem, merged: Merged) -> list[Link]:
+    """The links of the merged problem: those of the original between sequences that are still there, and orders."""
+    number = {group[0]: q for q, group in enumerate(merged.origin) if len(group) == 1}
+    made = [
+        Link(number[x.later], number[x.earlier], x.offset, x.delay)
+        for x in links(original)
+        if x.later in number and x.earlier in number
+    ]
+    return made + [Link(q, q, 1, int(merged.problem.duration[q])) for q, _ in merged.joins]
+
+
+def tighten(
+    merged: Merged, paths: Sequence[Link], bound: int, ranks: Iterable[int] | None = None, *, most: int = MOST
+) -> Merged | None:
+    """The same with narrower time windows; None if no schedule is within them.
+
+    Args:
+        merged: a problem, and time windows that are right for the bound.
+        paths: its `merged_links`.
+        bound: the objective, in ticks.
+        ranks: these only, in this order; the last first, if not given.
+        most: states of a rank beyond which it is left alone.
+    """
+    problem, low, high = merged.problem, merged.low, merged.high
+    order = tuple(reversed(range(problem.ranks)) if ranks is None else ranks)
+    often = -(-len(order) // _SWEEPS)
+    views = {rank: alone(merged, rank) for rank in order}
+    width, before = int((high - low).sum()), 0
+    while width != before:
+        for number, rank in enumerate(order, start=1):
+            found = between(views[rank], low, high, most)
+            if found is None:
+                return None
+            low, high = found
+            if number % often == 0 or number == len(order):
+                low, high = _handed_on(merged, paths, bound, low, high)
+                if bool((high < low).any()):
+                    return None
+        before, width = width, int((high - low).sum())
+        if before - width <= _ENOUGH * before:
+            break
+    return Merged(problem, low, high, merged.joins, merged.origin)
+
+
+def _handed_on(merged: Merged, paths: Sequence[Link], bound: int, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """Heads and tails by longest paths; the n-th W of a rank not before the n-th end of its I."""
+    length, first, duration = merged.problem.length, merged.problem.first, merged.problem.duration
+    low = longest(length, list(paths), low)
+    for q, inputs in merged.joins:
+        ends = np.concatenate([low[first[i] : first[i + 1]] + duration[i] for i in inputs])
+        low[first[q] : first[q + 1]] = np.maximum(low[first[q] : first[q + 1]], np.sort(ends))
+    return low, bound - longest_from(length, list(paths), bound - high)
+
+
+def refuted(problem: Problem, bound: int, ranks: Iterable[int] | None = None) -> bool:
+    """Whether ranks alone show that no schedule has objective <= bound; False if they do not show it."""
+    chosen = None if ranks is None else tuple(ranks)
+    low, high = within(problem, bound)
+    if bool((high < low).any()):
+        return True
+    merged = merge(problem, low, high)
+    return tighten(merged, merged_links(problem, merged), bound, chosen) is None
+
+
+def least(problem: Problem, at_least: int, ranks: Iterable[int] | None = None) -> int:
+    """No schedule has less: the least bound from `at_least` on that ranks alone do not refute.
+
+    With one rank given, that rank alone proves it: heads and tails by longest paths, and its states. Where there is
+    no schedule at all, the bound is at most that of one operation after the other.
+    """
+    chosen = None if ranks is None else tuple(ranks)
+    horizon = int((problem.duration * problem.length).sum() + (problem.lag * problem.length[problem.after]).sum())
+    low, step = at_least - 1, 1
+    while low < horizon and refuted(problem, low + step, chosen):
+        low, step = low + step, 2 * step
+    high = low + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if refuted(problem, middle, chosen) else (low, middle)
+    return high

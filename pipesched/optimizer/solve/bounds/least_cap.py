@@ -1,0 +1,87 @@
+"""The least memory with which there is any schedule at all: what one microbatch needs by itself.
+
+    held[c]   what it holds on each rank after c operations of its chain F(0) .. F(S-1), I(S-1) .. I(0)
+    most[c]   the most that it holds at once during the c-th of them
+    need[c]   what it will hold at once, at most, beyond held[c]
+
+each W right after its I. That is the least that it can hold: F and I must come in chain order, and a W only frees. So
+when a rank has run the last of its F, it holds all its stages of the route; and where I takes (torch), when I of a
+stage has ended, the stages up to that one, and what this I took. Every schedule holds that much at some time, for every
+microbatch, and one microbatch after another never holds more: a schedule exists exactly if each rank's cap is at least
+the largest `most` of its rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.numbers import shown
+from pipesched.model.ops import Op
+from pipesched.optimizer.solve.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """One microbatch of a route by itself.
+
+    chain: the sequences in order. held, most, need: int64, shape (chain + 1, ranks).
+    """
+
+    chain: tuple[int, ...]
+    held: Ints
+    most: Ints
+    need: Ints
+
+
+def alone(problem: Problem, route: int) -> Alone:
+    """One microbatch of a route that has microbatches, from nothing to nothing."""
+    mine = np.flatnonzero((problem.route == route) & (problem.op != Op.W)).tolist()
+    forward = sorted((q for q in mine if problem.op[q] == Op.F), key=lambda q: int(problem.stage[q]))
+    back = sorted((q for q in mine if problem.op[q] != Op.F), key=lambda q: -int(problem.stage[q]))
+    chain = tuple(forward + back)
+    held = np.zeros((len(chain) + 1, problem.ranks), dtype=np.int64)
+    most = np.zeros_like(held)
+    for c, q in enumerate(chain):
+        rank, takes, frees = int(problem.rank[q]), int(problem.takes[q]), int(problem.frees[q])
+        held[c + 1] = most[c + 1] = held[c]
+        most[c + 1, rank] += max(takes, takes - frees)
+        stage = problem.stage[q]
+        held[c + 1, rank] += takes if takes else -int(problem.takes[forward[stage]])
+    later = np.maximum.accumulate(most[::-1])[::-1]
+    need = np.zeros_like(held)
+    need[:-1] = np.maximum(later[1:] - held[:-1], 0)
+    return Alone(chain, held, most, need)
+
+
+def least_cap(problem: Problem) -> Ints:
+    """The least cap of every rank, in parts; int64, shape (ranks,), 0 for a rank without stages."""
+    least = np.zeros(problem.ranks, dtype=np.int64)
+    for route in set(problem.route.tolist()):
+        least = np.maximum(least, alone(problem, route).most.max(axis=0))
+    return least
+
+
+def infeasible(problem: Problem, said: Callable[[Fraction], str] = shown) -> str | None:
+    """Why no schedule is within the caps, by the rank that misses most; None where there is one. said: an amount as
+    people read it.
+
+    ``rank 0 alone needs 2: when F of stage 7 has run, it holds stages 0, 7 of that microbatch``
+    """
+    least = least_cap(problem)
+    rank = int(np.argmax(least - problem.cap))
+    if least[rank] <= problem.cap[rank]:
+        return None
+    one = max((alone(problem, route) for route in set(problem.route.tolist())), key=lambda x: x.most[:, rank].max())
+    q = one.chain[int(np.argmax(one.most[:, rank])) - 1]
+    op, stage, route = int(problem.op[q]), int(problem.stage[q]), int(problem.route[q])
+    forward = [f for f in problem.on[rank] if problem.op[f] == Op.F and problem.route[f] == route]
+    stages = sorted(int(problem.stage[f]) for f in forward if problem.stage[f] <= stage)
+    listed = ", ".join(map(str, stages[:6])) + (", …" if len(stages) > 6 else "")
+    held = f"stage{'s' if len(stages) > 1 else ''} {listed} of that microbatch" + ", and its output" * (op == Op.I)
+    need = said(int(least[rank]) * problem.part)
+    return f"rank {rank} alone needs {need}: when {Op(op).name} of stage {stage} has run, it holds {held}"

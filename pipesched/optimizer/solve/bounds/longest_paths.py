@@ -1,0 +1,232 @@
+"""Longest paths: the earliest and the latest start of every operation, if the objective is to be at most C.
+
+    head          no schedule starts it sooner: the longest path to it
+    tail          no schedule ends less than this after its end: the longest path from it
+    time window   from head to C - tail - duration
+
+The span counts on each rank by itself. From the rank's first start on,
+
+    head   the longest path to it from any operation of the rank: none of them starts before the first start
+    tail   the longest path from it to any operation of the rank
+
+and the other ranks add nothing to these paths: they may begin sooner, and the rank later (`framed`).
+
+A path follows links between sequences, the same for every microbatch: operation i of one waits for operation i - offset
+of the other.
+
+    chain    offset 0            order    offset 1, of a sequence to itself            memory    offset k, as follows
+
+Suppose F of stage s, microbatch i, starts, and some w of microbatch i - k has not ended. On their rank
+
+    held by i itself              every stage of the rank up to s                              base
+    held by each of i-k .. i-1    w = W of stage t: what W frees of t                          slope
+                                  w = I or B of stage t: all stages of the rank up to s, t     (no I after it has ended)
+
+so if base + k * slope exceeds the cap, this F waits for that w. With one stage on a rank, released at W, the links say
+all of memory; else memory asks for more. Where I takes, the same is asked for the end of I of microbatch i - k: what it
+takes is held then, too, and of i all stages up to s, t.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import NamedTuple
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.optimizer.solve.problem import Problem
+from pipesched.optimizer.solve.reductions import restrict
+
+
+class Link(NamedTuple):
+    """Operation i of `later` starts at least delay after the start of operation i - offset of `earlier`."""
+
+    later: int
+    earlier: int
+    offset: int
+    delay: int
+
+
+def linked_ranks(problem: Problem) -> tuple[int, ...]:
+    """The ranks whose memory the links express in full: one sequence takes, one frees."""
+    sequences = [[q for q in held if problem.takes[q] or problem.frees[q]] for held in problem.on]
+    return tuple(
+        rank
+        for rank, held in enumerate(sequences)
+        if len(held) == 2 and (problem.takes[held] > 0).sum() == 1 and (problem.frees[held] > 0).sum() == 1
+    )
+
+
+def memory_links(problem: Problem) -> list[Link]:
+    """The links of all ranks, without those that others imply. None where no schedule is within the cap."""
+    made: list[Link] = []
+    for rank, held in enumerate(problem.on):
+        for f in held:
+            if problem.op[f] == Op.F:
+                waits = [q for q in held if problem.op[q] != Op.F and problem.route[q] == problem.route[f]]
+                made += _needed(problem, f, waits, int(problem.cap[rank]))
+    return made
+
+
+def _needed(problem: Problem, f: int, waits: list[int], cap: int) -> list[Link]:
+    """The links of one F, latest waits first: what comes before a wait at no greater distance is implied."""
+    stage, takes, frees = problem.stage, problem.takes, problem.frees
+    below = [q for q in problem.on[problem.rank[f]] if problem.route[q] == problem.route[f] and problem.op[q] == Op.F]
+    base = sum(int(takes[q]) for q in below if stage[q] <= stage[f])
+    made: list[Link] = []
+    for w in sorted(waits, key=lambda q: (problem.op[q] != Op.W, stage[q])):
+        own = next(q for q in below if stage[q] == stage[w])
+        if problem.op[w] == Op.W:
+            slope = min(int(frees[w]), int(takes[own])) if stage[w] <= stage[f] else 0
+        else:
+            slope = sum(int(takes[q]) for q in below if stage[q] <= min(stage[f], stage[w]))
+        least = max(base, _when_it_takes(problem, [q for q in below if stage[q] <= min(stage[f], stage[w])], w))
+        if slope <= 0 or cap < least:
+            continue
+        offset = (cap - least) // slope + 1
+        if not any(_precedes(problem, w, x.earlier) and x.offset <= offset for x in made):
+            made.append(Link(f, w, offset, int(problem.duration[w])))
+    return made
+
+
+def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:
+    """Held by one microbatch when I of the stage of w has ended and taken; 0 if it takes nothing or has no F here."""
+    same = [q for q in problem.on[problem.rank[w]] if problem.route[q] == problem.route[w] and problem.op[q] == Op.I]
+    more = sum(max(0, -int(problem.frees[q])) for q in same if problem.stage[q] == problem.stage[w])
+    here = any(problem.stage[q] == problem.stage[w] for q in below)
+    return sum(int(problem.takes[q]) for q in below) + more if more and here else 0
+
+
+def _precedes(problem: Problem, one: int, two: int) -> bool:
+    """Whether a backward of a microbatch comes before another one: I of later stages, and of its own, before W."""
+    return problem.op[one] != Op.W and bool(problem.stage[one] >= problem.stage[two])
+
+
+_NEVER = np.int64(-(2**40))
+_ROUNDS = 3
+_SMALL = 1_000_000  # operations times ranks
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """head, tail: int64, shape (operations,), in ticks."""
+
+    head: Ints
+    tail: Ints
+
+    def least(self, problem: Problem) -> int:
+        """The longest path: no objective is less."""
+        return int((self.head + self.tail + problem.duration[problem.sequence]).max(initial=0))
+
+
+def links(problem: Problem) -> list[Link]:
+    """Chains, orders and memory between sequences."""
+    table = zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True)
+    duration = problem.duration.tolist()
+    made = [Link(a, b, 0, duration[b] + lag) for b, a, lag in table]
+    made += [Link(q, q, 1, duration[q]) for q in range(problem.sequences)]
+    return made + memory_links(problem)
+
+
+def paths(problem: Problem) -> Paths:
+    """Heads and tails of the makespan by longest paths; O(edges)."""
+    made = problem.__dict__.get("_paths")
+    if made is None:
+        made = problem.__dict__["_paths"] = _paths(problem, np.zeros(problem.operations, dtype=np.int64))
+    return made
+
+
+def entry(problem: Problem) -> int:
+    """The rank of stage 0, which begins before all others."""
+    return int(problem.rank[np.flatnonzero(problem.stage == 0)[0]]) if problem.sequences else 0
+
+
+def framed(problem: Problem, frame: int) -> Paths:
+    """Heads and tails that count for the objective; of the span, for that of one rank, the frame.
+
+    An operation of another rank has them where paths come to it from the frame and go back; else they are far below 0.
+    Of a large problem only paths count that keep to the order of the frame alone, but for `entry`.
+    """
+    if problem.objective == "makespan":
+        return paths(problem)
+    made: dict[int, Paths] = problem.__dict__.setdefault("_framed", {})
+    if frame not in made:
+        made[frame] = _framed(problem, frame)
+    return made[frame]
+
+
+def _framed(problem: Problem, frame: int) -> Paths:
+    if problem.operations * problem.ranks <= _SMALL or frame == entry(problem):
+        return _paths(problem, np.where((problem.rank != frame)[problem.sequence], _NEVER, 0))
+    part, kept = restrict(problem, (frame,))
+    found = _paths(part, np.zeros(part.operations, dtype=np.int64))
+    head, tail = np.full((2, problem.operations), _NEVER)
+    head[kept], tail[kept] = found.head, found.tail
+    return Paths(head, tail)
+
+
+def _paths(problem: Problem, least: Ints) -> Paths:
+    """By longest paths from and to the operations whose least is 0."""
+    made = links(problem)
+    duration = problem.duration[problem.sequence]
+    head = longest(problem.length, made, least)
+    return Paths(head, longest_from(problem.length, made, least + duration) - duration)
+
+
+def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -> tuple[Ints, Ints]:
+    """(low, high): the earliest and the latest start of every operation, if the objective is to be at most `bound`.
+
+    ranks: the question is about these alone. Of the span of one rank, times count from its first start; else from the
+    first of all, which is that of the rank of stage 0.
+    """
+    duration = problem.duration[problem.sequence]
+    if problem.objective == "makespan" or (ranks is not None and len(ranks) == 1):
+        found = framed(problem, ranks[0] if ranks else 0)
+        return found.head, bound - found.tail - duration
+    low, rank, made = paths(problem).head, problem.rank[problem.sequence], links(problem)
+    first = np.full(problem.ranks, -_NEVER)
+    first[entry(problem)] = 0
+    high = np.full(problem.operations, -_NEVER)
+    for _ in range(_ROUNDS):  # each is right; more are sharper
+        high = np.minimum(high, first[rank] + bound - duration)
+        high = -longest_from(problem.length, made, -high)
+        np.minimum.at(first, rank, high)
+    for _ in range(_ROUNDS):
+        least = np.full(problem.ranks, np.int64(0))
+        np.maximum.at(least, rank, low + duration - bound)
+        low = longest(problem.length, made, np.maximum(low, least[rank]))
+    return low, high
+
+
+def longest(length: Ints, links: list[Link], least: Ints) -> Ints:
+    """value of later, i = max(least, value of earlier, i - offset, + delay) over the links; operations by sequence."""
+    first = (np.cumsum(length) - length).tolist()
+    inputs: dict[int, list[Link]] = {q: [] for q in range(len(length))}
+    for link in links:
+        inputs[link.later].append(link)
+    order = TopologicalSorter({q: [x.earlier for x in given if not x.offset] for q, given in inputs.items()})
+    rows = [
+        (first[q], n, [(first[x.earlier] - x.offset, x.offset, x.delay) for x in inputs[q]])
+        for q in order.static_order()
+        if (n := int(length[q]))
+    ]
+    value = least.tolist()
+    for i in range(int(length.max(initial=0))):
+        for start, n, given in rows:
+            if i < n:
+                here = value[start + i]
+                for source, offset, delay in given:
+                    if i >= offset and (there := value[source + i] + delay) > here:
+                        here = there
+                value[start + i] = here
+    return np.array(value, dtype=np.int64)
+
+
+def longest_from(length: Ints, links: list[Link], least: Ints) -> Ints:
+    """The same against the arrows: the mirror image, last microbatch first."""
+    last = len(length) - 1
+    mirrored = [Link(last - x.earlier, last - x.later, x.offset, x.delay) for x in links]
+    return longest(length[::-1], mirrored, least[::-1])[::-1].copy()

@@ -1,0 +1,142 @@
+"""No schedule is better than this.
+
+    path          the longest path through chains, orders and memory
+    one-machine   a set of operations of a rank: least head + work + least tail
+    ends          a rank's work, less what fits before a time and what fits after another one          `warmup`
+
+The best over all ranks is the lower bound. Each is two times and some sums. `check.optimum` derives the first two anew
+as work between two times, and the third by its own programme over counts. Every kind holds for the span with the heads
+and tails of the rank's own span (`longest_paths.framed`), which count from its first start and to its last end; nothing
+is assumed of when it begins.
+The work of a rank may also count for the span of another one, the frame: what lies on paths from its start to its end.
+
+One machine: jobs with heads and tails run one at a time, so no schedule ends before least head + work + least tail of
+any set of them. The largest value over all sets is what Jackson's preemptive schedule takes: always run the job with
+the largest tail among those whose head has passed. (Jackson 1955; Carlier, EJOR 11, 1982: "the one-machine sequencing
+problem".) A best set is all jobs with at least its head and at least its tail, so two numbers describe it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.optimizer.solve.bounds.longest_paths import entry, framed, linked_ranks
+from pipesched.optimizer.solve.bounds.warmup import Ends, ends
+from pipesched.optimizer.solve.problem import Problem
+
+
+@dataclass(frozen=True)
+class Busy:
+    """All jobs with head >= head and tail >= tail; work is their sum."""
+
+    head: int
+    work: int
+    tail: int
+
+    @property
+    def value(self) -> int:
+        return self.head + self.work + self.tail
+
+
+def busiest(head: Ints, work: Ints, tail: Ints) -> Busy:
+    """The set of largest value, all jobs if theirs is as large; O(n log n). Jobs of no work count too: a path is a set
+    of one job.
+    """
+    if not len(head):
+        return Busy(0, 0, 0)
+    most, everything = _largest(head, work, tail), Busy(int(head.min()), int(work.sum()), int(tail.min()))
+    return everything if everything.value == most.value else most
+
+
+def _largest(head: Ints, work: Ints, tail: Ints) -> Busy:
+    least = _critical_tail(head, work, tail)
+    within = tail >= least
+    order = np.flatnonzero(within)[np.argsort(-head[within], kind="stable")]
+    total = np.cumsum(work[order])
+    values = head[order] + total
+    best = int(np.argmax(values))
+    value = int(values[best])
+    return Busy(int(head[order[best]]), value - int(head[order[best]]), least)
+
+
+def _critical_tail(head: Ints, work: Ints, tail: Ints) -> int:
+    """The tail of the job that decides Jackson's preemptive schedule."""
+    order = np.argsort(head, kind="stable")
+    heads, left, tails = head[order].tolist(), work[order].tolist(), tail[order].tolist()
+    count, at, now = len(heads), 0, 0
+    most, least = -(2**62), 0
+    waiting: list[tuple[int, int]] = []
+    while at < count or waiting:
+        if not waiting:
+            now = max(now, heads[at])
+        while at < count and heads[at] <= now:
+            heappush(waiting, (-tails[at], at))
+            at += 1
+        rest, job = waiting[0]
+        until = heads[at] if at < count else now + left[job]
+        if now + left[job] <= until:
+            now += left[job]
+            heappop(waiting)
+            if now - rest > most:
+                most, least = now - rest, -rest
+        else:
+            left[job] -= until - now
+            now = until
+    return least
+
+
+@dataclass(frozen=True)
+class Bound:
+    """In ticks of the problem. name: for people; kind: path, one-machine or ends; terms: what adds up to value."""
+
+    value: int
+    name: str
+    kind: str
+    rank: int
+    terms: Busy | Ends
+    frame: int
+
+
+def lower_bound(problem: Problem) -> Bound:
+    """The best bound of all ranks and kinds; the plainest one where several are equal, and of these the one that
+    counts most work.
+    """
+    best = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0), 0)
+    for rank in range(problem.ranks):
+        for bound in rank_bounds(problem, rank):
+            more = bound.kind == best.kind and bound.terms.work > best.terms.work
+            if bound.value > best.value or (bound.value == best.value and more):
+                best = bound
+    return best
+
+
+def rank_bounds(problem: Problem, rank: int) -> list[Bound]:
+    """The bounds of one rank, plainest first."""
+    own = np.concatenate(
+        [np.arange(problem.first[q], problem.first[q + 1]) for q in problem.on[rank]] or [np.zeros(0, dtype=np.int64)]
+    )
+    if not len(own):
+        return []
+    if problem.objective == "span" and rank != entry(problem):
+        return _in_frame(problem, rank, own, rank) + _in_frame(problem, rank, own, entry(problem))[:2]
+    return _in_frame(problem, rank, own, rank)
+
+
+def _in_frame(problem: Problem, rank: int, own: Ints, frame: int) -> list[Bound]:
+    found = framed(problem, frame)
+    head, tail, work = found.head[own], found.tail[own], problem.duration[problem.sequence[own]]
+    at = int(np.argmax(head + work + tail))
+    path = Busy(int(head[at]), int(work[at]), int(tail[at]))
+    busy = busiest(head, work, tail)
+    made = [
+        Bound(path.value, f"longest path, through rank {rank}", "path", rank, path, frame),
+        Bound(busy.value, f"work of rank {rank} from the first of it to the last", "one-machine", rank, busy, frame),
+    ]
+    if frame == rank and rank not in linked_ranks(problem):  # else heads and tails know all of memory
+        both = ends(problem, rank, found.head, found.tail)
+        made.append(Bound(both.value, f"warm-up and cool-down of rank {rank} under its cap", "ends", rank, both, frame))
+    return made

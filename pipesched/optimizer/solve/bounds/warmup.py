@@ -1,0 +1,176 @@
+"""How much of a rank's work fits before a time, and after one.
+
+Early in a step a rank has few inputs, and late in it few are left; and memory lets it neither run ahead with F nor
+put off W. So, for times t from the beginning and u from the end,
+
+    before(t)   the most work that can be done before t                heads, and what is held just before t <= cap
+    after(u)    the most work that can be done in the last u           tails, and what is held just after C - u <= cap
+    C >= t + (work - before(t) - after(u)) + u                         the rest is done in between, one at a time;
+                                                                       if there is any: else the two may overlap
+
+With a V placement on p ranks, unit costs and a cap of k chunks, rank p - 1 takes k chunks, then waits for the first
+gradient at 3p - 1; and after its last F of 3p ticks it has only I and W of k chunks left:
+
+    C >= 6m + max(0, 3p - 1 - k) + max(0, 3p - 2k)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.optimizer.solve.problem import Problem
+
+_TIMES = 500  # of one rank: warm-up and cool-down are over by then
+_FEW = 48  # times that are all tried
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The best pair of times, and the work that fits outside of them; value = head + work - before - after + tail."""
+
+    head: int
+    before: int
+    work: int
+    after: int
+    tail: int
+
+    @property
+    def value(self) -> int:
+        return self.head + self.work - self.before - self.after + self.tail
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """F, I and W (or F and B) of a stage on its rank: work of one, heads or tails, and what each does to memory."""
+
+    work: tuple[int, ...]
+    times: tuple[Ints, ...]
+    change: tuple[int, ...]
+
+
+def ends(problem: Problem, rank: int, head: Ints, tail: Ints) -> Ends:
+    """The best pair of times on a rank; head, tail: int64, shape (operations,)."""
+    work = int(problem.work[rank])
+    first, before = limits(problem, rank, head, back=False)
+    last, after = limits(problem, rank, tail, back=True)
+    apart = before[:, None] + after[None, :] < work
+    value = np.where(apart, (first - before)[:, None] + (last - after)[None, :], -(2**62))
+    i, j = np.unravel_index(int(np.argmax(value)), value.shape)
+    return Ends(int(first[i]), int(before[i]), work, int(after[j]), int(last[j]))
+
+
+def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[Chunk]:
+    """The stages of a rank, operations in the order in which they can come; from the end the last one first."""
+    held = problem.on[rank]
+    for f in held:
+        if problem.op[f] == Op.F:
+            same = [q for q in held if problem.stage[q] == problem.stage[f] and problem.route[q] == problem.route[f]]
+            same.sort(key=lambda q: (Op.F, Op.I, Op.B, Op.W).index(Op(int(problem.op[q]))))
+            times = [time[problem.first[q] : problem.first[q + 1]] for q in same]
+            yield Chunk(
+                tuple(int(problem.duration[q]) for q in same),
+                tuple(np.maximum.accumulate(t[::-1]) if back else np.maximum.accumulate(t) for t in times),
+                tuple(int(problem.takes[q] - problem.frees[q]) for q in same),
+            )
+
+
+def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints, Ints]:
+    """(times, the work that fits before each) at the first heads that matter; nothing fits before the very first.
+
+    time: heads, or with `back` tails, int64, shape (operations,). What fits grows with time, so between two times that
+    are known no difference is more than the later time less the work of the earlier one. Empty without stages.
+    """
+    stages, cap = list(chunks(problem, rank, time, back=back)), int(problem.cap[rank])
+    if not stages:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    times = np.unique(np.concatenate([times for stage in stages for times in stage.times]))[:_TIMES].tolist()
+    last = len(times) - 1
+    known = {i: _fits(stages, cap, times[i], back=back) for i in (range(last + 1) if last < _FEW else (0, last))}
+    best = max(times[i] - work for i, work in known.items())
+    between = [(0, last)]
+    while between:
+        low, high = between.pop()
+        middle = (low + high) // 2
+        if middle not in known and times[high] - known[low] > best:
+            known[middle] = _fits(stages, cap, times[middle], back=back)
+            best = max(best, times[middle] - known[middle])
+            between += [(low, middle), (middle, high)]
+    return np.array([times[i] for i in sorted(known)]), np.array([known[i] for i in sorted(known)])
+
+
+def _fits(chunks: list[Chunk], cap: int, t: int, *, back: bool) -> int:
+    """The most work before t (after it, from the end)."""
+    held, work = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    for chunk in chunks:
+        more, gain = (_backward if back else _forward)(chunk, t)
+        total = (held[:, None] + more[None, :]).ravel()
+        done = (work[:, None] + gain[None, :]).ravel()
+        held, work = _pareto(total, done)
+    within = held <= cap
+    return int(work[within].max()) if within.any() else 0
+
+
+def _pareto(held: Ints, work: Ints) -> tuple[Ints, Ints]:
+    """The Pareto front of (held, work): no other choice holds no more and does as much work."""
+    order = np.lexsort((-work, held))
+    held, work = held[order], work[order]
+    better = np.concatenate([[True], work[1:] > np.maximum.accumulate(work)[:-1]])
+    return held[better], work[better]
+
+
+def _begun(chunk: Chunk, t: int) -> list[Ints]:
+    """For each sequence, the work done before t by the first n, for every n that can have begun."""
+    made = []
+    for work, times in zip(chunk.work, chunk.times, strict=True):
+        n = int(np.searchsorted(times, t))
+        done = work * np.arange(n + 1)
+        if n:
+            done[1:] += np.minimum(0, t - times[:n] - work)
+        made.append(np.maximum.accumulate(done))
+    return made
+
+
+def _over(chunk: Chunk, t: int, which: int) -> int:
+    """How many of a sequence can be over by t - 1."""
+    return int(np.searchsorted(chunk.times[which] + chunk.work[which], t - 1, side="right"))
+
+
+def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
+    """(held just before t, work before t), for every number of F; the backwards follow as far as they can. An I that
+    takes is over only where its W is.
+    """
+    done, change = _begun(chunk, t), chunk.change
+    f = np.arange(len(done[0]))
+    inner = np.minimum(f, _over(chunk, t, 1))
+    last = np.minimum(inner, _over(chunk, t, -1))
+    held = change[0] * f + change[1] * (inner if change[1] <= 0 else last)
+    return held + (change[2] * last if len(done) > 2 else 0), _sum(done, [f] * len(done))
+
+
+def _backward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
+    """(held just after t from the end, work after that), for every number of W and I; the F follow."""
+    done, change = _begun(chunk, t), chunk.change
+    split = len(done) > 2
+    w, i = _both(chunk, len(done[2]), len(done[1])) if split else (np.arange(len(done[1])),) * 2
+    held = -change[0] * np.minimum(i, _over(chunk, t, 0)) - change[1] * i - (change[2] * w if split else 0)
+    return held, _sum(done, [i, i, w] if split else [i, i])
+
+
+def _sum(done: list[Ints], counts: list[Ints]) -> Ints:
+    """The work of so many of each sequence, or of all that can have begun."""
+    parts = [work[np.minimum(n, len(work) - 1)] for work, n in zip(done, counts, strict=True)]
+    return np.asarray(sum(parts))
+
+
+def _both(chunk: Chunk, n: int, limit: int) -> tuple[Ints, Ints]:
+    """(W, I) that are left, any of each, I no more than W; as many I as can be where that holds no more."""
+    w = np.arange(n)
+    if chunk.change[1] >= 0:
+        return w, np.minimum(w, limit - 1)
+    w, i = (x.ravel() for x in np.meshgrid(w, np.arange(limit), indexing="ij"))
+    return w[i <= w], i[i <= w]

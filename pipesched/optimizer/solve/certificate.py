@@ -1,0 +1,86 @@
+"""What is said of a schedule, as JSON that `check.optimum` derives anew; its shape is in `check.optimum.entries`.
+
+A bound is two times of a rank. A refutation is an engine's word, with what was asked; `ranks` and a proof are followed.
+The verdict is not given here: it is the checker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipesched.model.numbers import plain
+from pipesched.optimizer.solve.bounds.lower_bound import Bound, Busy, lower_bound
+from pipesched.optimizer.solve.instance import Instance
+from pipesched.optimizer.solve.problem import Problem
+from pipesched.optimizer.solve.repeat.periodic import Periodic
+from pipesched.optimizer.solve.search.state import State
+
+
+def certificate(
+    instance: Instance,
+    state: State,
+    repeated: Periodic | None = None,
+    proof: Mapping[str, object] | None = None,
+    least: Mapping[str, object] | None = None,
+) -> dict[str, object]:
+    """What is known of a schedule that was found. repeated: what makes it one for every m; proof: of what was refuted,
+    least: of the least m.
+    """
+    refuted = state.refuted
+    asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
+    assert state.value is not None
+    every = None if repeated is None else _every(instance, repeated) | ({} if least is None else {"proof": least})
+    return certify(state.problem, state.value, state.bound, asked, instance.to_json(), proof) | {"every": every}
+
+
+def certify(
+    problem: Problem,
+    value: int,
+    bound: Bound,
+    refuted: tuple[int, str, tuple[int, ...] | None] | None = None,
+    terms: Mapping[str, object] | None = None,
+    proof: Mapping[str, object] | None = None,
+) -> dict[str, object]:
+    """What is known of a schedule with objective `value`, in ticks. refuted: (ticks, engine, ranks or None for all);
+    terms: what it is about.
+    """
+    return {
+        "objective": problem.objective,
+        "backward": "fused" if problem.fused else "split",
+        "schedule": plain(problem.time(value)),
+        "bound": _bound(problem, bound),
+        "refuted": None
+        if refuted is None
+        else {
+            "value": plain(problem.time(refuted[0])),
+            "engine": refuted[1],
+            "ranks": None if refuted[2] is None else list(refuted[2]),
+            "terms": terms,
+            **({} if proof is None else {"proof": proof}),
+        },
+    }
+
+
+def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
+    """The schedule of the seam, with its starts, and its bound where that is what it takes."""
+    seam, problem = repeated.seam, instance.problem(repeated.seam.microbatches)
+    bound = repeated.bound if repeated.optimal else lower_bound(problem)
+    starts = [[plain(problem.time(int(seam.start[x]))) for x in order] for order in seam.unrolled(problem)]
+    return {
+        "microbatches": seam.microbatches,
+        "step": seam.every,
+        "value": plain(problem.time(seam.value)),
+        "growth": plain(problem.time(seam.period) / seam.every),
+        "seam": plain(problem.time(seam.at)),
+        "starts": starts,
+        "bound": _bound(problem, bound) if bound.value == seam.value else None,
+    }
+
+
+def _bound(problem: Problem, bound: Bound) -> dict[str, object] | None:
+    """Of work between two times; of others nothing is said, which `ranks` shows too."""
+    if not isinstance(bound.terms, Busy):
+        return None
+    frame = {"frame": bound.frame} if problem.objective == "span" else {}
+    times = {"head": plain(problem.time(bound.terms.head)), "tail": plain(problem.time(bound.terms.tail))}
+    return {"rank": bound.rank, **frame, **times}

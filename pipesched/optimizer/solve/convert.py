@@ -1,0 +1,185 @@
+"""From a `Schedule` to orders of a `Problem` and back; what an order costs, and whether a table of starts is right.
+
+Operation i of a sequence is the i-th microbatch of its route. A full backward in a schedule is I, then W, where the
+problem splits the backward; where it does not, an I and its W cannot be distinguished from a B only if they touch.
+`fault` looks at every rule of `problem` directly, and shares nothing with the clauses: it orders every rank by start,
+then looks at neighbours and at a running sum.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.solve.problem import Orders, Problem
+
+
+def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
+    """The order of a schedule of the same placement and sizes, in microbatch order; None if it has none.
+
+    It has none where operations overlap, are missing, or run on other ranks, and where a fused problem meets a split
+    backward.
+    """
+    if bool(schedule.joined.any()) or schedule.microbatches != problem.placement.microbatches:
+        return None
+    halves = np.where((schedule.op == Op.B) & (not problem.fused), 2, 1)
+    at = np.repeat(np.arange(len(schedule)), halves)
+    op = schedule.op[at].copy()
+    op[halves[at] == 2] = np.tile(np.array([Op.I, Op.W], dtype=op.dtype), int((halves == 2).sum()))
+    known = np.full((len(Op) + 1, problem.placement.routes, problem.placement.stages), -1)
+    known[problem.op, problem.route, problem.stage] = np.arange(problem.sequences)
+    q = known[op, schedule.placement.route_of[schedule.microbatch[at]], schedule.stage[at]]
+    complete = not (q < 0).any() and np.array_equal(np.bincount(q, minlength=problem.sequences), problem.length)
+    if not complete or (problem.rank[q] != schedule.rank[at]).any():
+        return None
+    number = np.empty_like(q)
+    number[np.argsort(q, kind="stable")] = np.arange(len(q))
+    return [order.tolist() for order in np.split(number, np.searchsorted(schedule.rank[at], range(1, schedule.ranks)))]
+
+
+def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Schedule:
+    """The orders as a schedule."""
+    flat = np.array([x for order in orders for x in order], dtype=np.int64)
+    q, i = problem.sequence[flat], problem.index[flat]
+    of_route = [np.flatnonzero(problem.placement.route_of == route) for route in range(problem.placement.routes)]
+    microbatch = np.zeros(len(flat), dtype=np.int32)
+    for route, those in enumerate(of_route):
+        mine = problem.route[q] == route
+        microbatch[mine] = those[i[mine]]
+    cut = np.cumsum([0] + [len(order) for order in orders], dtype=np.int64)
+    return Schedule(
+        name,
+        {},
+        problem.placement,
+        problem.op[q].astype(np.int8),
+        problem.stage[q].astype(np.int32),
+        microbatch,
+        np.zeros(len(flat), dtype=np.bool_),
+        cut,
+    )
+
+
+def by_start(problem: Problem, start: Ints) -> Orders:
+    """The order of a table of starts; at the same time what takes no time comes first, then in chain order."""
+    duration = problem.duration[problem.sequence]
+    rank = problem.rank[problem.sequence]
+    chain = np.lexsort((_depth(problem)[problem.sequence], duration > 0, start, rank))
+    cut = np.searchsorted(rank[chain], np.arange(problem.ranks + 1))
+    return [chain[a:b].tolist() for a, b in pairwise(cut.tolist())]
+
+
+def _depth(problem: Problem) -> Ints:
+    """How many sequences a sequence waits for, one after the other: of two that start together, which comes first."""
+    depth = np.zeros(problem.sequences, dtype=np.int64)
+    for _ in range(problem.sequences if bool((problem.duration == 0).any()) else 0):
+        deeper = depth.copy()
+        np.maximum.at(deeper, problem.after, depth[problem.before] + 1)
+        if (deeper == depth).all():
+            break
+        depth = deeper
+    return depth
+
+
+class Run(NamedTuple):
+    """Orders, run as early as possible.
+
+    start: of every operation. cause: the operation that it could not start before, -1 at 0. last: by rank, its last
+    operation, -1 where it has none.
+    """
+
+    start: list[int]
+    cause: list[int]
+    last: list[int]
+
+
+def played(problem: Problem, orders: Orders) -> Run | None:
+    """The earliest starts in these orders, and why; None where ranks wait for each other."""
+    needs, delay = problem.producers
+    duration = problem.durations
+    start, cause = [-1] * len(duration), [-1] * len(duration)
+    ranks = len(orders)
+    at, clock, last = [0] * ranks, [0] * ranks, [-1] * ranks
+    waiting: dict[int, int] = {}
+    ready = list(range(ranks))
+    left = len(duration)
+    while ready:
+        rank = ready.pop()
+        order, now, before = orders[rank], clock[rank], last[rank]
+        i, size = at[rank], len(order)
+        while i < size:
+            x = order[i]
+            producer = needs[x]
+            if producer >= 0:
+                begun = start[producer]
+                if begun < 0:
+                    waiting[producer] = rank
+                    break
+                begun += delay[x]
+                if begun > now:
+                    now, before = begun, producer
+            start[x], cause[x] = now, before
+            now += duration[x]
+            before = x
+            left -= 1
+            if x in waiting:
+                ready.append(waiting.pop(x))
+            i += 1
+        at[rank], clock[rank], last[rank] = i, now, before
+    return None if left else Run(start, cause, last)
+
+
+def run(problem: Problem, orders: Orders) -> Ints | None:
+    """The earliest start of every operation in these orders, int64, shape (operations,); None where ranks wait for
+    each other.
+    """
+    found = played(problem, orders)
+    return None if found is None else np.array(found.start, dtype=np.int64)
+
+
+def peak(problem: Problem, orders: Orders) -> Ints:
+    """Most that is held on every rank, in parts; int64, shape (ranks,)."""
+    change = (problem.takes - problem.frees)[problem.sequence]
+    most = np.zeros(problem.ranks, dtype=np.int64)
+    for rank, order in enumerate(orders):
+        if len(order):
+            most[rank] = max(0, int(np.cumsum(change[np.asarray(order)]).max()))
+    return most
+
+
+def value(problem: Problem, orders: Orders) -> int | None:
+    """The objective in ticks, or None where the orders wait for each other or hold more than a cap."""
+    start = run(problem, orders)
+    if start is None or bool((peak(problem, orders) > problem.cap).any()):
+        return None
+    return problem.value(start)
+
+
+def fault(problem: Problem, start: Ints, bound: int) -> str:
+    """What is wrong with it, empty if nothing is.
+
+    Args:
+        problem: the instance.
+        start: in ticks, shape (operations,).
+        bound: the objective may be so many ticks.
+    """
+    if start.shape != (problem.operations,) or bool((start < 0).any()):
+        return "a start is missing"
+    later, earlier, delay = problem.precedence
+    if bool((start[later] < start[earlier] + delay).any()):
+        return "an operation starts before its input is there"
+    if problem.value(start) > bound:
+        return f"the objective is {problem.value(start)} ticks"
+    change = (problem.takes - problem.frees)[problem.sequence]
+    end = start + problem.duration[problem.sequence]
+    for rank, order in enumerate(by_start(problem, start)):
+        x = np.asarray(order, dtype=np.int64)
+        if bool((start[x[1:]] < end[x[:-1]]).any()):
+            return f"two operations of rank {rank} overlap"
+        if int(np.cumsum(change[x]).max(initial=0)) > problem.cap[rank]:
+            return f"rank {rank} holds more than its cap"
+    return ""

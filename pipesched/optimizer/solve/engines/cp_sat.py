@@ -1,0 +1,105 @@
+"""CP-SAT of OR-Tools: intervals instead of a grid of time, so that long durations cost nothing.
+
+machine   no two intervals of a rank overlap; one of no length lies between two others
+chain     start of later >= start of earlier + delay; FIFO and memory edges too
+memory    a reservoir: F takes at its start, the others free (or take) at their end
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import Ints
+from pipesched.optimizer.solve.encoding.cnf import Edges, ends
+from pipesched.optimizer.solve.engines.sat_engines import NO_LIMIT, Effort, UnknownError
+from pipesched.optimizer.solve.problem import Problem, Repeat
+
+WORKERS = 2  # ways to search, taken in turn by one thread: what it finds does not depend on which is quicker
+STEPS = 1_000_000  # of a unit of its own deterministic time
+
+
+def require() -> None:
+    """Nothing, if CP-SAT is here.
+
+    Raises:
+        PipeschedError: PS820, OR-Tools is not installed.
+    """
+    if find_spec("ortools") is None:
+        raise fail(
+            Code.NEEDS, "the engine cpsat needs OR-Tools, which is not installed", help="pip install 'pipesched[cpsat]'"
+        )
+
+
+def solve(
+    problem: Problem,
+    low: Ints,
+    high: Ints,
+    edges: Edges,
+    linked: tuple[int, ...],
+    repeat: Repeat | None = None,
+    hint: Ints | None = None,
+    span: int | None = None,
+    effort: Effort = NO_LIMIT,
+) -> tuple[Ints | None, int]:
+    """The starts of a schedule within low .. high and the span (as for `cnf.encode`), None if there is none; and the
+    steps that it took.
+
+    Raises:
+        PipeschedError: PS820, OR-Tools is not installed.
+        UnknownError: CP-SAT does not know, or the limit is reached.
+    """
+    require()
+    from ortools.sat.python import cp_model
+
+    if repeat is not None:
+        raise UnknownError("cpsat knows no part that repeats")
+    model: Any = cp_model.CpModel()
+    starts = [model.new_int_var(a, b, "") for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+    for later, earlier, delay in zip(*(column.tolist() for column in edges), strict=True):
+        model.add(starts[later] >= starts[earlier] + delay)
+    duration = problem.duration[problem.sequence].tolist()
+    for rank, held in enumerate(problem.on):
+        ops = [x for q in held for x in range(int(problem.first[q]), int(problem.first[q + 1]))]
+        model.add_no_overlap([model.new_fixed_size_interval_var(starts[x], duration[x], "") for x in ops])
+        if ops and rank not in linked:
+            _memory(model, problem, rank, ops, [starts[x] for x in ops])
+        for x, z in () if span is None else product(*ends(problem, held)):
+            model.add(starts[z] + duration[z] <= starts[x] + span)
+    for x, t in enumerate([] if hint is None else np.clip(hint, low, high).tolist()):
+        model.add_hint(starts[x], t)
+    solver: Any = cp_model.CpSolver()
+    solver.parameters.num_workers = WORKERS
+    solver.parameters.catch_sigint_signal = False  # it would leave the process that calls it without Python's handler
+    solver.parameters.interleave_search = True
+    solver.parameters.random_seed = effort.seed
+    if effort.limit is not None:
+        solver.parameters.max_deterministic_time = effort.limit / STEPS
+    status = solver.solve(model)
+    steps = int(solver.response_proto.deterministic_time * STEPS)
+    if status == cp_model.INFEASIBLE:
+        return None, steps
+    if status == cp_model.UNKNOWN and effort.limit is not None:
+        raise UnknownError(steps=max(steps, effort.limit))
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        raise UnknownError(f"cpsat: {solver.status_name(status)}")
+    return np.array([solver.value(x) for x in starts], dtype=np.int64), steps
+
+
+def _memory(model: Any, problem: Problem, rank: int, ops: list[int], starts: list[Any]) -> None:
+    """Every tick has three moments: what had a length ends, what has none starts and ends, F starts and takes."""
+    times, changes = [], []
+    for x, start in zip(ops, starts, strict=True):
+        q = int(problem.sequence[x])
+        d = int(problem.duration[q])
+        if problem.takes[q]:
+            times.append(3 * start + 2)
+            changes.append(int(problem.takes[q]))
+        if problem.frees[q]:
+            times.append(3 * (start + d) + (d == 0))
+            changes.append(-int(problem.frees[q]))
+    model.add_reservoir_constraint(times, changes, sum(c for c in changes if c < 0), int(problem.cap[rank]))

@@ -1,0 +1,224 @@
+"""One question, decided here and now; and its refutation, for others to check.
+
+    heads, tails ──> each rank alone ──> clauses or intervals ──> an engine ──> starts, looked at again
+         └── a time window is empty: unsat ──┘
+
+C bounds every start from above: it is at most C - tail - duration. A question about some ranks alone has the heads
+and tails of the whole problem. Where time windows become empty before an engine is asked, the answer names the reason.
+
+A refutation is the clauses, and a DRAT proof that they have no model:
+
+    PATH.cnf    DIMACS; its comments say what was asked and what every variable means
+    PATH.drat   each line a clause that follows from those before it, or `d` and one no longer used; the last is empty
+
+Any DRAT checker reads the two files. What it confirms is that the clauses cannot hold; that they say what they should
+is the comments, `cnf` and `memory_counters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.optimizer.solve.bounds.lattice import merged_links, tighten
+from pipesched.optimizer.solve.bounds.longest_paths import Link, linked_ranks, links, within
+from pipesched.optimizer.solve.convert import fault
+from pipesched.optimizer.solve.encoding.clauses import Encoding
+from pipesched.optimizer.solve.encoding.cnf import edges, encode
+from pipesched.optimizer.solve.encoding.memory_counters import takes_before
+from pipesched.optimizer.solve.engines import cp_sat, sat_engines
+from pipesched.optimizer.solve.problem import Answer, Problem, Question
+from pipesched.optimizer.solve.reductions import Merged, merge, restrict, unmerged
+from pipesched.support import files
+
+_PREPARED, _WRITTEN = 100, 3  # steps for each operation, and for each clause
+
+ENGINES = ("cadical", "glucose", "z3", "cpsat", "ranks")
+"""ranks asks no solver: it says unsat where each rank alone shows it, and else unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A question, its problem, and the same with the W of a rank merged; links: of the merged one. kept: the operations
+    in the whole problem; low, high: their time windows.
+    """
+
+    question: Question
+    problem: Problem
+    kept: Ints
+    low: Ints
+    high: Ints
+    merged: Merged
+    links: list[Link]
+
+    @property
+    def empty(self) -> bool:
+        """Whether some operation has no time left."""
+        return bool((self.merged.high < self.merged.low).any())
+
+
+def decide(question: Question, report: Callable[[int], None] = lambda steps: None) -> Answer:
+    """Whether there is a schedule with objective at most `question.bound`.
+
+    Everything that keeps an engine from knowing is an unknown with its reason, running out of memory included; reaching
+    its limit has none. report: takes the steps so far, now and then.
+
+    Raises:
+        PipeschedError: PS820, the engine is not installed.
+        ValueError: there is no such engine.
+    """
+    if question.engine not in ENGINES:
+        raise ValueError(f"no engine is called {question.engine!r}")
+    try:
+        answer = _prepared(question, report)
+    except MemoryError:
+        answer = Answer("unknown", reason="out of memory")
+    steps = answer.steps + _PREPARED * question.problem.operations
+    return replace(answer, engine=answer.engine or question.engine, steps=steps)
+
+
+def task(question: Question) -> Task:
+    """The time windows by longest paths, in the whole problem. A part that repeats does not allow to merge.
+
+    Those of the span of one rank hold exactly if the span does; for several ranks it is a clause of its own.
+    """
+    whole = question.problem
+    low, high = within(whole, question.bound, question.ranks)
+    problem, kept = whole, np.arange(whole.operations)
+    if question.ranks is not None:
+        problem, kept = restrict(whole, question.ranks)
+    low, high = low[kept], high[kept]
+    merged = (unmerged if question.repeat else merge)(problem, low, high)
+    return Task(question, problem, kept, low, high, merged, merged_links(problem, merged))
+
+
+def beyond(problem: Problem) -> str:
+    """Why no engine takes the problem, empty if it does."""
+    if bool((problem.duration[problem.op == Op.F] == 0).any()):
+        return "a forward takes no time"
+    for rank, held in enumerate(problem.on):
+        if takes_before(problem, rank) and any(problem.frees[q] < 0 and not problem.duration[q] for q in held):
+            return "I takes memory and neither I nor W takes time"
+    return ""
+
+
+def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
+    if reason := beyond(question.problem):
+        return Answer("unknown", reason=reason)
+    if bool((question.problem.takes > question.problem.cap[question.problem.rank]).any()):
+        return Answer("unsat", engine="ranks", reason="a forward alone takes more than a cap")
+    if question.problem.objective == "span" and question.ranks is None and (alone := _alone(question)) is not None:
+        return alone
+    made = task(question)
+    if question.proof is None:  # a proof is of the plain clauses
+        if made.empty:
+            return Answer("unsat", engine="ranks", reason="a path is longer")
+        merged = tighten(made.merged, made.links, question.bound)
+        if merged is None:
+            return Answer("unsat", engine="ranks", reason="ranks alone have no time for their work")
+        made = replace(made, merged=merged)
+    if question.engine == "ranks":
+        return Answer("unknown", reason="ranks alone do not decide it")
+    effort = sat_engines.Effort(question.limit, report, question.seed)
+    try:
+        start, steps = (_by_intervals if question.engine == "cpsat" else _by_clauses)(made, effort)
+    except sat_engines.UnknownError as unknown:
+        return Answer("unknown", steps=unknown.steps, reason=unknown.reason)
+    return replace(Answer("unsat") if start is None else _believed(made, start), steps=steps)
+
+
+def _alone(question: Question) -> Answer | None:
+    """A rank that has no time for its own work within the span, counted from its first start; None if each has."""
+    if question.proof is not None or question.repeat is not None:
+        return None
+    for rank in reversed(range(question.problem.ranks)):
+        answer = _prepared(replace(question, engine="ranks", ranks=(rank,)), lambda steps: None)
+        if answer.verdict == "unsat":
+            return answer
+    return None
+
+
+def _by_intervals(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, int]:
+    if made.empty:
+        return None, 0
+    question, problem = made.question, made.problem
+    low, high = made.merged.narrowed(problem, made.low, made.high)
+    hint = None if question.hint is None else question.hint[made.kept]
+    precedences = edges(problem, links(problem))
+    linked, most = linked_ranks(problem), spanned(question)
+    return cp_sat.solve(problem, low, high, precedences, linked, question.repeat, hint, most, effort)
+
+
+def spanned(question: Question) -> int | None:
+    """What the span of every rank is at most, where time windows do not say it."""
+    alone = question.ranks is not None and len(question.ranks) == 1
+    return question.bound if question.problem.objective == "span" and not alone else None
+
+
+def clauses(made: Task) -> Encoding:
+    """The clauses of a question."""
+    merged = made.merged
+    precedences, linked = edges(merged.problem, made.links), linked_ranks(merged.problem)
+    most = spanned(made.question)
+    return encode(
+        merged.problem, merged.low, merged.high, precedences, linked, merged.joins, made.question.repeat, most
+    )
+
+
+def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, int]:
+    encoding = clauses(made)
+    question = made.question
+    if encoding.clauses.impossible:
+        outcome = sat_engines.Outcome(None, ["0"])
+    elif question.engine == "z3":
+        outcome = sat_engines.by_z3(encoding.clauses, effort)
+    else:
+        outcome = sat_engines.by_pysat(encoding.clauses, question.engine, effort, proof=question.proof is not None)
+    steps = outcome.steps + _WRITTEN * encoding.clauses.count()
+    if outcome.true is None and question.proof is not None:
+        _write_proof(question, encoding, outcome.proof)
+    start = None if outcome.true is None else made.merged.expanded(made.problem, encoding.starts(outcome.true))
+    return start, steps
+
+
+def _believed(made: Task, start: Ints) -> Answer:
+    """A model is an answer only if it is a schedule."""
+    question = made.question
+    if wrong := fault(made.problem, start, question.bound):
+        return Answer("unknown", reason=f"internal error: the model of {question.engine} is no schedule: {wrong}")
+    return Answer("sat", start if question.ranks is None else None)
+
+
+def _write_proof(question: Question, made: Encoding, lines: Iterable[str]) -> None:
+    """PATH.cnf and PATH.drat; each is complete or not there.
+
+    Raises:
+        OSError: the files cannot be written.
+    """
+    assert question.proof is not None
+    clauses = (*_comments(question, made), *made.clauses.dimacs())
+    files.replace(f"{question.proof}.cnf", (piece.encode("ascii") for piece in clauses))
+    files.replace(f"{question.proof}.drat", (line.strip().encode("ascii") + b"\n" for line in lines))
+
+
+def _comments(question: Question, made: Encoding) -> Iterator[str]:
+    problem = made.problem
+    about = "all ranks" if question.ranks is None else "ranks " + ", ".join(map(str, question.ranks)) + " alone"
+    bound = problem.time(question.bound)
+    yield f"c Is there a schedule of {about} with {problem.objective} at most {bound} ({question.bound} ticks)?\n"
+    yield f"c caps by rank, in parts of {problem.part}: {' '.join(map(str, problem.cap.tolist()))}\n"
+    if question.repeat is not None:
+        yield "c repeats from {} to {}: {} microbatches every {} ticks\n".format(*question.repeat)
+    yield "c Variable a + k is true if the operation has started by tick t + k; the others are auxiliary.\n"
+    if made.joins:
+        yield "c The W of a rank with several stages are counted together: microbatch n is the n-th W of the rank.\n"
+    yield "c   operation route stage microbatch rank: starts t .. u, takes duration; variables a .. b\n"
+    columns = (problem.sequence, problem.index, made.low, made.high, made.base)
+    for q, i, low, high, base in zip(*(column.tolist() for column in columns), strict=True):
+        what = f"{Op(problem.op[q]).name} {problem.route[q]} {problem.stage[q]} {i} {problem.rank[q]}"
+        last = base + high - low - 1
+        yield f"c   {what}: starts {low} .. {high}, takes {problem.duration[q]}; variables {base} .. {last}\n"

@@ -1,0 +1,143 @@
+"""SAT solvers: they read the clauses and say sat with a model, or unsat, CaDiCaL and Glucose with a proof.
+
+CaDiCaL finds best, in its stable mode: what is asked after `tighten` most often has a model, and many restarts lose it.
+Glucose often refutes sooner where C is far below what can be done. Z3's SAT core is the second voice; it reads DIMACS
+text, because building the clauses one by one as Z3 terms takes far longer.
+
+They work in slices of so many conflicts, or of Z3's own count of resources, and count what they do, never the time: the
+same question has the same answer, after the same number of steps, however busy the machine is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Protocol
+
+import numpy as np
+
+from pipesched.model.columns import Bools
+from pipesched.optimizer.solve.encoding.clauses import Clauses
+
+_SLICE = 50_000_000  # variables times conflicts: some tenths of a second
+_PROPAGATIONS, _CONFLICT = 6, 10  # propagations in a step; steps of a conflict
+_Z3_SLICE, _Z3_RESOURCES = 2_000_000, 8  # steps of the first slice; what Z3 counts in a step
+_Z3_OVER = ("sat.canceled", "canceled", "max. resource limit exceeded")
+_Z3_TRUE = re.compile(r"k!(\d+)\|? \(\) Bool\s+true")
+
+
+class Dimacs(Protocol):
+    """Clauses that can be written down."""
+
+    variables: int
+
+    def dimacs(self) -> Iterator[str]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """true: by variable, shape (variables + 1,), None for unsat. proof: the lines of a DRAT proof, where asked for.
+    steps: what it took.
+    """
+
+    true: Bools | None
+    proof: Sequence[str] = ()
+    steps: int = 0
+
+
+class UnknownError(Exception):
+    """An engine does not know: why, or after how many steps it has reached its limit."""
+
+    def __init__(self, reason: str = "", steps: int = 0) -> None:
+        super().__init__(reason)
+        self.reason, self.steps = reason, steps
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much an engine may do, in steps, and to whom it reports them; seed: where its choices begin."""
+
+    limit: int | None = None
+    report: Callable[[int], None] = lambda steps: None
+    seed: int = 0
+
+
+NO_LIMIT = Effort()
+
+
+def by_pysat(clauses: Clauses, engine: str, effort: Effort = NO_LIMIT, *, proof: bool = False) -> Outcome:
+    """Decided by CaDiCaL 1.9.5 or Glucose 4.
+
+    Raises:
+        UnknownError: the limit is reached.
+    """
+    from pysat.solvers import Cadical195, Glucose4  # type: ignore[import-untyped]
+
+    solver: Any = {"cadical": Cadical195, "glucose": Glucose4}[engine](with_proof=proof)
+    try:
+        if engine == "cadical":
+            solver.configure({"stabilizeonly": 1, "seed": effort.seed})
+        deque(map(solver.add_clause, clauses.lists()), maxlen=0)
+        steps = _sliced(solver, min(max(_SLICE // (clauses.variables + 1), 100), 5000), effort)
+        if solver.get_status():
+            return Outcome(truth(clauses.variables, solver.get_model()), steps=steps)
+        return Outcome(None, solver.get_proof() or () if proof else (), steps)
+    finally:
+        solver.delete()
+
+
+def _sliced(solver: Any, conflicts: int, effort: Effort) -> int:
+    """Runs the solver to its end; the steps that it took."""
+    while True:
+        solver.conf_budget(conflicts)
+        decided = solver.solve_limited() is not None
+        done = solver.accum_stats()
+        steps = done["propagations"] // _PROPAGATIONS + done["conflicts"] * _CONFLICT
+        if decided:
+            return int(steps)
+        if effort.limit is not None and steps >= effort.limit:
+            raise UnknownError(steps=steps)
+        effort.report(steps)
+
+
+def truth(variables: int, model: Sequence[int]) -> Bools:
+    """By variable; what a model does not name is false."""
+    true = np.zeros(variables + 1, dtype=np.bool_)
+    named = np.asarray(model, dtype=np.int64)
+    true[named[(named > 0) & (named <= variables)]] = True
+    return true
+
+
+def by_z3(clauses: Dimacs, effort: Effort = NO_LIMIT) -> Outcome:
+    """Decided by Z3, in slices of its own count of resources, each twice as large as the one before.
+
+    Raises:
+        UnknownError: Z3 does not know, or the limit is reached.
+    """
+    import z3  # type: ignore[import-untyped]
+
+    solver = z3.SolverFor("QF_FD")
+    solver.from_string("".join(clauses.dimacs()))
+    solver.set("random_seed", effort.seed)
+    steps = 0
+    for slice_ in count():
+        share = _Z3_SLICE << slice_
+        if effort.limit is not None:
+            share = min(share, max(effort.limit - steps, 1))
+        solver.set("rlimit", share * _Z3_RESOURCES)
+        verdict = solver.check()
+        if verdict != z3.unknown or solver.reason_unknown() not in _Z3_OVER:
+            break
+        steps += share
+        if effort.limit is not None and steps >= effort.limit:
+            raise UnknownError(steps=steps)
+        effort.report(steps)
+    if verdict == z3.unsat:
+        return Outcome(None, steps=steps)
+    if verdict != z3.sat:
+        raise UnknownError(solver.reason_unknown())
+    named = [int(name) for name in _Z3_TRUE.findall(solver.model().sexpr())]
+    return Outcome(truth(clauses.variables, named), steps=steps)

@@ -1,0 +1,171 @@
+"""A problem in whole numbers, from a placement, costs, a release rule and caps as people write them.
+
+Times become ticks of 1 / (common denominator), divided by what all of them share; memory becomes parts, of which
+every activation and every release is a whole number. A cap is rounded down to what can be held at all. A placement is
+one of these, or that of a schedule:
+
+    linear   0 1 2 3                    one stage a rank
+    loop     0 1 2 3 0 1 2 3            v stages a rank, around
+    vee      0 1 2 3 3 2 1 0            and back
+    0,1,1,0                             a rank for each stage
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import gcd, lcm
+from typing import TypeAlias
+
+import numpy as np
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.features import COPIES, EMPTY_RANKS, FORWARD_ONLY, OVERLAP, UNEVEN_COSTS, Consumer
+from pipesched.model.numbers import Value, require_counts, whole
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.optimizer.solve.problem import Problem, Sizes, build
+from pipesched.optimizer.verdict import Terms
+
+OPTIMIZER = Consumer(
+    "the optimizer",
+    "improve",
+    Code.NOT_OPTIMIZED,
+    (Op.F, Op.I, Op.W, Op.B),
+    (COPIES, EMPTY_RANKS),
+    "leave the schedule out and give its placement: `--placement FILE`, with the sizes",
+    {},
+    {
+        FORWARD_ONLY: "give a training schedule",
+        UNEVEN_COSTS: "give it one number, or one a stage, with --cost",
+    },
+)
+BOUNDED = replace(OPTIMIZER, knows=(COPIES, EMPTY_RANKS, OVERLAP))
+"""The schedules that its bounds hold for, where a pair takes as long as its parts."""
+
+NO_CAP = 2**40  # parts: more than any schedule holds
+PLACEMENTS = ("linear", "loop", "vee")
+MAX_OPS = 2_000_000
+
+Asked: TypeAlias = str | tuple[int, ...] | Placement | None
+
+
+@dataclass(frozen=True, eq=False)
+class Instance(Terms):
+    """What is asked: the terms of the verdict, for any number of microbatches. of_one: bytes of 1 in the unit of peaks,
+    where caps are of bytes.
+    """
+
+    of_one: Fraction | None = None
+
+    def problem(self, microbatches: int | None = None) -> Problem:
+        """The problem at the size of the placement, or at another (of a placement with one route).
+
+        Raises:
+            PipeschedError: PS222, costs that do not fit; PS225, an objective that the placement leaves open.
+        """
+        placement = self.placement if microbatches is None else _of(self.placement, microbatches)
+        made = build(placement, self._sizes(), fused=self.fused, objective=self.objective)
+        common = gcd(*made.duration.tolist(), *made.lag.tolist()) or 1  # the longest tick is enough
+        made = replace(made, scale=made.scale / common, duration=made.duration // common, lag=made.lag // common)
+        return replace(made, unit=self.costs.unit)
+
+    def at(self, microbatches: int) -> Instance:
+        """The same for another number of microbatches."""
+        return replace(self, placement=_of(self.placement, microbatches))
+
+    @property
+    def rounded(self) -> tuple[Fraction, ...] | None:
+        """The caps as they bind: whole multiples of the smallest amount that is taken or freed."""
+        if self.caps is None:
+            return None
+        sizes = self._sizes()
+        amounts = [int(x) for column in (*sizes.takes.values(), *sizes.frees.values()) for x in column if x]
+        grain = sizes.part * (gcd(*amounts) if amounts else 1)
+        return tuple(cap // grain * grain for cap in self.caps)
+
+    def _sizes(self) -> Sizes:
+        stages = self.placement.stages
+        ticks = self.costs.ticks(stages)
+        held = self.costs.sizes(stages)
+        shares = {Op.F: Fraction(1), Op.I: self.release.at_input, Op.W: self.release.at_weight, Op.B: Fraction(1)}
+        fine = lcm(*((x * share).denominator for x in held for share in shares.values()))
+        parts = {op: np.array([int(x * share * fine) for x in held], dtype=np.int64) for op, share in shares.items()}
+        part = Fraction(self.placement.ranks, stages) / fine
+        caps = self.caps or (None,) * self.placement.ranks
+        return Sizes(
+            Fraction(ticks.scale),
+            {op: ticks.compute[op] for op in parts},
+            ticks.message,
+            part,
+            {Op.F: parts.pop(Op.F)},
+            parts,
+            np.array([NO_CAP if cap is None else int(min(cap // part, NO_CAP)) for cap in caps], dtype=np.int64),
+        )
+
+
+def _of(placement: Placement, microbatches: int) -> Placement:
+    routes = np.zeros(microbatches, dtype=placement.route_of.dtype)
+    return replace(placement, route_of=routes)
+
+
+def sizes_of(asked: Asked, parameters: Mapping[str, Value]) -> dict[str, int]:
+    """p, v and m; where not given 4, 1 (2 of a loop or vee) and 2p. No v where the placement lists ranks.
+
+    Raises:
+        PipeschedError: PS208, PS225, invalid sizes, or too many operations.
+    """
+    unknown = sorted(set(parameters) - {"p", "v", "m"})
+    if unknown:
+        raise fail(Code.PARAMETER_UNKNOWN, f"without a schedule there are p, v and m; not {', '.join(unknown)}")
+    given = whole(parameters)
+    if isinstance(asked, Placement):
+        return {"p": asked.ranks, "m": asked.microbatches}
+    p = given.get("p", max(asked) + 1 if isinstance(asked, tuple) and asked else 4)
+    sizes = {"p": p, "v": given.get("v", 2 if asked in ("loop", "vee") else 1), "m": given.get("m", 2 * p)}
+    require_counts(sizes.items())
+    stages = p * sizes["v"]
+    if isinstance(asked, tuple):
+        _check_listed(asked, given, p)
+        stages = len(asked)
+        del sizes["v"]
+    operations = 3 * stages * sizes["m"]
+    if operations > MAX_OPS:
+        raise fail(Code.USAGE, f"{operations:,} operations; at most {MAX_OPS:,} can be optimized")
+    return sizes
+
+
+def placement_at(asked: Asked, sizes: Mapping[str, int]) -> Placement:
+    """The placement at these sizes.
+
+    Raises:
+        PipeschedError: PS225, a linear placement with several stages a rank.
+    """
+    if isinstance(asked, Placement):
+        return asked
+    p, m = sizes["p"], sizes["m"]
+    if isinstance(asked, tuple):
+        ranks = list(asked)
+    else:
+        v = sizes["v"]
+        name = asked or ("linear" if v == 1 else "loop")
+        if name == "linear" and v != 1:
+            raise fail(Code.USAGE, f"a linear placement has one stage a rank; v is {v}", help="use loop or vee")
+        turn = list(range(p))
+        ranks = [r for chunk in range(v) for r in (turn if name != "vee" or chunk % 2 == 0 else turn[::-1])]
+    return Placement(np.array([ranks], dtype=np.int32), np.zeros(m, dtype=np.int32), p, ("",))
+
+
+def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> None:
+    """Every rank has a stage, and as many as v says."""
+    listed = ",".join(map(str, ranks[:16])) + (",…" if len(ranks) > 16 else "")
+    missing = sorted(set(range(min(p, len(ranks) + 1))) - set(ranks))
+    beyond = [rank for rank in ranks if not 0 <= rank < p]
+    if missing or beyond:
+        wrong = f"rank {missing[0]} has no stage" if missing else f"there is no rank {beyond[0]}"
+        raise fail(
+            Code.USAGE, f"the placement {listed} is none of {p} ranks: {wrong}", help="give a rank to each stage"
+        )
+    if given.get("v", 1) * p != len(ranks) and "v" in given:
+        raise fail(Code.USAGE, f"the placement {listed} has {len(ranks)} stages; p={p} v={given['v']} have others")

@@ -1,0 +1,142 @@
+"""Good orders without a solver: upper bounds, and where the search begins.
+
+    round_trips       few microbatches, in turn                        long batches under small caps
+    zero_bubble       one F and one I at a time, W in the gaps         one stage a rank
+    repeating         a pattern that repeats, without a bubble         where memory is scarce
+    list_scheduling   the most urgent of what has arrived and fits     any placement, any caps
+    justify           all of these, pushed forward and backward        mends warm-up and cool-down
+    local_search      moves along the longest paths                    the rest of the time
+    late_start        a rank begins later                              for the span
+
+Everything is counted in steps, never in time, so that what is found does not depend on how busy the machine is.
+
+What comes out is a schedule: it ends, and keeps to the caps. The caller measures it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from pipesched.optimizer.solve.bounds.least_cap import least_cap
+from pipesched.optimizer.solve.portfolio.banker import one_by_one
+from pipesched.optimizer.solve.portfolio.candidates import Candidate, Entry, Meter, Pool
+from pipesched.optimizer.solve.portfolio.justify import Justifier, pushed
+from pipesched.optimizer.solve.portfolio.late_start import late
+from pipesched.optimizer.solve.portfolio.list_scheduling import listings
+from pipesched.optimizer.solve.portfolio.local_search import walks
+from pipesched.optimizer.solve.portfolio.repeating import building_blocks, patterns
+from pipesched.optimizer.solve.portfolio.round_trips import round_trips
+from pipesched.optimizer.solve.portfolio.zero_bubble import zero_bubble
+from pipesched.optimizer.solve.problem import Orders, Problem
+
+SMALL = 20_000  # operations beyond which pushing each better order takes too long
+FAMILIES, PUSHES = 0.5, 0.75  # of the first look has gone when these stop, for now
+LATE = ", ranks begin later"
+SHARE = 500_000  # steps of each in turn, after the first look
+ZERO, PATTERN = 8, 1  # steps for an operation, where families do not count them themselves
+
+Family: TypeAlias = Iterator[tuple[str, Orders]]
+
+
+def orders(problem: Problem, steps: int, seed: int = 0) -> Iterator[tuple[str, Orders]]:
+    """(name, orders), each better than all before, until so many steps are done or nothing more is known to be tried.
+
+    Yields nothing if a cap is below `least_cap`, else at least once.
+    """
+    meter, any_found = Meter(), False
+    for found in search(problem, steps, meter, seed):
+        if found is not None:
+            any_found = True
+            yield found
+        if any_found and meter.spent >= steps:
+            return
+
+
+def search(problem: Problem, look: int, meter: Meter, seed: int = 0) -> Iterator[tuple[str, Orders] | None]:
+    """The same without end; None where nothing better was found, so that the caller can look at the meter.
+
+    look: the steps of a first look, in which everything has its turn.
+    """
+    if bool((problem.cap < least_cap(problem)).any()):
+        return
+    pool = Pool(problem, meter)
+    for name, found in _tried(pool, look, seed):
+        if found is None or not pool.offer(name, found):
+            yield None
+            continue
+        yield name, found
+        if problem.objective == "span":
+            later, runs = late(problem, found)
+            meter.spend(runs * problem.operations)
+            if pool.offer(name + LATE, later):
+                yield name + LATE, later
+
+
+def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
+    """What is known, the families, all of the pool pushed together; then walks and the families in turn."""
+    problem, meter = pool.problem, pool.meter
+    justifier = Justifier(problem)
+    if (found := round_trips(problem)) is not None:
+        yield "round trips", found
+    yield from _until(_counted(zero_bubble(problem), meter, ZERO * problem.operations), meter, int(PUSHES * look))
+    yield from _push(pool, pool.entries[:1], justifier)
+    if not pool.entries:
+        yield "one microbatch at a time", one_by_one(problem)
+    families = _families(pool, justifier, seed)
+    yield from _until(families, meter, int(FAMILIES * look))
+    yield from _until(_push(pool, list(pool.entries), justifier), meter, int(PUSHES * look))
+    active: list[Iterator[Candidate]] = [walks(pool, justifier, seed), families]
+    yield from _until(active[0], meter, look)
+    while active:
+        for family in list(active):
+            before = meter.spent
+            yield from _until(family, meter, before + SHARE)
+            if meter.spent < before + SHARE:
+                active.remove(family)
+
+
+def _families(pool: Pool, justifier: Justifier, seed: int) -> Iterator[Candidate]:
+    problem, meter = pool.problem, pool.meter
+    for entry in _in_turn(
+        _counted(building_blocks(problem), meter, PATTERN * problem.operations),
+        _counted(patterns(problem, seed), meter, PATTERN * problem.operations),
+        listings(problem, meter),
+    ):
+        before = pool.best
+        yield entry
+        if pool.best < before and problem.operations <= SMALL:
+            yield from _push(pool, pool.entries[:1], justifier)
+
+
+def _push(pool: Pool, entries: list[Entry], justifier: Justifier) -> Iterator[Candidate]:
+    for _, name, found in entries:
+        yield pushed(name), justifier.push(found, pool.meter)
+
+
+def _counted(family: Family, meter: Meter, steps: int) -> Family:
+    """The same; each takes so many steps."""
+    for entry in family:
+        meter.spend(steps)
+        yield entry
+
+
+def _until(family: Iterator[Candidate], meter: Meter, steps: int) -> Iterator[Candidate]:
+    """What comes until so many steps are done; the rest can be asked for later."""
+    while meter.spent < steps and (entry := next(family, None)) is not None:
+        yield entry
+
+
+def _in_turn(*families: Family) -> Family:
+    """One of each, until all are at their end."""
+    left = list(families)
+    while left:
+        for family in list(left):
+            entry = next(family, None)
+            if entry is None:
+                left.remove(family)
+            else:
+                yield entry
+
+
+__all__ = ["orders", "search"]

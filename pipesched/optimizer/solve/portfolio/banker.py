@@ -1,0 +1,114 @@
+"""Which forwards are safe to start: a microbatch under way needs memory on every rank that it has still to visit.
+
+    `least_cap.alone` says what it holds after each operation of its chain, and what it needs beyond that
+
+A state is *safe* if the microbatches under way can be finished one after another (Dijkstra's banker's algorithm).
+Starting nothing that leaves the safe states never ends in a standstill; in a route the oldest is finished first, for it
+needs no more than a younger one that waits for it. Where every rank has one stage, and I takes nothing, all states are
+safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.optimizer.solve.bounds.least_cap import alone
+from pipesched.optimizer.solve.problem import Orders, Problem
+
+Amounts: TypeAlias = tuple[tuple[int, int], ...]  # (rank, parts) where there are any
+
+
+def one_by_one(problem: Problem) -> Orders:
+    """One microbatch after another, W right after I: it needs least memory, and most time."""
+    weight = {(int(problem.route[q]), int(problem.stage[q])): q for q in np.flatnonzero(problem.op == Op.W).tolist()}
+    orders: list[list[int]] = [[] for _ in range(problem.ranks)]
+    first, rank = problem.first.tolist(), problem.rank.tolist()
+    for route in sorted(set(problem.route.tolist())):
+        chain = alone(problem, route).chain
+        whole = [part for q in chain for part in (q, weight.get((route, int(problem.stage[q])), -1))]
+        turn = [q for k, q in enumerate(whole) if q >= 0 and (k % 2 == 0 or k > len(chain))]
+        for i in range(int(problem.length[chain[0]])):
+            for q in turn:
+                orders[rank[q]].append(first[q] + i)
+    return orders
+
+
+class Room:
+    """Which operations may start, memory considered; counts what has started."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.cap: list[int] = problem.cap.tolist()
+        self.rank: list[int] = problem.rank.tolist()
+        self.peak: list[int] = np.maximum(problem.takes, np.maximum(-problem.frees, 0)).tolist()
+        self.change: list[int] = (problem.takes - problem.frees).tolist()
+        self.held = [0] * problem.ranks
+        self.takes: list[int] = problem.takes.tolist()
+        taking = np.bincount(problem.rank[problem.takes > 0], minlength=problem.ranks)
+        self.always = bool((taking <= 1).all() and (problem.frees >= 0).all())
+        ways = [] if self.always else [alone(problem, r) for r in sorted(set(problem.route.tolist()))]
+        self.place = {q: (way, c) for way, one in enumerate(ways) for c, q in enumerate(one.chain)}
+        self.holds = [[_amounts(row) for row in one.held] for one in ways]
+        self.needs = [[_amounts(row) for row in one.need] for one in ways]
+        self.counts = [[int(problem.length[one.chain[0]]), *[0] * len(one.chain)] for one in ways]
+        self.total = [0] * problem.ranks
+
+    def fits(self, q: int) -> bool:
+        """Whether the rank has room now."""
+        rank = self.rank[q]
+        return self.held[rank] + self.peak[q] <= self.cap[rank]
+
+    def safe(self, q: int) -> bool:
+        """Whether all that is under way can still be finished after an operation of sequence q."""
+        if self.always or not self.takes[q]:
+            return True
+        self._step(q, 1)
+        answer = self._finishes()
+        self._step(q, -1)
+        return answer
+
+    def start(self, q: int) -> None:
+        """An operation of sequence q starts."""
+        self.held[self.rank[q]] += self.change[q]
+        if q in self.place:
+            self._step(q, 1)
+
+    def _step(self, q: int, by: int) -> None:
+        way, c = self.place[q]
+        self.counts[way][c + 1] += by
+        for rank, parts in self.holds[way][c + 1]:
+            self.total[rank] += by * parts
+        for rank, parts in self.holds[way][c]:
+            self.total[rank] -= by * parts
+
+    def _finishes(self) -> bool:
+        """Oldest first in each route, the routes in any order that works."""
+        left = list(self.total)
+        open_ways = [self._groups(way) for way in range(len(self.counts))]
+        while any(open_ways):
+            moved = False
+            for way, groups in enumerate(open_ways):
+                while groups and self._can(left, self.needs[way][groups[-1][0]]):
+                    c, number = groups.pop()
+                    for rank, parts in self.holds[way][c]:
+                        left[rank] -= parts * number
+                    moved = True
+            if not moved:
+                return False
+        return True
+
+    def _groups(self, way: int) -> list[tuple[int, int]]:
+        """(operations done, microbatches), the youngest first; what has not begun and what is done left out."""
+        counts = self.counts[way]
+        return [(c, counts[c] - counts[c + 1]) for c in range(1, len(counts) - 1) if counts[c] > counts[c + 1]]
+
+    def _can(self, left: Sequence[int], need: Amounts) -> bool:
+        return all(left[rank] + parts <= self.cap[rank] for rank, parts in need)
+
+
+def _amounts(row: Ints) -> Amounts:
+    return tuple((r, int(x)) for r, x in enumerate(row.tolist()) if x)

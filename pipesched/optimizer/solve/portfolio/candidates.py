@@ -1,0 +1,68 @@
+"""Candidates: the best orders so far, each of them once, and the steps that were spent on them."""
+
+from __future__ import annotations
+
+import time
+from bisect import insort
+from dataclasses import dataclass, field
+from math import inf
+from typing import TypeAlias
+
+from pipesched.optimizer.solve import convert
+from pipesched.optimizer.solve.problem import Orders, Problem
+
+ROOM = 300  # orders that are kept
+
+Entry: TypeAlias = tuple[int, str, Orders]
+"""Value in ticks, name, orders."""
+Candidate: TypeAlias = tuple[str, Orders | None]
+"""Name, and orders, or None where there is nothing new: the caller can look at the meter."""
+
+
+@dataclass(eq=False)
+class Meter:
+    """Work in steps: a step is about a microsecond, and the same work the same steps on every machine.
+
+    until: the limit of time, in seconds, monotonic; where it is what ends the work, the machine tells how far it came.
+    """
+
+    until: float = inf
+    spent: int = 0
+
+    def spend(self, steps: int) -> None:
+        self.spent += steps
+
+    @property
+    def late(self) -> bool:
+        """Whether time is over."""
+        return time.monotonic() >= self.until
+
+
+@dataclass(eq=False)
+class Pool:
+    """entries: the best first; only orders that end and keep to the caps."""
+
+    problem: Problem
+    meter: Meter = field(default_factory=Meter)
+    entries: list[Entry] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
+
+    @property
+    def best(self) -> int:
+        """The least value."""
+        return self.entries[0][0]
+
+    def offer(self, name: str, found: Orders) -> bool:
+        """Whether the orders are better than all before."""
+        mark = hash(tuple(tuple(order) for order in found))
+        if mark in self.seen:
+            return False
+        self.seen.add(mark)
+        self.meter.spend(self.problem.operations)
+        value = convert.value(self.problem, found)
+        if value is None:
+            return False
+        better = not self.entries or value < self.best
+        insort(self.entries, (value, name, found), key=lambda entry: entry[0])
+        del self.entries[ROOM:]
+        return better

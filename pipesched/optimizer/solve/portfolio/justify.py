@@ -1,0 +1,152 @@
+"""Forward and backward, in turn: every operation as early as there is a gap for it, then as late, then as early.
+
+    forward    in the order of starts: each goes into the first gap of its rank that is long enough, after what it
+               waits for, and from which on the cap leaves what it takes
+    backward   the same of the reversed problem: time runs back, what frees takes, and what takes frees
+
+No pass makes the whole longer (Tormos and Lova, 2001, for projects with scarce resources). What is held between two
+operations is the same either way round, so the caps are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.optimizer.solve import convert
+from pipesched.optimizer.solve.portfolio.candidates import Meter
+from pipesched.optimizer.solve.problem import Orders, Problem
+
+PUSHED = ", pushed together"
+PASS = 3  # steps for an operation
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """What a pass needs; into: by operation what it waits for and the time from that one's start, the order of its
+    sequence included.
+    """
+
+    duration: list[int]
+    rank: list[int]
+    change: list[int]
+    cap: list[int]
+    into: list[list[tuple[int, int]]]
+
+
+def network(problem: Problem) -> tuple[Network, Network]:
+    """Forward and backward."""
+    later, earlier, delay = (column.tolist() for column in problem.precedence)
+    q = problem.sequence
+    duration, rank = problem.duration[q].tolist(), problem.rank[q].tolist()
+    change = (problem.takes - problem.frees)[q]
+    into: list[list[tuple[int, int]]] = [[] for _ in range(problem.operations)]
+    back: list[list[tuple[int, int]]] = [[] for _ in range(problem.operations)]
+    for y, x, wait in zip(later, earlier, delay, strict=True):
+        into[y].append((x, wait))
+        back[x].append((y, wait - duration[x] + duration[y]))
+    cap = problem.cap.tolist()
+    return Network(duration, rank, change.tolist(), cap, into), Network(duration, rank, (-change).tolist(), cap, back)
+
+
+def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
+    """Each operation put in its turn into the first gap: starts, int64, shape (operations,); None where none fits.
+
+    turn: all operations, none before what it waits for.
+    """
+    start = [0] * len(turn)
+    starts: list[list[int]] = [[] for _ in range(ranks)]
+    ends: list[list[int]] = [[] for _ in range(ranks)]
+    held: list[list[int]] = [[] for _ in range(ranks)]
+    for x in turn:
+        rank, length, change = net.rank[x], net.duration[x], net.change[x]
+        ready = 0
+        for y, wait in net.into[x]:
+            ready = max(ready, start[y] + wait)
+        begun, over, states = starts[rank], ends[rank], held[rank]
+        k = bisect_left(over, ready)
+        if change > 0:
+            room = net.cap[rank] - change
+            least = len(states)
+            if states and states[-1] > room:
+                return None
+            while least >= max(k, 1) and states[least - 1] <= room:
+                least -= 1
+            k = max(k, least + 1 if least else 0)  # it comes after a state that leaves room, too
+            if k == 0 and change > net.cap[rank]:
+                return None
+        size = len(begun)
+        while k < size:
+            at = max(ready, over[k - 1]) if k else ready
+            if at + length <= begun[k]:
+                break
+            k += 1
+        at = max(ready, over[k - 1]) if k else ready
+        start[x] = at
+        begun.insert(k, at)
+        over.insert(k, at + length)
+        states.insert(k, (states[k - 1] if k else 0))
+        if change:
+            for i in range(k, size + 1):
+                states[i] += change
+    return np.array(start, dtype=np.int64)
+
+
+def pushed(name: str) -> str:
+    """The name of what was pushed; once is enough."""
+    return name.removesuffix(PUSHED) + PUSHED
+
+
+class Justifier:
+    """The two passes for one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.rank: list[int] = problem.rank[problem.sequence].tolist()
+        self.duration = problem.duration[problem.sequence]
+
+    @cached_property
+    def networks(self) -> tuple[Network, Network]:
+        """Forward and backward; large, so only made when asked for."""
+        return network(self.problem)
+
+    def push(self, orders: Orders, meter: Meter | None = None) -> Orders:
+        """Forward and backward while it gains and there is time; orders that end and keep to the caps."""
+        meter = meter or Meter()
+        best, value = orders, inf
+        start = convert.run(self.problem, orders)
+        forward, backward = self.networks
+        turn = [x for order in orders for x in order]
+        while start is not None and not meter.late:
+            meter.spend(PASS * self.problem.operations)
+            turn = _by(start, turn)
+            late = placed(backward, turn[::-1], self.problem.ranks)
+            if late is None or meter.late:
+                break
+            meter.spend(PASS * self.problem.operations)
+            turn = _by(-late - self.duration, turn)
+            start = placed(forward, turn, self.problem.ranks)
+            if start is None or self.problem.value(start) >= value:
+                break
+            value = self.problem.value(start)
+            best = self._orders(_by(start, turn))
+        return best
+
+    def _orders(self, turn: Sequence[int]) -> Orders:
+        orders: list[list[int]] = [[] for _ in range(self.problem.ranks)]
+        for x in turn:
+            orders[self.rank[x]].append(x)
+        return orders
+
+
+def _by(start: Ints, turn: Sequence[int]) -> list[int]:
+    """By start; what starts together stays as it was."""
+    before = np.array(turn, dtype=np.int64)
+    ordered: list[int] = before[np.argsort(start[before], kind="stable")].tolist()
+    return ordered

@@ -1,0 +1,187 @@
+"""List scheduling on the time axis: a rank that is free runs the most urgent operation that is there and has room.
+
+    key[x]     the most urgent has the smallest; only among what has arrived
+    W          fills: a gap that holds enough of it, and the rank's memory when a forward finds no room
+    patience   for how much of an operation's duration its rank stays idle for a more urgent one that is on its way
+
+A forward starts only if all that is under way can still be finished (`safe`), so a run ends whatever the placement, if
+any schedule does. Events: O(operations x log ranks), beside what `safe` asks for.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.optimizer.solve.bounds.longest_paths import paths
+from pipesched.optimizer.solve.portfolio.banker import Room
+from pipesched.optimizer.solve.portfolio.candidates import Meter
+from pipesched.optimizer.solve.problem import Orders, Problem
+
+LOOK = 256  # events between two looks at the clock
+EVENT = 4  # steps
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """How to choose. key: int64, shape (operations,). share: the part of a W that must fit into a gap."""
+
+    key: Ints
+    share: float = 1.0
+    patience: float = 0.0
+
+
+def listed(problem: Problem, policy: Policy, meter: Meter | None = None) -> Orders | None:
+    """The orders that the policy makes; None if no schedule fits the caps, or time is over."""
+    run = _Run(problem, policy)
+    run.all(meter or Meter())
+    return run.orders if run.left == 0 else None
+
+
+class _Run:
+    def __init__(self, problem: Problem, policy: Policy) -> None:
+        self.key: list[int] = policy.key.tolist()
+        self.share, self.patience = policy.share, policy.patience
+        self.room = Room(problem)
+        self.left = problem.operations
+        self.first: list[int] = problem.first.tolist()
+        self.length: list[int] = problem.length.tolist()
+        self.duration: list[int] = problem.duration.tolist()
+        self.rank: list[int] = problem.rank.tolist()
+        self.next = [0] * problem.sequences
+        self.arrival = [0 if needed < 0 else -1 for needed in problem.producers[0]]
+        self.follow: list[list[tuple[int, int]]] = [[] for _ in range(problem.sequences)]
+        for b, a, lag in zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True):
+            self.follow[b].append((a, lag))
+        self.chains = [[q for q in held if problem.op[q] != Op.W] for held in problem.on]
+        self.fillers = [[q for q in held if problem.op[q] == Op.W] for held in problem.on]
+        self.orders: list[list[int]] = [[] for _ in range(problem.ranks)]
+        self.free = [0] * problem.ranks
+        self.events = [(0, rank) for rank in range(problem.ranks)]
+        self.denied: set[int] = set()
+
+    def all(self, meter: Meter) -> None:
+        events, free = self.events, self.free
+        for turn in count(1):
+            if not events:
+                return
+            if turn % LOOK == 0:
+                meter.spend(EVENT * LOOK)
+                if meter.late:
+                    return
+            now, rank = heapq.heappop(events)
+            if free[rank] <= now:
+                q = self.choose(rank, now)
+                if q >= 0:
+                    self.start(q, rank, now)
+
+    def choose(self, rank: int, now: int) -> int:
+        """The sequence to run, or -1: nothing now."""
+        here, coming = self._candidates(rank, now)
+        full = False
+        for key, q in here:
+            if not self.room.fits(q):
+                full = True
+            elif not self.room.safe(q):
+                self.denied.add(rank)
+            elif self._waits(q, key, now, coming):
+                break
+            else:
+                return q
+        gap = min(coming)[0] - now if coming else None
+        q = self._filler(rank)
+        if q >= 0 and (full or gap is None or gap >= self.share * self.duration[q]):
+            return q
+        if gap is not None:
+            heapq.heappush(self.events, (now + gap, rank))
+        return -1
+
+    def _waits(self, q: int, key: int, now: int, coming: Sequence[tuple[int, int]]) -> bool:
+        """Whether something more urgent comes before this would end, and soon."""
+        soon = now + self.patience * self.duration[q]
+        end = now + self.duration[q]
+        return any(arrival < end and arrival <= soon and urgent < key for arrival, urgent in coming)
+
+    def _candidates(self, rank: int, now: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """(key, sequence) of what has arrived, most urgent first; (arrival, key) of what is on its way."""
+        here, coming = [], []
+        for q in self.chains[rank]:
+            i = self.next[q]
+            if i < self.length[q]:
+                x = self.first[q] + i
+                arrival = self.arrival[x]
+                if 0 <= arrival <= now:
+                    here.append((self.key[x], q))
+                elif arrival > now:
+                    coming.append((arrival, self.key[x]))
+        if len(here) > 1:
+            here.sort()
+        return here, coming
+
+    def _filler(self, rank: int) -> int:
+        """The W that is due first of those that wait, -1 if none."""
+        best, least = -1, 0
+        for q in self.fillers[rank]:
+            i = self.next[q]
+            if i < self.length[q]:
+                x = self.first[q] + i
+                if self.arrival[x] >= 0 and (best < 0 or self.key[x] < least):
+                    best, least = q, self.key[x]
+        return best
+
+    def start(self, q: int, rank: int, now: int) -> None:
+        i = self.next[q]
+        end = now + self.duration[q]
+        self.next[q] = i + 1
+        self.room.start(q)
+        self.orders[rank].append(self.first[q] + i)
+        self.left -= 1
+        self.free[rank] = end
+        heapq.heappush(self.events, (end, rank))
+        for after, lag in self.follow[q]:
+            self.arrival[self.first[after] + i] = end + lag
+            if self.rank[after] != rank:
+                heapq.heappush(self.events, (end + lag, self.rank[after]))
+        if self.denied:
+            for other in self.denied:
+                heapq.heappush(self.events, (now, other))
+            self.denied.clear()
+
+
+def policies(problem: Problem) -> Iterator[tuple[str, Policy]]:
+    """A family of policies, the most useful first; the name says what is urgent."""
+    alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of each first microbatch
+    depth, index = alone[problem.sequence], problem.index
+    forward = problem.op[problem.sequence] == Op.F
+    far = int(depth.max(initial=0)) + 1
+    microbatches = problem.placement.microbatches + 1
+    oldest = index * far + depth
+    deepest = (far - depth) * microbatches + index
+    most = far * microbatches
+    period = max(1, int(problem.work.max(initial=1)) // max(1, int(problem.length.max(initial=1))))
+    keys = [
+        *((f"oldest first, {n}/4", index * period * n // 4 + depth) for n in (4, 3)),
+        ("backward first", np.where(forward, most + oldest, oldest)),
+        *((f"oldest first, {n}/4", index * period * n // 4 + depth) for n in (2, 6, 8, 1)),
+        ("backward first, deep forwards first", np.where(forward, most + deepest, deepest)),
+        ("early backwards first", np.where(forward, most, 0) + depth * microbatches + index),
+        ("deep first", deepest),
+    ]
+    for share in (1.0, 0.5, 0.0):
+        for patience in (0.0, 0.5, 1.0):
+            for name, key in keys:
+                yield name, Policy(key, share, patience)
+
+
+def listings(problem: Problem, meter: Meter | None = None) -> Iterator[tuple[str, Orders]]:
+    """The orders of the whole family."""
+    for name, policy in policies(problem):
+        found = listed(problem, policy, meter)
+        if found is not None:
+            yield f"list schedule, {name}", found

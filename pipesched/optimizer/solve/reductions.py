@@ -1,0 +1,186 @@
+"""Problems made from a problem: a smaller one, an equivalent one, a coarser one.
+
+    restrict    some ranks only; the others are as fast as their operations, and run any number at a time. What these
+                ranks alone cannot reach cannot be reached: one rank, with its memory, its round trips and the heads
+                and tails of the whole problem, often decides the optimum
+    merge       the W of a rank as one sequence
+    coarsened   durations as multiples of some ticks. Neither an order nor its memory depends on durations, so an order
+                found there is a schedule of the exact problem; its value is measured anew
+
+Nobody waits for a W. Where those of a rank take as long and free as much as each other, the n-th W of the rank to
+start may as well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no
+sum of memory. So one counter is decided for each rank where there was one for each chunk:
+
+    W of the rank: n started by t   ->   at least n of the rank's I have ended by t
+
+Refutations with several chunks a rank become three to ten times shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.optimizer.solve.problem import Problem
+
+_COLUMNS = ("op", "route", "stage", "rank", "length", "duration", "takes", "frees")
+
+
+def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
+    """The sequences of these ranks, with the paths between them as lags; and the operations that are kept."""
+    kept = np.flatnonzero(np.isin(problem.rank, list(ranks)))
+    number = {int(q): i for i, q in enumerate(kept)}
+    follow: dict[int, list[tuple[int, int]]] = {}
+    for b, a, lag in zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True):
+        follow.setdefault(b, []).append((a, lag))
+    edges = []
+    for q in kept.tolist():
+        longest: dict[int, int] = {}
+        open_paths = list(follow.get(q, ()))
+        while open_paths:
+            a, lag = open_paths.pop()
+            if a in number:
+                longest[a] = max(longest.get(a, 0), lag)
+            else:
+                open_paths += [(b, lag + int(problem.duration[a]) + more) for b, more in follow.get(a, ())]
+        edges += [(number[q], number[a], lag) for a, lag in longest.items()]
+    links = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
+    columns = {name: getattr(problem, name)[kept] for name in _COLUMNS}
+    part = replace(problem, **columns, before=links[0], after=links[1], lag=links[2])
+    operations = np.concatenate(
+        [np.arange(problem.first[q], problem.first[q + 1]) for q in kept] or [np.zeros(0, dtype=np.int64)]
+    )
+    return part, operations
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """A problem in which some sequences stand for all W of a rank, and the time windows of its operations.
+
+    low, high: int64, shape (operations,). joins: (sequence of W, sequences of I) whose counters it waits for. origin:
+    for each sequence of the merged problem, those that it stands for.
+    """
+
+    problem: Problem
+    low: Ints
+    high: Ints
+    joins: tuple[tuple[int, tuple[int, ...]], ...]
+    origin: tuple[tuple[int, ...], ...]
+
+    def expanded(self, original: Problem, start: Ints) -> Ints:
+        """The starts of the original's operations, from those of the merged ones."""
+        made = np.zeros(original.operations, dtype=np.int64)
+        for q, sources in enumerate(self.origin):
+            mine = start[self.problem.first[q] : self.problem.first[q + 1]]
+            if len(sources) == 1:
+                made[original.first[sources[0]] : original.first[sources[0] + 1]] = mine
+        for q, inputs in self.joins:
+            mine = start[self.problem.first[q] : self.problem.first[q + 1]]
+            of = np.concatenate([_operations(self.problem, i) for i in inputs])
+            weights = np.concatenate([_operations(original, w) for w in self.origin[q]])
+            ends = start[of] + self.problem.duration[self.problem.sequence[of]]
+            made[weights[np.lexsort((np.arange(len(of)), ends))]] = mine
+        return made
+
+    def narrowed(self, original: Problem, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+        """Time windows of the original's operations, with those of merged ones that are the same operations."""
+        low, high = low.copy(), high.copy()
+        for q, (x, *others) in enumerate(self.origin):
+            if not others:
+                mine = slice(self.problem.first[q], self.problem.first[q + 1])
+                there = slice(original.first[x], original.first[x + 1])
+                low[there], high[there] = self.low[mine], self.high[mine]
+        return low, high
+
+
+def _operations(problem: Problem, q: int) -> Ints:
+    return np.arange(problem.first[q], problem.first[q + 1])
+
+
+def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
+    """The problem with the W of every rank merged where they are alike. The n-th of them lies in the n-th of the
+    windows, sorted.
+    """
+    groups = _groups(problem)
+    inside = {q for group in groups for q in group}
+    origin = [(q,) for q in range(problem.sequences) if q not in inside] + groups
+    number = {group[0]: i for i, group in enumerate(origin) if len(group) == 1}
+    rows = {name: [int(getattr(problem, name)[group[0]]) for group in origin] for name in _COLUMNS}
+    rows["length"] = [int(problem.length[list(group)].sum()) for group in origin]
+    producer = dict(zip(problem.after.tolist(), problem.before.tolist(), strict=True))
+    kept = [e for e, a in enumerate(problem.after.tolist()) if a not in inside]
+    edges = [[number[int(q[e])] for e in kept] for q in (problem.before, problem.after)]
+    columns: dict[str, Any] = {name: np.array(values, dtype=np.int64) for name, values in rows.items()}
+    part = replace(
+        problem,
+        **columns,
+        before=np.array(edges[0], dtype=np.int64),
+        after=np.array(edges[1], dtype=np.int64),
+        lag=problem.lag[kept],
+    )
+    joins = [(number_of, tuple(number[producer[w]] for w in group)) for number_of, group in _numbered(origin, groups)]
+    early = [_spread(_sorted(problem, group, low), problem, group) for group in origin]
+    late = [-_spread(-_sorted(problem, group, high)[::-1], problem, group)[::-1] for group in origin]
+    none = np.zeros(0, dtype=np.int64)
+    return Merged(part, np.concatenate([none, *early]), np.concatenate([none, *late]), tuple(joins), tuple(origin))
+
+
+def unmerged(problem: Problem, low: Ints, high: Ints) -> Merged:
+    """The problem as it is."""
+    return Merged(problem, low, high, (), tuple((q,) for q in range(problem.sequences)))
+
+
+def _numbered(
+    origin: Sequence[tuple[int, ...]], groups: Sequence[tuple[int, ...]]
+) -> list[tuple[int, tuple[int, ...]]]:
+    offset = len(origin) - len(groups)
+    return [(offset + i, group) for i, group in enumerate(groups)]
+
+
+def _groups(problem: Problem) -> list[tuple[int, ...]]:
+    """The sequences of W of each rank that has several, if they are alike."""
+    found = []
+    for held in problem.on:
+        weights = tuple(q for q in held if problem.op[q] == Op.W)
+        alike = {(int(problem.duration[q]), int(problem.frees[q])) for q in weights}
+        if len(weights) > 1 and len(alike) == 1:
+            found.append(weights)
+    return found
+
+
+def _sorted(problem: Problem, group: Sequence[int], values: Ints) -> Ints:
+    return np.sort(np.concatenate([values[_operations(problem, q)] for q in group]))
+
+
+def _spread(times: Ints, problem: Problem, group: Sequence[int]) -> Ints:
+    """Times pushed up until each is a duration after the one before."""
+    steps = np.arange(len(times)) * int(problem.duration[group[0]])
+    return np.asarray(np.maximum.accumulate(times - steps) + steps)
+
+
+def coarsened(problem: Problem, ticks: int) -> Problem:
+    """The same with durations and lags to the nearest multiple of `ticks`, counted in such multiples.
+
+    What takes time still does: durations above 0 are at least 1. Lags may become 0.
+
+    Raises:
+        ValueError: ticks < 1.
+    """
+    if ticks < 1:
+        raise ValueError(f"a grid of {ticks} ticks")
+    duration = np.where(problem.duration > 0, np.maximum(_rounded(problem.duration, ticks), 1), 0)
+    return replace(
+        problem,
+        scale=problem.scale / ticks,
+        duration=duration,
+        lag=_rounded(problem.lag, ticks),
+    )
+
+
+def _rounded(values: Ints, ticks: int) -> Ints:
+    return (2 * values + ticks) // (2 * ticks)

@@ -1,0 +1,278 @@
+"""The search for a seam (`seam`): a few microbatches, a kernel that repeats, and the bound itself as objective.
+
+    period = K * work of the busiest rank      the least there can be; with the bound met: optimal for every m
+    period > that                              where memory or round trips do not let a rank be busy: scanned upward
+
+Sizes from one and a half times the ranks up are tried side by side, the smallest kernel first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from math import ceil, inf
+
+import numpy as np
+
+from pipesched.lift.kernel import Kernel
+from pipesched.optimizer.solve import convert
+from pipesched.optimizer.solve.bounds.longest_paths import framed, links, longest, memory_links
+from pipesched.optimizer.solve.bounds.lower_bound import Bound, lower_bound
+from pipesched.optimizer.solve.engines.worker_pool import Pool
+from pipesched.optimizer.solve.instance import Instance
+from pipesched.optimizer.solve.problem import Answer, Problem, Question
+from pipesched.optimizer.solve.repeat.seam import Seam, cut, find_seam, holds, middle
+from pipesched.optimizer.solve.search.state import Limits, State
+
+_FACTORS = (1.5, 2, 2.5, 3, 4, 5)
+_MOST = 8  # microbatches of a kernel whose period is longer than the work
+_STEPS = 40  # into which the time of a microbatch is divided when longer periods are tried
+_LIMIT, _LOADING = 3_000_000, 10  # steps for one question, and for each operation and tick of it
+_KNOWN = 200_000  # steps of heuristics
+_AHEAD = 2  # questions of each worker, one of which waits
+
+
+@dataclass(frozen=True, eq=False)
+class Periodic:
+    """A seam, and whether the schedule is optimal for every number of microbatches that it reaches.
+
+    bound: at the seam's own size; found_by: what found the schedule; rate: `least_rate`.
+    """
+
+    seam: Seam
+    optimal: bool
+    bound: Bound
+    found_by: str
+    rate: Fraction
+
+    def reachable(self, microbatches: int) -> int:
+        """The least number of microbatches from this one up that the seam reaches."""
+        return self.seam.microbatches + self.seam.every * max(
+            0, ceil((microbatches - self.seam.microbatches) / self.seam.every)
+        )
+
+    def printed(self, problem: Problem) -> Kernel:
+        """Where the kernel is in the unrolled orders."""
+        high = tuple(len(word) for word in self.seam.before)
+        low = tuple(end - len(kernel) for end, kernel in zip(high, self.seam.kernel, strict=True))
+        copies = (problem.placement.microbatches - self.seam.microbatches) // self.seam.every
+        return Kernel(self.seam.every, low, high, copies)
+
+    def state_at(self, problem: Problem) -> State:
+        """The unrolled schedule as the result of a search."""
+        state = State(problem, lower_bound(problem), time.monotonic())
+        state.offer(self.found_by, self.seam.unrolled(problem))
+        if not state.proved:
+            period, every = problem.said(self.seam.period), self.seam.every
+            rate = problem.unit.text(self.rate / problem.scale)
+            state.stopped = (
+                f"in the long run {f'{every} microbatches take' if every > 1 else 'a microbatch takes'} {period}; "
+                f"no schedule takes less than {rate} for one"
+            )
+        return state
+
+
+@dataclass(frozen=True)
+class Try:
+    """A question for a seam."""
+
+    problem: Problem
+    bound: Bound
+    objective: int
+    every: int
+    period: int
+
+
+def periodic(
+    instance: Instance, limits: Limits, progress: Callable[[State], None] = lambda state: None, until: float = inf
+) -> Periodic | None:
+    """A schedule for every number of microbatches, optimal for all if there is a proof; None if none was found.
+
+    until: when time is over (monotonic).
+    """
+    with Pool(limits.workers) as pool:
+        first = partial(_first, instance, pool=pool, limits=limits, progress=progress, until=until)
+        found = first(_at_the_bound(instance, limits))
+        if found is None:
+            found = first(_above(instance))
+            while found is not None and (shorter := first(_less(instance, found))) is not None:
+                found = shorter  # the same period, with less before and after it
+    return found
+
+
+def _first(
+    instance: Instance,
+    tries: Iterator[Try | Periodic],
+    *,
+    pool: Pool,
+    limits: Limits,
+    progress: Callable[[State], None],
+    until: float,
+) -> Periodic | None:
+    """Ask some at a time, and take the first in their order that holds, whichever is answered first."""
+    asked, answers, started = deque[tuple[int, Try | Periodic]](), dict[int, Answer](), time.monotonic()
+    try:
+        while time.monotonic() < until:
+            while len(asked) < _AHEAD * limits.workers and (one := next(tries, None)) is not None:
+                asked.append((0 if isinstance(one, Periodic) else pool.submit(_question(one, limits)), one))
+            if not asked:
+                return None
+            ticket, one = asked[0]
+            if isinstance(one, Periodic):
+                return one
+            if ticket in answers:
+                asked.popleft()
+                found = _made(instance, one, answers.pop(ticket))
+                if found is not None:
+                    return found
+            else:
+                pool.listen(min(0.5, max(0.0, until - time.monotonic())))
+                answers |= pool.arrived()
+                progress(State(one.problem, one.bound, started, doing=_named(one)))
+        return None
+    finally:
+        for ticket, _ in asked:
+            pool.cancel(ticket)
+
+
+def _question(one: Try, limits: Limits) -> Question:
+    asked = middle(one.problem, one.objective, one.every, one.period)
+    engine = "z3" if limits.engine == "z3" else "cadical"
+    steps = _LIMIT + _LOADING * one.problem.operations * one.objective
+    return Question(one.problem, one.objective, engine, repeat=asked, limit=steps, seed=limits.seed)
+
+
+def _named(one: Try) -> str:
+    return f"m={one.problem.placement.microbatches}, period {one.problem.said(one.period)} for {one.every}"
+
+
+def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:
+    """The seam of an answer, if it is one and repeats."""
+    if answer.start is None:
+        return None
+    _, last, every, period = middle(one.problem, one.objective, one.every, one.period)
+    seam = cut(one.problem, answer.start, last + 1, every, period)
+    return _checked(instance, seam, one.bound, answer.engine)
+
+
+def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Periodic | None:
+    """The seam, if the theorem shows at a few sizes; optimal if the bound grows with it."""
+    if not all(holds(seam, instance.problem, copies) for copies in (0, 1, 2, 5)):
+        return None
+    return Periodic(seam, _optimal(instance, seam), bound, found_by, least_rate(instance))
+
+
+def _optimal(instance: Instance, seam: Seam) -> bool:
+    """Whether the bound grows as the seam does, at a few sizes and, by what it is made of, at all others.
+
+    The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound that
+    has all the rank's work in between grows with it. A longest path grows if a part of it can be repeated.
+    """
+    for copies in range(4):
+        problem = instance.problem(seam.microbatches + copies * seam.every)
+        bound = lower_bound(problem)
+        if bound.value != seam.value + copies * seam.period:
+            return False
+    if bound.kind == "path":
+        return _repeats(problem, bound, seam)
+    return seam.period == seam.every * int(problem.work[bound.rank]) // problem.placement.microbatches
+
+
+def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
+    """Whether a longest path leads from an operation to the one K later, and takes the period for it."""
+    found, made = framed(problem, bound.frame), links(problem)
+    duration = problem.duration[problem.sequence]
+    on = np.flatnonzero(found.head + duration + found.tail == bound.value)
+    for x in on.tolist():
+        y = x + seam.every
+        if y in on and problem.sequence[x] == problem.sequence[min(y, problem.operations - 1)]:
+            least = np.full(problem.operations, -(2**40))
+            least[x] = 0
+            return bool(longest(problem.length, made, least)[y] >= seam.period)
+    return False
+
+
+def _work(problem: Problem) -> int:
+    """Of the busiest rank for one microbatch, in ticks."""
+    return int(problem.work.max()) // problem.placement.microbatches
+
+
+def least_rate(instance: Instance) -> Fraction:
+    """The least time a microbatch can take in the long run, in ticks: the work of the busiest rank, or a round trip.
+
+    Where F of a microbatch waits for the end of a W (or I) of the one k before, all that lies between that one's F and
+    its W, and the W itself, is in each k of them once.
+    """
+    problem = instance.problem(2)
+    made = links(problem)
+    best = Fraction(_work(problem))
+    for link in memory_links(problem):
+        least = np.full(problem.operations, -(2**40))
+        least[problem.first[link.later]] = 0
+        trip = int(longest(problem.length, made, least)[problem.first[link.earlier]]) + link.delay
+        best = max(best, Fraction(trip, max(1, link.offset)))
+    return best
+
+
+def _at_the_bound(instance: Instance, limits: Limits) -> Iterator[Try | Periodic]:
+    """Small sizes, with the least period; a known order that meets the bound and repeats itself comes first."""
+    ranks = instance.placement.ranks
+    rate = least_rate(instance)
+    if rate > _work(instance.problem(1)):
+        return
+    sizes = sorted({max(2, ceil(factor * ranks)) for factor in _FACTORS})
+    for every in (1, 2, 3):
+        for microbatches in sizes:
+            problem = instance.problem(microbatches)
+            bound = lower_bound(problem)
+            if every == 1:
+                yield from _from_known(instance, problem, bound, limits)
+            yield Try(problem, bound, bound.value, every, every * _work(problem))
+
+
+def _from_known(instance: Instance, problem: Problem, bound: Bound, limits: Limits) -> Iterator[Periodic]:
+    if not limits.portfolio:
+        return
+    from pipesched.optimizer.solve.portfolio import orders
+
+    for name, order in orders(problem, _KNOWN, limits.seed):
+        if convert.value(problem, order) == bound.value:
+            start = convert.run(problem, order)
+            seam = None if start is None else find_seam(problem, start)
+            found = None if seam is None else _checked(instance, seam, bound, name)
+            if found is not None and found.optimal:
+                yield found
+            return
+
+
+def _above(instance: Instance) -> Iterator[Try | Periodic]:
+    """Longer periods, shortest per microbatch first, with time enough before and after."""
+    problem = instance.problem(max(3 * _MOST, 4 * instance.placement.ranks))
+    bound, work = lower_bound(problem), _work(problem)
+    rate = least_rate(instance)
+    ample_rate = 2 * max(rate, Fraction(work))
+    longest_period = [ceil(ample_rate * every) for every in range(_MOST + 1)]
+    step = max(1, int(rate) // _STEPS)
+    kernels = [(k, x) for k in range(1, _MOST + 1) for x in range(ceil(rate * k), longest_period[k] + 1, step)]
+    for every, period in sorted(kernels, key=lambda kernel: (kernel[1] / kernel[0], kernel[0])):
+        ample = bound.value + 4 * period + period * problem.placement.microbatches // every // 2
+        yield Try(problem, bound, ample, every, period)
+
+
+def _less(instance: Instance, found: Periodic) -> Iterator[Try | Periodic]:
+    """The same kernel with fewer microbatches, then in less time."""
+    seam = found.seam
+    fewer = seam.microbatches - seam.every
+    if fewer > seam.every:
+        problem = instance.problem(fewer)
+        yield Try(problem, lower_bound(problem), seam.value - seam.period, seam.every, seam.period)
+    problem = instance.problem(seam.microbatches)
+    bound = lower_bound(problem)
+    step = (seam.value - bound.value) // 2
+    while step >= 1:
+        yield Try(problem, bound, seam.value - step, seam.every, seam.period)
+        step //= 2

@@ -1,0 +1,281 @@
+"""What every rank holds in bytes, operation by operation, for a model and the way it is trained.
+
+    parameters, gradients, optimizer    of every stage that the rank holds a copy of, all the time
+    activations                         by `transformer.activations`, in the running sum of `analysis.holdings`
+    for W                               gradients of the outputs of weights, from I to W
+    messages                            received and not yet used, made and not yet sent
+    working                             there only while the operation runs: gradients inside a layer, a layer that is
+                                        recomputed, parameters that ZeRO gathers
+
+Like activations, all of it follows from the order of the rank's own list and from no clock; where a file names no
+messages, those of its lowering at unit costs count. What an operation frees is there until the next one begins, beside
+messages that are posted meanwhile. Sizes are whole bytes, rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from math import ceil
+
+import numpy as np
+
+from pipesched.analysis.holdings import Memory, in_hand, memory
+from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import Bools, Ints, computes, makes, running_sum
+from pipesched.model.costs import Costs
+from pipesched.model.grid import Grid, spread
+from pipesched.model.numbers import gigabytes, ranges
+from pipesched.model.ops import Result, making
+from pipesched.model.release import AT_W, Release
+from pipesched.model.schedule import Program, Schedule
+from pipesched.planning.transformer import activations, parameters
+from pipesched.planning.transformer.config import Trained
+from pipesched.planning.transformer.state import State, state, undivided
+
+STATES = ("parameters", "gradients", "optimizer")
+CHANGING = ("activations", "for W", "messages", "working")
+KINDS = (*STATES, *CHANGING)
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """states: by rank. held: by kind of `CHANGING`, the most while each operation runs. live: the activations.
+    assumed: in words, what the figures rest on.
+    """
+
+    schedule: Schedule
+    trained: Trained
+    states: tuple[State, ...]
+    held: Mapping[str, Ints]
+    live: Memory
+    assumed: tuple[str, ...]
+
+    @property
+    def host(self) -> tuple[int, ...] | None:
+        """By rank the most bytes of activations in host memory; None where nothing is offloaded."""
+        even = Fraction(self.schedule.ranks, self.schedule.stages)
+        return None if self.live.host is None else tuple(ceil(most / even) for most in self.live.host)
+
+    @cached_property
+    def total(self) -> Ints:
+        """All that a rank holds at each of its operations."""
+        static = np.array([sum(self.at(rank, -1).values()) for rank in range(len(self.states))], dtype=np.int64)
+        return np.asarray(static[self.schedule.rank] + sum(self.held.values()))
+
+    @cached_property
+    def peak_at(self) -> tuple[int, ...]:
+        """By rank the first operation at which most is held; -1 on a rank without operations."""
+        total, starts = self.total, self.schedule.start.tolist()
+        return tuple(low + int(np.argmax(total[low:high])) if high > low else -1 for low, high in pairwise(starts))
+
+    @property
+    def peaks(self) -> tuple[dict[str, int], ...]:
+        """By rank the bytes of each kind when most is held."""
+        return tuple(self.at(rank, at) for rank, at in enumerate(self.peak_at))
+
+    def at(self, rank: int, index: int) -> dict[str, int]:
+        """The bytes of each kind that a rank holds at one of its operations."""
+        one = self.states[rank]
+        fixed = {"parameters": one.parameters, "gradients": one.gradients, "optimizer": one.optimizer}
+        return {kind: _whole(size) for kind, size in fixed.items()} | {
+            kind: int(column[index]) if index >= 0 else 0 for kind, column in self.held.items()
+        }
+
+    def first_over(self, rank: int, cap: Fraction) -> int:
+        """The first operation of a rank at which more than `cap` is held, or -1."""
+        low, high = int(self.schedule.start[rank]), int(self.schedule.start[rank + 1])
+        over = np.flatnonzero(self.total[low:high] > int(cap))
+        return low + int(over[0]) if len(over) else -1
+
+
+def footprint(
+    schedule: Schedule, program: Program | None, trained: Trained, release: Release, costs: Costs
+) -> Footprint:
+    """The bytes of every rank; O(instructions). The model says what a stage holds; an M that differs from microbatch to
+    microbatch is a multiple of that. A slice of a sequence is what context parallelism leaves of one.
+
+    Raises:
+        PipeschedError: PS222, PS235.
+    """
+    a, x = trained
+    of_slice = replace(x, context=x.context * schedule.slices)
+    stages, parts = activations.by_stage(a, of_slice, schedule.stages), parameters.by_stage(a, x, schedule.stages)
+    times = costs.held(schedule.stages, schedule.microbatches)
+    if times.even:
+        times = spread((Fraction(1),) * schedule.stages)
+    again, stored = (_table([getattr(stage, name) for stage in stages], times) for name in ("input", "stored"))
+    held_by = zip(stages, schedule.keeps.tolist(), strict=True)
+    saved = _table([stage.saved if keeps else stage.alone for stage, keeps in held_by], times)
+    working = [_table([stage.working[i] for stage in stages], times) for i in range(len(_BACKWARDS))]
+    if "K" in costs.given:
+        small = costs.kept(schedule.stages, schedule.microbatches)
+        kept = _table([stage.saved for stage in stages], small)
+    else:
+        kept = np.minimum(again, saved)
+    by_layer = release.name in _BY_LAYER
+    live = memory(schedule, AT_W if by_layer else release, Grid(saved, 1), Grid(kept, 1))
+    share = Fraction(schedule.ranks, schedule.stages) / live.part
+    held = {
+        "activations": np.maximum(-(-live.held // int(share)), _before(schedule, -(-live.kept // int(share)))),
+        "for W": _until_w(schedule, stored if by_layer else np.zeros_like(stored)),
+        "messages": _messages(schedule, program, _table([activations.boundary(a, of_slice)] * schedule.stages, times)),
+        "working": sum(
+            np.where(schedule.op == op, _of(schedule, x), 0) for op, x in zip(_BACKWARDS, working, strict=True)
+        )
+        + _undivided(schedule, undivided(a, x, schedule.stages)),
+    }
+    states = tuple(_state(schedule, trained, parts, rank) for rank in range(schedule.ranks))
+    return Footprint(schedule, trained, states, held, live, tuple(_assumed(schedule, trained, release, costs)))
+
+
+_BY_LAYER = ("W", "torch")
+_INPUT, _WEIGHTS = making({Result.GRADIENT}), making({Result.WEIGHTS})
+_BACKWARDS = (making({Result.GRADIENT, Result.WEIGHTS}), _INPUT, _WEIGHTS)  # as `StageBytes.working`
+
+
+_MOST = 2**52  # bytes of a stage, of one microbatch or of all states: thousands of them add up in 64 bits
+
+
+def _whole(size: Fraction) -> int:
+    """Raises PipeschedError: PS233, more than any machine has."""
+    if size >= _MOST:
+        message = f"a stage needs {gigabytes(size)}, more than is counted"
+        raise fail(Code.MODEL_VALUE, message, help="look for a size that has too many digits")
+    return ceil(size)
+
+
+def _table(by_stage: list[Fraction], times: Grid) -> Ints:
+    """Whole bytes by stage and microbatch."""
+    size = np.array([_whole(one) for one in by_stage], dtype=np.int64)[:, None]
+    return np.asarray(-(-size * times.whole // times.scale))
+
+
+def _of(schedule: Schedule, table: Ints) -> Ints:
+    """The entry of each operation; what is out of range counts as the one next to it."""
+    stage, microbatch = np.clip(schedule.stage, 0, len(table) - 1), np.clip(schedule.microbatch, 0, table.shape[1] - 1)
+    return np.asarray(table[stage, microbatch])
+
+
+def _before(schedule: Schedule, kept: Ints) -> Ints:
+    """What is kept when each operation begins: a backward frees at its end."""
+    before = np.concatenate([np.zeros(1, dtype=np.int64), kept])[: len(kept)]
+    before[schedule.start[:-1][schedule.start[:-1] < len(kept)]] = 0
+    return before
+
+
+def _until_w(schedule: Schedule, stored: Ints) -> Ints:
+    """What stays from I to W, on stages that are trained."""
+    trained = schedule.placement.wants[Result.WEIGHTS][np.clip(schedule.stage, 0, schedule.stages - 1)]
+    sign = np.where(trained, (schedule.op == _INPUT).astype(np.int64) - (schedule.op == _WEIGHTS), 0)
+    kept = running_sum(sign * _of(schedule, stored), schedule.start)
+    return np.maximum(kept, _before(schedule, kept))
+
+
+def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Ints:
+    """The most in hand from each operation until the next one begins."""
+    if program is None or not len(schedule):
+        return np.zeros(len(schedule), dtype=np.int64)
+    stage, microbatch = (
+        np.clip(column, 0, size - 1)
+        for column, size in zip((program.stage, program.microbatch), message.shape, strict=True)
+    )
+    received, unsent = in_hand(program, message[stage, microbatch])
+    total = running_sum(received + unsent, program.start)
+    at = np.flatnonzero(computes(program.op))
+    begun = np.cumsum(computes(program.op)) > np.searchsorted(at, program.start)[program.rank]
+    return np.asarray(np.maximum.reduceat(np.where(begun, total, 0), at))
+
+
+def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]) -> Ints:
+    """What ZeRO divides of a layer, whole: parameters while any operation runs, gradients while one makes them."""
+    sizes = np.array([[_whole(one) for one in row] for row in by_stage], dtype=np.int64)
+    parameters, gradients = sizes[np.clip(schedule.stage, 0, len(sizes) - 1)].T
+    return np.asarray(parameters + np.where(makes(schedule.op, Result.WEIGHTS), gradients, 0))
+
+
+def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...], rank: int) -> State:
+    """Of all stages of a rank; one that is not trained has neither gradients nor optimizer."""
+    held = sorted({stage for _, stage in schedule.placement.chunks(rank)})
+    states = [state(*trained, parts[stage]) for stage in held]
+    wants = schedule.placement.wants[Result.WEIGHTS] & (not schedule.forward_only)
+    kept = [
+        one if wants[stage] else State(one.parameters, Fraction(0), Fraction(0))
+        for stage, one in zip(held, states, strict=True)
+    ]
+    return sum(kept, State(Fraction(0), Fraction(0), Fraction(0)))
+
+
+def _assumed(schedule: Schedule, trained: Trained, release: Release, costs: Costs) -> Iterator[str]:
+    a, x = trained
+    yield (
+        f"{a.dtype}: {a.dtype_bytes} bytes a parameter and an activation, {x.gradient_bytes} a gradient, "
+        f"{x.optimizer_bytes} of optimizer; ZeRO {x.zero} over {x.data * x.context}"
+    )
+    split = f"t = {x.tensor}{' with sequence parallelism' if x.sequence_parallel else ''}, c = {x.context}"
+    attention = "no scores are kept" if x.attention == "flash" else "scores are kept"
+    yield f"{split}; microbatch of {x.microbatch} x {a.sequence:,} tokens; {x.attention} attention: {attention}"
+    again = schedule.op[makes(schedule.op, Result.RECOMPUTED)]
+    inside = " inside a backward" if len(again) else ""
+    yield f"recomputation{inside}: {x.recompute}" + ("; its working set is one layer" if x.recompute == "full" else "")
+    if len(again):
+        edge = gigabytes(activations.boundary(a, replace(x, context=x.context * schedule.slices)))
+        kept = "K of the costs, as a share of its activations" if "K" in costs.given else f"its stage's input, {edge}"
+        yield f"the schedule runs {len(again):,} forwards of whole stages again by R; until then each F keeps {kept}"
+    yield from _of_microbatches(schedule, trained, costs)
+    if x.layout is None and a.layers % schedule.stages:
+        yield "layers do not divide by stages: the ends have one less"
+    if bool((schedule.op == _WEIGHTS).any()):
+        if release.name in _BY_LAYER:
+            yield "from I to W a layer keeps its activations and the gradient of each weight's output, as in torch"
+            if x.recompute == "full":
+                yield (
+                    "a layer that I runs again is kept until W. torch's checkpointing lets it go and runs it again for "
+                    "every weight in W, with up to twice the bytes meanwhile: `rehearse` counts them"
+                )
+        else:
+            yield f"release rule {release.name}: nothing more is kept from I to W"
+    if x.keep_outputs:
+        yield "as in torch the output of a stage stays until its backward; cross entropy makes two gradients in fp32"
+    else:
+        yield "as in Megatron-LM the output of a stage is kept until it is sent, and the loss makes no gradient in fp32"
+    if a.experts is not None:
+        yield "tokens are sent to experts evenly"
+    if schedule.placement.bidirectional:
+        yield "every rank holds a copy of each of its stages, of all its routes"
+    if a.gated:
+        yield "a layer keeps gate, value and product, as fused kernels do; torch uncompiled keeps the gate's SiLU too"
+    if x.zero >= 2:
+        yield f"ZeRO {x.zero} has one layer whole at a time: none is gathered ahead"
+    yield "not counted: a weight's gradient on its way, workspace, CUDA context, NCCL's buffers, fragmentation"
+
+
+def _of_microbatches(schedule: Schedule, trained: Trained, costs: Costs) -> Iterator[str]:
+    """What a microbatch of the schedule is, where it is not b whole sequences that are trained on."""
+    a, _ = trained
+    if (q := schedule.slices) > 1:
+        yield (
+            f"a microbatch of the schedule is one of {q} slices of a sequence, {a.sequence / q:,g} tokens: "
+            f"1/{q} of its activations and messages"
+        )
+        yield "gradients of keys and values that slices of a sequence add up are not counted"
+    if "M" in costs.by_microbatch:
+        yield "a microbatch has M times the bytes of one of the model: activations, messages, working set"
+    elif costs.scalar("M") != 1:
+        yield "M of a stage is the model's: that of the costs counts activations, not bytes"
+    if not schedule.keeps.all():
+        yield f"{_passing(schedule)} nothing: at most what its largest layer makes is there, all at once, while it runs"
+    partly = schedule.keeps & ~schedule.placement.wants[Result.WEIGHTS]
+    if partly.any():
+        yield (f"frozen, {_listed(partly)}: an F keeps as much as on a trained one, which is the most; its I frees it")
+
+
+def _passing(schedule: Schedule) -> str:
+    return "without a backward an F keeps" if schedule.forward_only else f"an F of {_listed(~schedule.keeps)} keeps"
+
+
+def _listed(stages: Bools) -> str:
+    return f"stage {ranges(np.flatnonzero(stages).tolist())}"

@@ -1,0 +1,136 @@
+"""The fastest choices of a request, with why the others lost.
+
+request ──> every choice ──> the fastest that fit, rule by rule
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from pipesched.diagnostics import Code, Diagnostic, exit_status, fail
+from pipesched.model.numbers import gigabytes
+from pipesched.planning.layouts.prediction import Prediction
+from pipesched.planning.layouts.rules import Explained, Judged, explain, judge
+from pipesched.planning.layouts.search import Search, Tell, executor, silent
+from pipesched.planning.layouts.space import LAYOUT, Space
+from pipesched.planning.layouts.stages import Problem
+from pipesched.planning.transformer import state
+from pipesched.planning.transformer.config import Trained, Training
+from pipesched.planning.transformer.devices import HALF, Device
+from pipesched.planning.transformer.parameters import by_stage
+
+
+@dataclass(frozen=True)
+class Request:
+    """model: as it was named. trained: what that is. cap: bytes of a rank, the device's memory if None.
+
+    explain: sizes of the choices that are to be explained.
+    """
+
+    model: str
+    trained: Trained
+    gpus: int
+    device: Device
+    batch: int
+    gpus_per_node: int | None = None
+    cap: Fraction | None = None
+    tokens: int | None = None
+    only: Mapping[str, tuple[Any, ...]] | None = None
+    explain: Mapping[str, Any] | None = None
+    top: int = 5
+    efficiency: Fraction = HALF
+    overlap: Fraction = Fraction(1)
+
+    def problem(self) -> Problem:
+        """The choices, and what they run on.
+
+        Raises:
+            PipeschedError: PS246, a cluster or a batch that there is not.
+        """
+        node = min(self.gpus_per_node or self.device.node_size, self.gpus)
+        if self.gpus > node and self.gpus % node:
+            raise fail(Code.CLUSTER, f"{self.gpus} GPUs are not whole nodes of {node}", help="give --gpus-per-node")
+        transformer, training = self.trained
+        space = Space(transformer, replace(training, batch=self.batch, layout=None), self.gpus, node, self.only or {})
+        device = replace(self.device, node_size=node)
+        return Problem(space, device, self.cap or device.memory, self.efficiency, self.overlap)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The fastest choices, one of each (p, t, c, d, e). counts: of choices by what became of them; refused: why some
+    are none, with how many. rules: of the literature, against the first. explained: what was asked about.
+    """
+
+    request: Request
+    problem: Problem
+    rows: tuple[Prediction, ...]
+    counts: Mapping[str, int]
+    refused: Mapping[str, int]
+    rules: tuple[Judged, ...]
+    explained: Explained | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def best(self) -> Prediction | None:
+        """The first."""
+        return self.rows[0] if self.rows else None
+
+    @property
+    def exit_status(self) -> int:
+        """1 where nothing fits."""
+        return exit_status(self.diagnostics)
+
+
+def outcome(request: Request, workers: str | Executor = "here", tell: Tell = silent) -> Outcome:
+    """All of it. workers: an executor of `concurrent.futures`, or how `--executor` names one. tell: hears the progress.
+
+    Raises:
+        PipeschedError: PS246, PS248, PS249, PS225.
+    """
+    problem = request.problem()
+    if isinstance(workers, Executor):
+        return _found(request, Search(problem, workers, tell))
+    with executor(workers, problem.space) as made:
+        return _found(request, Search(problem, made, tell))
+
+
+def _found(request: Request, search: Search) -> Outcome:
+    if not search.choices:
+        raise fail(Code.NO_CHOICE, "there is no such choice", help=_dimensions(request))
+    rows = search.best(request.top, apart=LAYOUT)
+    explained = explain(search, request.explain) if request.explain else None
+    if explained is not None and not explained.count:
+        said = ", ".join(f"{name}={value}" for name, value in explained.asked.items())
+        raise fail(Code.NO_CHOICE, f"no choice has {said}", help=_dimensions(request))
+    rules = tuple(judge(search, rows[0])) if rows else ()
+    refused = dict(search.reasons.most_common())
+    found = () if rows else (_nothing(search),)
+    return Outcome(request, search.problem, tuple(rows), search.counts, refused, rules, explained, found)
+
+
+def _dimensions(request: Request) -> str:
+    return (
+        f"p t c d is {request.gpus}, and a microbatch of b sequences on d copies divides the batch of {request.batch}"
+    )
+
+
+def _nothing(search: Search) -> Diagnostic:
+    """PS245: what comes closest, by what the choices fail, and how many GPUs hold the parameters alone."""
+    problem, over = search.problem, [one for one in search.example.values() if one.over]
+    least = min(over, key=lambda one: one.over, default=None)
+    reasons = [f"{number:,}: {kind}" for kind, number in search.reasons.most_common(6)]
+    notes = ([f"least is over with {least.choice}: {least.reason}"] if least else []) + reasons
+    a, x = problem.space.transformer, problem.space.training
+    whole = Training(optimizer_bytes=x.optimizer_bytes, gradient_bytes=x.gradient_bytes)
+    alone = state.state(a, whole, by_stage(a, whole, 1)[0]).total
+    if (fewest := ceil(alone / problem.cap)) > problem.space.gpus:
+        shown = f"{gigabytes(alone)} in all, what {fewest:,} GPUs hold"
+        notes.append(f"parameters, gradients and optimizer are {shown}")
+    many = f"none of {len(search.choices):,} choices fits"
+    return Diagnostic(Code.NO_PLAN, many, (), tuple(notes), "more GPUs, a larger cap, or fewer restrictions by --only")

@@ -1,0 +1,249 @@
+"""What a choice takes: bytes of every rank, and seconds of a step, by the times of its own order.
+
+    every stage   F, I, W: FLOPs over the rate of the device, and what the ranks of its layers send
+    timeline      the schedule's order with these, and its messages
+    step          parameters that ZeRO gathers before the first F, the timeline, gradients that are reduced after the
+                  last backward: of both what does not fit beside these, layer by layer
+
+A bound below the time of every order of the same operations, and one below the bytes of this one, are known without
+the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
+from math import inf
+
+import numpy as np
+
+from pipesched.analysis.communication import STRICT
+from pipesched.compile import load, read
+from pipesched.examine import Options
+from pipesched.model.columns import Ints
+from pipesched.model.numbers import Value, gigabytes
+from pipesched.model.ops import Op
+from pipesched.model.release import AT_W
+from pipesched.model.schedule import Schedule
+from pipesched.planning.layouts.space import Choice, refuses
+from pipesched.planning.layouts.stages import NANO, Problem, Stages, stages_of
+from pipesched.planning.transformer import flops
+from pipesched.schedule_analysis import Analysis
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A choice that is none. kind: of what sort; reason: with the figures. over: the bytes of the first rank over the
+    cap, or of the most, 0 where something else is wrong.
+    """
+
+    choice: Choice
+    kind: str
+    reason: str
+    over: int = 0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """No order takes fewer nanoseconds and bytes."""
+
+    nanoseconds: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Seconds of one step, the mean of all ranks; they add up to the step.
+
+    copies: what ZeRO gathers and scatters for every microbatch. idle: a rank waits for another one. gradients: what
+    copies reduce after the last backward.
+    """
+
+    compute: float
+    recompute: float
+    tensor: float
+    context: float
+    experts: float
+    copies: float
+    idle: float
+    gradients: float
+
+
+def bound(problem: Problem, choice: Choice) -> Refused | Bound:
+    """What is below its bytes and its time, or why it is no choice."""
+    if reason := refuses(problem.space, choice):
+        return Refused(choice, reason, reason)
+    stages, x, p, v, m, most = stages_of(problem), choice.training, choice.p, choice.v, choice.m, 0
+    own, saved = stages.state(choice), stages.saved(choice)
+    for rank, mine in enumerate(choice.held):
+        fixed = sum(own[stage] for stage in mine)
+        live = zip(choice.row.before(p, v, m, rank), mine, strict=True)
+        total = fixed + sum(count * saved[stage] for count, stage in live) * x.microbatch // x.context
+        if total > problem.cap:
+            alone = fixed > problem.cap
+            what = "parameters, gradients and optimizer" if alone else "what is held at the first backward"
+            shown = f"rank {rank} needs {gigabytes(fixed if alone else total)} of {gigabytes(problem.cap)}"
+            return Refused(choice, f"{what} over the cap", f"{shown} for {what}", total)
+        most = max(most, total)
+    return Bound(_least(stages, choice), most)
+
+
+def _least(stages: Stages, choice: Choice) -> int:
+    """A rank cannot begin before a microbatch has come to it, nor end before its work is done; after its last
+    backward that of the stages before it is still to come, where it is one piece.
+    """
+    times, once, m = stages.times(choice), stages.once(choice), choice.m
+    crossing = [one != two for one, two in pairwise(choice.ranks)]
+    head = [0, *accumulate(f + c * x for f, c, x in zip(times.F, times.C, crossing, strict=False))]
+    tail = [0, *accumulate(i + w + c * x for i, w, c, x in zip(times.I, times.W, times.C[1:], crossing, strict=False))]
+    least = gathered = 0.0
+    for mine in choice.held:
+        work = {stage: m * (times.F[stage] + times.I[stage] + times.W[stage]) for stage in mine}
+        back = {stage: (times.I[stage] + times.W[stage]) * (1 - 1 / once[stage].layers) for stage in mine}
+        alone, gather = (sum(once[stage].alone[which] for stage in mine) for which in (0, 1))
+        last = min(once[stage].beside[0] / once[stage].layers for stage in mine)
+        end = head[mine[0]] + sum(work.values()) + max(tail[mine[0]] if choice.row.fused else 0, alone + last)
+        sent = alone + sum(once[stage].beside[0] for stage in mine)
+        least = max(least, end, min(head[stage] + work[stage] - back[stage] for stage in mine) + sent)
+        gathered = max(gathered, gather + (once[0].beside[1] / once[0].layers if 0 in mine else 0))
+    return int(least + gathered)
+
+
+def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
+    """For how long more is sent beyond a border, of what is sent layer by layer beside computes: after the last
+    backward, or before the first forward. slots: how far from the border a compute is, how long it takes, its layers,
+    for how long it sends; a rank sends one thing at a time.
+    """
+    free = -inf
+    for distance, length, layers, sent in sorted(slots, reverse=True):
+        first = length / layers - length - distance
+        free = max(max(free, first) + sent, sent / layers - distance)
+    return max(0.0, free)
+
+
+@lru_cache(maxsize=8)
+def order(schedule: str, sizes: tuple[tuple[str, Value], ...]) -> Schedule:
+    """The order of a schedule of the library."""
+    return load(read(schedule), Options(dict(sizes))).schedule
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of a choice that fits. ends: by rank, when its list ends; more: what is sent before and after that; both in
+    nanoseconds. bytes: by rank, of each kind when most is held.
+    """
+
+    problem: Problem
+    choice: Choice
+    ends: tuple[int, ...]
+    more: tuple[int, ...]
+    bytes: tuple[dict[str, int], ...]
+
+    @cached_property
+    def nanoseconds(self) -> int:
+        """Of a step."""
+        return max(end + after for end, after in zip(self.ends, self.more, strict=True))
+
+    @property
+    def seconds(self) -> Fraction:
+        """Of a step."""
+        return Fraction(self.nanoseconds, NANO)
+
+    @cached_property
+    def peaks(self) -> tuple[int, ...]:
+        """The most bytes of each rank."""
+        return tuple(sum(kinds.values()) for kinds in self.bytes)
+
+    @property
+    def peak(self) -> int:
+        """The most bytes of any rank."""
+        return max(self.peaks)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What the step consists of."""
+        share = self.choice.m / self.choice.p
+        parts = [one * share for one in stages_of(self.problem).times(self.choice).parts]
+        compute, recompute, tensor, context, experts, copies = parts
+        idle = max(0.0, max(self.ends) / NANO - sum(parts))
+        gradients = (self.nanoseconds - max(self.ends)) / NANO
+        return Terms(compute, recompute, tensor, context, experts, copies, idle, gradients)
+
+    @property
+    def bubble(self) -> float:
+        """Idle time of all ranks over ranks and makespan."""
+        return self.terms.idle * NANO / max(self.ends)
+
+    @property
+    def gpus(self) -> int:
+        return self.problem.space.gpus
+
+    @property
+    def tokens_per_second(self) -> Fraction:
+        """Of the whole cluster."""
+        return (self.choice.training.batch or 0) * self.problem.space.transformer.sequence / self.seconds
+
+    @cached_property
+    def model_flops(self) -> Fraction:
+        """Of a step; what runs again counts nothing."""
+        return flops.of_model(self.problem.space.transformer, self.choice.training.batch or 0)
+
+    @property
+    def utilisation(self) -> Fraction:
+        """Model FLOP utilisation: the model's FLOPs over what all devices could do at their peak in that time."""
+        return self.model_flops / (self.seconds * self.gpus * self.problem.device.flops)
+
+    def days(self, tokens: int) -> Fraction:
+        """Of training on so many tokens."""
+        return tokens / self.tokens_per_second / 86_400
+
+
+def differences(one: Terms, other: Terms) -> list[tuple[str, float]]:
+    """How many seconds each term of `one` is longer than that of `other`, the largest first."""
+    found = [(term.name, getattr(one, term.name) - getattr(other, term.name)) for term in fields(Terms)]
+    return sorted(found, key=lambda row: -row[1])
+
+
+def predict(problem: Problem, choice: Choice) -> Refused | Prediction:
+    """By the times and the bytes of its own order."""
+    stages, space = stages_of(problem), problem.space
+    made = Analysis(
+        order(choice.schedule, tuple(choice.sizes.items())),
+        stages.costs(choice),
+        AT_W,
+        STRICT,
+        (space.transformer, choice.training),
+    )
+    footprint = made.footprint
+    assert footprint is not None
+    bytes = footprint.peaks
+    peaks = [sum(kinds.values()) for kinds in bytes]
+    if max(peaks) > problem.cap:
+        shown = f"rank {peaks.index(max(peaks))} needs {gigabytes(max(peaks))} of {gigabytes(problem.cap)} at its peak"
+        return Refused(choice, "the peak of the order is over the cap", shown, max(peaks))
+    return Prediction(problem, choice, *_ends(stages, choice, made), bytes)
+
+
+def _ends(stages: Stages, choice: Choice, made: Analysis) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """By rank, when its list ends, and for how long the step goes on then."""
+    schedule, times, once = made.schedule, made.timeline, stages.once(choice)
+    tick = float(made.time(1)) * (NANO // 1000)
+    first, last = np.zeros((2, choice.p * choice.v), dtype=np.int64)
+    forward, backward = (np.flatnonzero(np.isin(schedule.op, kinds)) for kinds in ([Op.F], [Op.B, Op.W]))
+    first[schedule.stage[forward[::-1]]], last[schedule.stage[backward]] = forward[::-1], backward
+    ends = times.end[schedule.start[1:] - 1]
+
+    def past(index: Ints, distance: Ints, which: int) -> list[float]:
+        length, away = tick * (times.end - times.start)[index], tick * distance
+        return [
+            beyond((away[k], length[k], once[k].layers, once[k].beside[which]) for k in mine)
+            + sum(once[k].alone[which] for k in mine)
+            for mine in choice.held
+        ]
+
+    after = past(last, ends[list(choice.ranks)] - times.end[last], 0)
+    before = max(past(first, times.start[first], 1))
+    return tuple(round(tick * end) for end in ends.tolist()), tuple(round(before + one) for one in after)

@@ -1,0 +1,199 @@
+"""The rules of thumb of the literature, each held against the numbers, and why any other choice lost.
+
+A rule that the fastest choice keeps comes out of the numbers, unless it is about what is not there: then there is
+nothing to judge. Of one that it breaks, the fastest choice that keeps it is looked for: how much slower it is, and by
+what, is why the rule does not hold here; or nothing that keeps it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from pipesched.model.units import SECONDS
+from pipesched.planning.layouts.prediction import Prediction, Refused, bound, differences
+from pipesched.planning.layouts.search import Search
+from pipesched.planning.layouts.space import NAMES, Choice
+
+TERMS = {
+    "compute": "compute",
+    "recompute": "recomputation",
+    "tensor": "tensor-parallel messages",
+    "context": "context-parallel messages",
+    "experts": "messages to experts",
+    "copies": "ZeRO's messages in every microbatch",
+    "idle": "idle time",
+    "gradients": "messages between copies once a step",
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """lacks: why there is nothing to judge. breaks: whether the fastest choice does not keep it; `keeps`: which choices
+    do, as that one goes.
+    """
+
+    text: str
+    source: str
+    lacks: Callable[[Search, Choice], str]
+    breaks: Callable[[Search, Choice], bool]
+    keeps: Callable[[Search, Choice, Choice], bool]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A rule, and the fastest choice that keeps it where the plan does not: None where nothing that keeps it fits.
+    lacks: why there is nothing to judge.
+    """
+
+    rule: Rule
+    kept: bool
+    lacks: str = ""
+    other: Prediction | None = None
+
+    def text(self, best: Prediction) -> str:
+        """What the numbers say of it."""
+        if self.lacks:
+            return f"{self.rule.text}: nothing to judge here, {self.lacks}"
+        if self.kept:
+            return f"{self.rule.text}: so it is here"
+        if self.other is None:
+            return f"{self.rule.text}: not here, no choice that keeps it fits"
+        return f"{self.rule.text}: not here, {self.other.choice} {slower(self.other, best)}"
+
+
+def slower(other: Prediction, best: Prediction) -> str:
+    """``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``."""
+    found, little = differences(other.terms, best.terms), float(best.seconds) / 2000
+    said = [f"{SECONDS.text(Fraction(by))} more {TERMS[name]}" for name, by in found[:2] if by >= little]
+    less = [f"{SECONDS.text(Fraction(-by))} less {TERMS[name]}" for name, by in found[-1:] if by <= -little]
+    share = float(other.seconds / best.seconds - 1) * 100
+    why = ", ".join([*said, *less]) or "as fast, and needs more memory"
+    return f"is {share:.{0 if share >= 10 else 1}f} % slower: {why}"
+
+
+def _node(search: Search) -> int:
+    """The most tensor parallelism inside a node that some choice has."""
+    size = search.problem.device.node_size
+    return max((x.training.tensor for x in search.possible() if x.training.tensor <= size), default=1)
+
+
+def _lacks(said: str, *there: bool) -> str:
+    return "" if all(there) else said
+
+
+def _pipeline(search: Search, best: Choice) -> str:
+    return _lacks("there is no pipeline", best.p > 1)
+
+
+def _same(one: Choice, other: Choice, *but: str) -> bool:
+    return all(one[name] == other[name] for name in NAMES if name not in but)
+
+
+RULES = (
+    Rule(
+        "tensor parallelism fills a node before there is a pipeline",
+        "Narayanan et al., SC 2021, takeaway 1",
+        lambda search, best: _pipeline(search, best) or _lacks("no choice divides a layer", _node(search) > 1),
+        lambda search, best: best.training.tensor < _node(search),
+        lambda search, best, x: x.p == 1 or x.training.tensor == _node(search),
+    ),
+    Rule(
+        "tensor parallelism does not leave the node",
+        "Narayanan et al., SC 2021, takeaway 1",
+        lambda search, best: _lacks("no layer is divided", best.training.tensor > 1),
+        lambda search, best: best.training.tensor > search.problem.device.node_size,
+        lambda search, best, x: x.training.tensor <= search.problem.device.node_size,
+    ),
+    Rule(
+        "no more pipeline than memory asks for, data parallelism the rest",
+        "Narayanan et al., SC 2021, takeaway 2",
+        lambda search, best: _lacks("no choice has a pipeline", any(x.p > 1 for x in search.possible())),
+        lambda search, best: bool(search.best(1, lambda x: _less_pipeline(best, x))),
+        lambda search, best, x: _less_pipeline(best, x),
+    ),
+    Rule(
+        "at least four microbatches a rank of the pipeline",
+        "Huang et al., NeurIPS 2019, section 2.3",
+        _pipeline,
+        lambda search, best: best.m < 4 * best.p,
+        lambda search, best, x: x.p == 1 or x.m >= 4 * x.p,
+    ),
+    Rule(
+        "several stages a rank where microbatches are fewer than that",
+        "Narayanan et al., SC 2021, section 2.2",
+        lambda search, best: _pipeline(search, best) or _lacks("they are not fewer", best.m < 4 * best.p),
+        lambda search, best: best.v == 1,
+        lambda search, best, x: x.v > 1,
+    ),
+    Rule(
+        "recomputation only where it does not fit without",
+        "Korthikanti et al. 2022, section 5",
+        lambda search, best: _lacks("no choice recomputes", any(map(_recomputes, search.possible()))),
+        lambda search, best: _recomputes(best) and bool(search.best(1, lambda x: _without_recomputation(best, x))),
+        lambda search, best, x: _without_recomputation(best, x),
+    ),
+)
+
+
+def _less_pipeline(best: Choice, x: Choice) -> bool:
+    return x.p < best.p and all(x[name] == best[name] for name in ("t", "c", "recompute", "zero"))
+
+
+def _recomputes(x: Choice) -> bool:
+    return x.training.recompute != "none"
+
+
+def _without_recomputation(best: Choice, x: Choice) -> bool:
+    return not _recomputes(x) and _same(best, x, "recompute")
+
+
+def judge(search: Search, best: Prediction) -> Iterator[Judged]:
+    """Every rule, against the fastest choice."""
+    for rule in RULES:
+        lacks = rule.lacks(search, best.choice)
+        if lacks or not rule.breaks(search, best.choice):
+            yield Judged(rule, True, lacks)
+            continue
+        found = search.best(1, lambda x, rule=rule: rule.keeps(search, best.choice, x))  # type: ignore[misc]
+        yield Judged(rule, False, "", *found)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Why the fastest of some choices is not the plan. refused: why each that does not fit does not, by reason."""
+
+    asked: Mapping[str, Any]
+    count: int
+    found: Prediction | None
+    refused: Mapping[str, Refused]
+
+    def text(self, best: Prediction) -> Iterator[str]:
+        """A line for each thing there is to say."""
+        said = ", ".join(f"{name}={value}" for name, value in self.asked.items())
+        many = "1 choice" if self.count == 1 else f"{self.count:,} choices"
+        if self.found is None:
+            yield f"{said}: none of {many} fits"
+        elif self.found.choice == best.choice:
+            yield f"{said}: the fastest of {many} is the plan"
+        else:
+            yield f"{said}: the fastest of {many}, {self.found.choice}, {slower(self.found, best)}"
+        for one in self.refused.values():
+            yield f"{one.choice}: {one.reason}"
+
+
+def explain(search: Search, asked: Mapping[str, Any]) -> Explained:
+    """The fastest choice that has these sizes; where none fits, for each reason the one that is least over."""
+
+    def meant(x: Choice) -> bool:
+        return all(x[name] == value for name, value in asked.items())
+
+    found, refused = search.best(1, meant), dict[str, Refused]()
+    matching = [number for number, x in enumerate(search.choices) if meant(x)]
+    for number in () if found else matching:
+        made = search.known.get(number) or bound(search.problem, search.choices[number])
+        if isinstance(made, Refused) and (made.kind not in refused or made.over < refused[made.kind].over):
+            refused[made.kind] = made
+    return Explained(asked, len(matching), found[0] if found else None, refused)

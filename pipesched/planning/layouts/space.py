@@ -1,0 +1,221 @@
+"""Every way to lay a training step out over the GPUs of a cluster.
+
+    gpus = p t c d      pipeline, tensor, context and data parallelism; e shares the experts of a stage's t c d ranks
+    B = d b m           a batch is m microbatches of b sequences on each of d copies
+    S = p v             stages, v of them on a rank
+
+Layers are cut evenly, where what does not divide is taken from the ends; or so that the embedding and the head count as
+a layer each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with that for the loss. Of
+v those are tried that give all stages but two equally much by one of these. Microbatches are of 1, 2, 4, 8 sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import product
+from math import isqrt
+from typing import Any, NamedTuple
+
+from pipesched.language.evaluate import MAX_OPS
+from pipesched.planning.layouts.schedules import SCHEDULES, Row
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.rules import faults, layers_of
+
+MICROBATCHES = (1, 2, 4, 8)
+RECOMPUTE = ("none", "selective", "full")
+LETTERS = {"t": "tensor", "c": "context", "d": "data", "e": "expert", "b": "microbatch"}
+"""What a choice calls the sizes of a training."""
+LAYOUT = ("p", "t", "c", "d", "e")
+"""How GPUs are shared."""
+NAMES = ("schedule", "p", "t", "c", "d", "e", "v", "b", "recompute", "zero", "split")
+SPLITS = ("even", "ends")
+
+
+class Cut(NamedTuple):
+    """Of layers into stages. layout: layers by stage, None where they are cut evenly."""
+
+    stages: int
+    layout: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A schedule on p ranks with v stages each, and how the rest is shared."""
+
+    schedule: str
+    p: int
+    v: int
+    training: Training
+
+    @property
+    def row(self) -> Row:
+        """Its schedule."""
+        return SCHEDULES[self.schedule]
+
+    @property
+    def m(self) -> int:
+        """Microbatches."""
+        return self.training.microbatches or 0
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The rank of every stage."""
+        return _placed(self.schedule, self.p, self.v)[0]
+
+    @property
+    def held(self) -> tuple[tuple[int, ...], ...]:
+        """The stages of every rank."""
+        return _placed(self.schedule, self.p, self.v)[1]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The parameters of the schedule's file."""
+        return {"p": self.p, **({} if self.row.chunks else {"v": self.v}), "m": self.m}
+
+    @property
+    def cut(self) -> Cut:
+        """Its stages."""
+        return Cut(self.p * self.v, self.training.layout)
+
+    @property
+    def split(self) -> str:
+        """How layers are cut into them, one of `SPLITS`."""
+        return "even" if self.training.layout is None else "ends"
+
+    def __getitem__(self, name: str) -> Any:
+        """One of `NAMES`."""
+        return getattr(self if name in ("schedule", "p", "v", "split") else self.training, LETTERS.get(name, name))
+
+    def to_json(self) -> dict[str, Any]:
+        """All of `NAMES`, and m."""
+        return {**{name: self[name] for name in NAMES}, "m": self.m}
+
+    @property
+    def layout(self) -> str:
+        """How GPUs are shared: ``p=4 t=8 d=2``."""
+        return " ".join(f"{name}={self[name]}" for name in LAYOUT if name in "pt" or self[name] > 1)
+
+    def __str__(self) -> str:
+        others = {
+            "v": (self.row.chunks, self.v),
+            "b": (1, self["b"]),
+            "recompute": ("none", self["recompute"]),
+            "zero": (0, self["zero"]),
+            "split": ("even", self.split),
+        }
+        said = [f"{name}={x}" for name, (usual, x) in others.items() if x != usual]
+        return " ".join([self.schedule, self.layout, *said])
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is asked: a transformer on so many GPUs, batch and all else that is fixed in `training`. node: GPUs of one.
+
+    only: of each of `NAMES` the values that are tried, where not all are.
+    """
+
+    transformer: Transformer
+    training: Training
+    gpus: int
+    node: int
+    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, compare=False)
+
+    def __iter__(self) -> Iterator[Choice]:
+        """All choices, in a fixed order; what does not divide is among them, which `refuses` tells."""
+        batch = self.training.batch or 0
+        for p, t, c in product(self._of("p", self.gpus), self._of("t", self.gpus), self._of("c", self.gpus)):
+            if self.gpus % (p * t * c):
+                continue
+            d = self.gpus // (p * t * c)
+            if d not in self._listed("d", [d]):
+                continue
+            zeros = self._listed("zero", range(4) if c * d > 1 else (0,))
+            experts = self._of("e", t * c * d if self.transformer.experts else 1)
+            sizes = self._listed("b", [b for b in MICROBATCHES if d * b <= batch] or [1])
+            for schedule, e, b, recompute, zero in product(
+                self._schedules(p), experts, sizes, self._recompute(), zeros
+            ):
+                training = replace(
+                    self.training, tensor=t, context=c, data=d, expert=e, microbatch=b, recompute=recompute, zero=zero
+                )
+                row = SCHEDULES[schedule]
+                for v in self._chunks(row, p):
+                    for layout in self._layouts(row, p * v):
+                        yield Choice(schedule, p, v, replace(training, layout=layout) if layout else training)
+
+    def _recompute(self) -> list[str]:
+        """Selective recomputation makes scores again, which flash attention does not keep."""
+        apart = self.training.attention == "flash" and "recompute" not in self.only
+        return self._listed("recompute", [how for how in RECOMPUTE if not apart or how != "selective"])
+
+    def _of(self, name: str, most: int) -> list[int]:
+        """The divisors of a number, of those that are tried."""
+        return self._listed(name, _divisors(most))
+
+    def _listed(self, name: str, values: Any) -> list[Any]:
+        return list(values) if name not in self.only else [x for x in self.only[name] if name == "b" or x in values]
+
+    def _schedules(self, p: int) -> list[str]:
+        """One rank has no pipeline: there is one order."""
+        named = self._listed("schedule", SCHEDULES)
+        return named if p > 1 else named[:1] if "1f1b" not in named else ["1f1b"]
+
+    def _chunks(self, row: Row, p: int) -> list[int]:
+        if row.chunks:
+            return self._listed("v", [row.chunks])
+        most = max(2, (self.transformer.layers + 2) // p)
+        return self._listed("v", [v for v in range(2, most + 1) if self._near(p * v)])
+
+    def _near(self, stages: int) -> list[str]:
+        """The splits by which all stages but two have the same, embedding and head counted where they are."""
+        counts = {"even": self.transformer.layers, "ends": self.transformer.layers + 2}
+        return [how for how, count in counts.items() if -count % stages <= 2 and stages <= count]
+
+    def _layouts(self, row: Row, stages: int) -> list[tuple[int, ...] | None]:
+        """Of every split that is tried; of stages that are looped only what is nearly even."""
+        splits = self._listed("split", SPLITS if row.chunks or "split" in self.only else self._near(stages))
+        ends = _ends(self.transformer, stages) if stages > 1 else None
+        found = dict.fromkeys(ends if how == "ends" else None for how in splits)
+        if stages > self.transformer.layers and ends:
+            found.pop(None, None)
+        return list(found) or [None]
+
+
+@lru_cache(maxsize=4096)
+def _ends(a: Transformer, stages: int) -> tuple[int, ...] | None:
+    """Layers by stage where the embedding and the head count as one each, the first stages having more; None if there
+    is no layer for a stage between, or they are cut so anyway.
+    """
+    each, more = divmod(a.layers + 2, stages)
+    counts = tuple(each + (stage < more) - (stage in (0, stages - 1)) for stage in range(stages))
+    even = tuple(map(len, layers_of(a, Training(), stages))) if stages <= a.layers else ()
+    return None if each == 0 or counts == even else counts
+
+
+@lru_cache(maxsize=4096)
+def _divisors(number: int) -> tuple[int, ...]:
+    small = [x for x in range(1, isqrt(number) + 1) if number % x == 0]
+    return tuple(dict.fromkeys([*small, *(number // x for x in reversed(small))]))
+
+
+@lru_cache(maxsize=4096)
+def _placed(schedule: str, p: int, v: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    row = SCHEDULES[schedule]
+    return tuple(row.rank_of(stage, p) for stage in range(p * v)), row.stages(p, v)
+
+
+def refuses(space: Space, choice: Choice) -> str:
+    """Why a choice is none, by arithmetic alone; nothing where it is one."""
+    for fault in faults(space.transformer, choice.training, choice.p * choice.v):
+        return fault.message
+    for ranks, what in (
+        (choice.training.tensor, "tensor"),
+        (choice.training.tensor * choice.training.context, "t c ="),
+    ):
+        if max(ranks, space.node) % min(ranks, space.node):
+            return f"{what} {ranks} lies across nodes of {space.node}"
+    if choice.p * choice.v * choice.m * (2 if choice.row.fused else 3) > MAX_OPS:
+        return f"its order has more than {MAX_OPS:,} operations"
+    return choice.row.refuses(choice.p, choice.v, choice.m)

@@ -1,0 +1,238 @@
+"""Seconds and bytes of every stage, for one choice after another; most stages of a choice are alike.
+
+What a stage keeps and computes is proportional to the tokens of a microbatch on a rank, b s / c, so it is worked out
+for one sequence and multiplied. Nanoseconds and bytes are whole, rounded down: they are for bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from functools import lru_cache, wraps
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from pipesched.model.costs import Costs
+from pipesched.planning.layouts.space import Choice, Space
+from pipesched.planning.transformer import activations, flops, parameters, state, times, traffic
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.devices import HALF, Device
+from pipesched.planning.transformer.rules import layers_of
+from pipesched.planning.transformer.times import link
+
+NANO = 10**9
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The choices, and what they run on. cap: bytes of a rank. efficiency: the share of its peak that the device
+    reaches in matrix products. overlap: the share of what copies send that may run beside compute.
+    """
+
+    space: Space
+    device: Device
+    cap: Fraction
+    efficiency: Fraction = HALF
+    overlap: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Nanoseconds of F, I, W and of a message, by stage, with what ZeRO sends between copies.
+
+    parts: seconds of one microbatch on all ranks: compute, what runs again, over t, over c, to experts, over d.
+    """
+
+    F: tuple[int, ...]
+    I: tuple[int, ...]
+    W: tuple[int, ...]
+    C: tuple[int, ...]
+    parts: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Once:
+    """Nanoseconds for which a stage sends its gradients, from its last backward on, and parameters that ZeRO has
+    divided, before its first forward of the next step: beside compute, a layer at a time, and alone.
+    """
+
+    beside: tuple[float, float]
+    alone: tuple[float, float]
+    layers: int
+
+
+def _kept(*sizes: str) -> Callable[[Callable[[Stages, Choice], Made]], Callable[[Stages, Choice], Made]]:
+    """Works a figure out once for all choices that have these sizes alike."""
+    of = attrgetter("cut.stages", *sizes)
+
+    def once(make: Callable[[Stages, Choice], Made]) -> Callable[[Stages, Choice], Made]:
+        def found(self: Stages, choice: Choice) -> Made:
+            key = make, of(choice)
+            if key not in self.memo:
+                self.memo[key] = make(self, choice)
+            made: Made = self.memo[key]
+            return made
+
+        return wraps(make)(found)
+
+    return once
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """The stages of the choices of a problem."""
+
+    problem: Problem
+    memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    @property
+    def model(self) -> Transformer:
+        return self.problem.space.transformer
+
+    @_kept("cut")
+    def layers(self, choice: Choice) -> tuple[range, ...]:
+        """Of each stage."""
+        return layers_of(self.model, choice.training, choice.cut.stages)
+
+    @_kept("cut")
+    def _kinds(self, choice: Choice) -> tuple[int, ...]:
+        """For every stage the first one that has as many layers of each sort."""
+        seen, found, last = dict[Hashable, int](), [], choice.cut.stages - 1
+        for stage, layers in enumerate(self.layers(choice)):
+            sort = (len(layers), sum(map(self.model.has_experts, layers)), stage == 0, stage == last)
+            found.append(seen.setdefault(sort, stage))
+        return tuple(found)
+
+    def _each(self, choice: Choice, of: Callable[[int], Made]) -> tuple[Made, ...]:
+        """A figure of every stage, worked out for one of each kind."""
+        kinds = self._kinds(choice)
+        made = {kind: of(kind) for kind in dict.fromkeys(kinds)}
+        return tuple(made[kind] for kind in kinds)
+
+    @_kept("cut", "training.tensor", "training.expert")
+    def _parts(self, choice: Choice) -> tuple[tuple[parameters.Part, ...], ...]:
+        return parameters.by_stage(self.model, choice.training, choice.cut.stages)
+
+    @_kept("cut", "training.tensor", "training.expert")
+    def _counts(self, choice: Choice) -> tuple[tuple[Fraction, Fraction], ...]:
+        """Parameters on one rank, those of experts apart."""
+        found = self._parts(choice)
+        return self._each(choice, lambda kind: parameters.counts(found[kind]))
+
+    @_kept("cut", "training.tensor", "training.recompute")
+    def saved(self, choice: Choice) -> tuple[int, ...]:
+        """Bytes that a stage keeps at least of one sequence whose tokens are not shared, on one rank."""
+        a, x, layers = self.model, _alone(choice.training), self.layers(choice)
+        each = [activations.layer(a, x, index) for index in self._sorts]
+        ends = {0: activations.embedding(a, x), len(layers) - 1: activations.head(a, x)}
+
+        def stage(kind: int) -> int:
+            return int(sum(each[a.has_experts(layer)] for layer in layers[kind]) + ends.get(kind, 0))
+
+        return self._each(choice, stage)
+
+    @property
+    def _sorts(self) -> tuple[int, int]:
+        """A layer without experts, and one with them, where there are such."""
+        return 0, self.model.experts.dense_layers if self.model.experts else 0
+
+    @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
+    def state(self, choice: Choice) -> tuple[int, ...]:
+        """Bytes of parameters, gradients and optimizer on one rank."""
+        found = self._parts(choice)
+        return self._each(choice, lambda kind: int(state.state(self.model, choice.training, found[kind]).total))
+
+    @_kept("cut", "training.tensor", "training.recompute")
+    def _work(self, choice: Choice) -> tuple[tuple[float, ...], ...]:
+        """FLOPs of one sequence on one rank: of F, I and W, and those of I that run an F again."""
+        found = flops.by_stage(self.model, _alone(choice.training), choice.cut.stages)
+        return tuple(tuple(map(float, (one.forward, one.input, one.weights, one.again))) for one in found)
+
+    @_kept("training.tensor", "training.context", "training.expert", "training.microbatch", "training.recompute")
+    def _sent(self, choice: Choice) -> list[list[tuple[float, ...]]]:
+        """Seconds of what the ranks of a layer of each sort send of a microbatch, in F and in the backward: over t,
+        over c, to experts.
+        """
+        x, names = choice.training, [one.name for one in fields(traffic.NONE)]
+
+        def seconds(found: traffic.Traffic) -> tuple[float, ...]:
+            alone = (replace(traffic.NONE, **{name: getattr(found, name)}) for name in names)
+            return tuple(float(traffic.seconds(x, self.problem.device, one)) for one in alone)
+
+        ways = (traffic.forward, traffic.backward)
+        return [[seconds(way(self.model, x, index)) for way in ways] for index in self._sorts]
+
+    def costs(self, choice: Choice) -> Costs:
+        """Of its timeline, in milliseconds: those of a device."""
+        problem = self.problem
+        way = choice.training, problem.device, choice.ranks, problem.efficiency
+        return times.costs(self.model, *way, overlap=problem.overlap)
+
+    @_kept(
+        *("cut", "ranks", "row.fused", "training.tensor", "training.context", "training.data", "training.expert"),
+        *("training.microbatch", "training.recompute", "training.zero"),
+    )
+    def times(self, choice: Choice) -> Times:
+        """Of every stage on its rank."""
+        problem, x, layers, sent = self.problem, choice.training, self.layers(choice), self._sent(choice)
+        rate, overlap = float(problem.device.flops * problem.efficiency), float(problem.overlap)
+        work, counts, tokens = self._work(choice), self._counts(choice), x.microbatch / x.context
+
+        def stage(kind: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+            gather, scatter = map(float, traffic.each_microbatch(self.model, x, counts[kind], problem.device))
+            f, i, w, again = (one * tokens / rate for one in work[kind])
+            mine = [sent[self.model.has_experts(layer)] for layer in layers[kind]]
+            there, back = (tuple(sum(one[side][k] for one in mine) for k in range(3)) for side in (0, 1))
+            forward, inputs = f + sum(there), i + sum(back)
+            *more, whole = traffic.waits((gather, scatter), (forward, inputs, w), len(mine), overlap)
+            if choice.row.fused:
+                more[1:] = whole, 0.0
+            parts = (f + i + w - again, again, *map(sum, zip(there, back, strict=True)), sum(more))
+            return _nano(forward + more[0], inputs + more[1], w + more[2]), parts
+
+        made = self._each(choice, stage)
+        forward, back, weights = zip(*(times for times, _ in made), strict=True)
+        parts = tuple(map(sum, zip(*(parts for _, parts in made), strict=True)))
+        return Times(forward, back, weights, self._messages(choice), parts)
+
+    def _messages(self, choice: Choice) -> tuple[int, ...]:
+        """Of each stage the longer of those to the stage after it and to the one before it."""
+        x, device = choice.training, self.problem.device
+        size = activations.boundary(self.model, x)
+        after = [float(size / link(x, device, *two)) for two in pairwise(choice.ranks)]
+        return _nano(*map(max, [0.0, *after], [*after, 0.0]))
+
+    @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
+    def once(self, choice: Choice) -> tuple[Once, ...]:
+        """What each stage sends once a step."""
+        x, counts, layers = choice.training, self._counts(choice), self.layers(choice)
+        beside = float(self.problem.overlap)
+
+        def stage(kind: int) -> Once:
+            found = traffic.between_copies(self.model, x, counts[kind], self.problem.device)
+            gather, scatter = (NANO * float(one) for one in found)
+            gradients, parameters = scatter + gather * (x.zero == 0), gather * (x.zero in (1, 2))
+            sent = (gradients * beside, parameters * beside)
+            alone = (gradients * (1 - beside) * (x.zero < 2), parameters * (1 - beside))
+            return Once(sent, alone, max(1, len(layers[kind])))
+
+        return self._each(choice, stage)
+
+
+def _alone(x: Training) -> Training:
+    """Of one sequence, whose tokens are not shared."""
+    return replace(x, microbatch=1, context=1, data=1, expert=1, zero=0, batch=None)
+
+
+def _nano(*seconds: float) -> tuple[int, ...]:
+    """Rounded down."""
+    return tuple(int(NANO * one) for one in seconds)
+
+
+@lru_cache(maxsize=2)
+def stages_of(problem: Problem) -> Stages:
+    """One for each problem and process."""
+    return Stages(problem)

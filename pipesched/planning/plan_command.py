@@ -1,0 +1,47 @@
+"""``pipesched plan``: the layouts of a training step over a cluster, the fastest that fit first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipesched.command import flags
+from pipesched.command.progress import watched
+from pipesched.command.terminal import replace_file, writable
+from pipesched.diagnostics import Code, fail
+
+
+@click.command(short_help="Find the layout of a training step over a cluster that is fastest and fits.")
+@flags.options("plan")
+def plan(*, plot: str | None, executor: str, **given: Any) -> int:
+    """Try every (p, t, c, d, e), schedule, number of stages a rank, microbatch, recomputation and ZeRO stage:
+    what does not fit is told, the fastest that fits is predicted by its own timeline and bytes.
+
+    \b
+    pipesched plan --model llama3-70b --gpus 64 --device h100 --batch 512
+    pipesched plan --model gpt3-175b --gpus 1024 --device a100 --tokens 300B --only recompute=full
+    pipesched plan --model mine.toml --gpus 64 --device h100 --explain p=8,t=4 -o plan.html
+
+    \b
+    p pipeline  t tensor  c context  d data  e experts  v stages a rank  b sequences a microbatch
+
+    Each row has the commands that verify, optimize and emit it. Exit status: 1 where nothing fits.
+    """
+    from pipesched.planning import plans as verb
+
+    if plot is not None and not plot.lower().endswith(".svg"):
+        raise fail(Code.USAGE, f"a plot is SVG, and {plot} is not named so", help="end the name in .svg")
+    for path in filter(None, (plot, given["output"])):
+        writable(path)
+    asked = verb.request(given)
+    with flags.output_of(given) as out:
+        with watched(out, "looking at the choices") as tell:
+            found = verb.plan(asked, executor, tell)
+        if plot is not None:
+            replace_file(plot, found.plot())
+        if out.format == "html":
+            out.write(found.html())
+            out.complain("\n".join(found.text().splitlines()[:2]))
+            return found.exit_status
+        return out.result(found)

@@ -1,0 +1,55 @@
+"""A plan as one page that any browser reads and that asks no network for anything: the table, which sorts by any
+column; what every rank needs against the cap; the schedule of the first row, as `show` draws it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipesched.chart.chart import chart
+from pipesched.planning.layouts.plan import Outcome
+from pipesched.planning.layouts.prediction import order
+from pipesched.planning.layouts.stages import stages_of
+from pipesched.planning.plan_report import assumed, cells, commands, facts, headers
+from pipesched.support.safe import safe
+from pipesched.views import html as page
+
+
+def html(plan: Outcome) -> str:
+    """The page; the same plan gives the same bytes."""
+    space = plan.problem.space
+    title = f"{space.transformer.name} on {space.gpus:,} {plan.problem.device.name}"
+    parts = {"title": safe(title, "xml"), "picture": _picture(plan), "data": page.as_json(_data(plan))}
+    made = Path(__file__).with_name("plan_page.html").read_text("utf-8")
+    for name, text in parts.items():
+        made = made.replace(f"<!-- {name} -->", text)
+    return made
+
+
+def _data(plan: Outcome) -> dict[str, object]:
+    best, rows = plan.best, [list(cells(plan, one)) for one in plan.rows]
+    kinds = list(best.bytes[0]) if best else []
+    return {
+        "facts": list(facts(plan)),
+        "headers": [header.replace("\n", " ") for header in headers(plan)],
+        "cells": [[shown for shown, _ in row] for row in rows],
+        "keys": [[key for _, key in row] for row in rows],
+        "names": [str(one.choice) for one in plan.rows],
+        "commands": [list(commands(plan, one).values()) for one in plan.rows],
+        "cap": int(plan.problem.cap),
+        "kinds": kinds,
+        "bytes": [[[rank[kind] for kind in kinds] for rank in one.bytes] for one in plan.rows],
+        "rules": [one.text(best) for one in plan.rules] if best else [],
+        "explained": list(plan.explained.text(best)) if plan.explained and best else [],
+        "assumed": list(assumed(plan)),
+    }
+
+
+def _picture(plan: Outcome) -> str:
+    """The page of the first row's schedule, in a frame of its own."""
+    if plan.best is None:
+        return "<p>nothing fits</p>"
+    choice = plan.best.choice
+    schedule = order(choice.schedule, tuple(choice.sizes.items()))
+    drawn = page.render(chart(schedule, stages_of(plan.problem).costs(choice)))
+    return f'<iframe title="timeline" srcdoc="{safe(drawn, "xml")}"></iframe>'

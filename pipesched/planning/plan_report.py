@@ -1,0 +1,294 @@
+"""A plan as a table, as an object and as a plot; and the commands that check, improve and write what it says."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from itertools import groupby
+
+from pipesched import render
+from pipesched.model.numbers import Bytes, gigabytes, quantity
+from pipesched.model.units import SECONDS
+from pipesched.planning.layouts.plan import Outcome
+from pipesched.planning.layouts.prediction import Prediction
+from pipesched.planning.layouts.rules import TERMS
+from pipesched.planning.layouts.space import LETTERS
+from pipesched.planning.layouts.stages import stages_of
+from pipesched.planning.transformer import flops, parameters
+from pipesched.planning.transformer.config import Training
+from pipesched.planning.transformer.devices import DEVICES, HALF
+from pipesched.planning.transformer.state import undivided
+from pipesched.report.tables import table
+
+_UNITS = {"GB": 10**9, "MB": 10**6, "B": 1}
+_DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "split", "b")
+_HEADERS = ("m", "recompute", "ZeRO", "step", "tokens/s", "MFU", "bubble", "most\nof a GPU")
+
+_SENT = {
+    "tensor": "over t: all-reduces of 2 s b h / c bytes, 2 a layer in F and 2 in the backward, 2 (t-1)/t of it each; "
+    "those of F again where all is recomputed (Narayanan et al., SC 2021, 3.2)",
+    "context": "over c: keys and values pass c - 1 ranks in F, and again, with their gradients, in the backward "
+    "(Dubey et al. 2024, 3.3.2)",
+    "experts": "over e: a token goes to its experts and comes back, in F and in the backward, (e-1)/e of them",
+    "gradients": "over d c, once a step: gradients are all-reduced; with ZeRO they are scattered and parameters "
+    "gathered, (n-1)/n of them (Rajbhandari et al. 2020, 7)",
+    "copies": "over d c in every microbatch: with ZeRO 2 gradients are scattered; with 3 parameters are gathered for F "
+    "and for the backward too",
+}
+"""Of each term what is sent, and where that is from."""
+
+
+def text(plan: Outcome, *, verbose: bool = False) -> str:
+    """What is asked, the table with its commands, the rules, the explanation, and what was assumed; verbose: all of
+    that.
+    """
+    lines = list(facts(plan))
+    if plan.best is not None:
+        lines += ["", _table(plan), "", *_commands(plan), "", *(f"- {one.text(plan.best)}" for one in plan.rules)]
+    if plan.explained is not None and plan.best is not None:
+        lines += ["", *plan.explained.text(plan.best)]
+        lines += ["", _terms(plan.explained.found, plan.best)] if plan.explained.found else []
+    lines += ["", *render.assumptions([*assumed(plan)], verbose=verbose)] if plan.rows else []
+    lines += ["", *(render.text(found) for found in plan.diagnostics)] if plan.diagnostics else []
+    return "\n".join(lines)
+
+
+def facts(plan: Outcome) -> Iterator[str]:
+    """What is asked, and how much was looked at."""
+    request, problem, counts = plan.request, plan.problem, plan.counts
+    a, device = problem.space.transformer, problem.device
+    yield (
+        f"{a.name} on {request.gpus:,} {device.name}, {device.node_size} a node; a step of {request.batch:,} sequences "
+        f"of {a.sequence:,} tokens; at most {gigabytes(problem.cap)} a GPU"
+    )
+    none = next((f" (such as {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
+    yield (
+        f"{counts['choices']:,} choices: {counts['none']:,} do not divide{none}, {counts['over_the_cap']:,} are over "
+        f"the cap, {counts['slower_by_a_bound']:,} are slower by a bound; {counts['timed']:,} were timed"
+    )
+
+
+def headers(plan: Outcome) -> tuple[str, ...]:
+    """Of the table."""
+    days = ("training", "by\n8TP/(nX)") if plan.request.tokens is not None else ()
+    return (*_shown(plan), *_HEADERS, *days)
+
+
+def _shown(plan: Outcome) -> list[str]:
+    used = {"e": plan.problem.space.transformer.experts, "split": any(one.choice.split != "even" for one in plan.rows)}
+    return [name for name in _DIMENSIONS if used.get(name, True)]
+
+
+def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
+    """A row: as it is read, and by what it is sorted."""
+    choice, tokens = one.choice, plan.request.tokens
+    for name in (*_shown(plan), "m", "recompute", "zero"):
+        value = choice.to_json()[name]
+        yield str(value), value
+    yield SECONDS.text(one.seconds), float(one.seconds)
+    yield f"{float(f'{float(one.tokens_per_second):.3g}'):,.0f}", float(one.tokens_per_second)
+    yield f"{float(one.utilisation) * 100:.1f} %", float(one.utilisation)
+    yield f"{one.bubble * 100:.1f} %", one.bubble
+    yield gigabytes(one.peak), one.peak
+    for days in () if tokens is None else (one.days(tokens), by_formula(one, tokens)):
+        yield quantity(days, (("days", Fraction(1)),)), float(days)
+
+
+def _terms(asked: Prediction, best: Prediction) -> str:
+    """Of both what a step consists of; each column adds up to its step."""
+    one, other = ({**asdict(each.terms), "step": each.seconds} for each in (asked, best))
+    rows = [
+        [TERMS.get(name, name), *map(SECONDS.text, parts), SECONDS.more(parts[0] - parts[1])]
+        for name in one
+        if any(parts := (_micro(one[name]), _micro(other[name])))
+    ]
+    return table(("", "this", "the plan", "more"), rows, left=(0,))
+
+
+def _micro(seconds: float | Fraction) -> Fraction:
+    """To the microsecond."""
+    return Fraction(round(seconds * 10**6), 10**6)
+
+
+def _table(plan: Outcome) -> str:
+    names = headers(plan)
+    rows = [[str(number), *(shown for shown, _ in cells(plan, one))] for number, one in enumerate(plan.rows, 1)]
+    words = (index for index, name in enumerate(names, 1) if name in ("schedule", "split", "recompute"))
+    return table(("", *names), rows, left=words)
+
+
+def by_formula(one: Prediction, tokens: int) -> Fraction:
+    """Days by 8TP/(nX), Narayanan et al., SC 2021, section 5.1, with the FLOP/s that are predicted for X; 6 in place of
+    8 where nothing runs again, as it counts 2 for a forward, 4 for a backward and 2 for a forward again.
+    """
+    a, x = one.problem.space.transformer, one.choice.training
+    (whole,) = flops.by_stage(a, Training(recompute=x.recompute, attention=x.attention), 1)
+    done = (whole.forward + whole.backward) * (x.batch or 0)
+    factor = 8 if x.recompute == "full" else 6
+    return factor * tokens * parameters.active(a) / (done / one.seconds) / 86_400
+
+
+def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
+    """What verifies, optimizes and emits a row."""
+    choice, sizes = one.choice, " ".join(f"--{name} {size}" for name, size in one.choice.sizes.items())
+    x, own = choice.training, plan.request.trained[1]
+    given = {key: getattr(x, key) for key in (*LETTERS.values(), "zero", "recompute", "batch")}
+    others = [f"{key}={size}" for key, size in given.items() if size != getattr(own, key)]
+    if x.layout != own.layout:
+        others.append(f"layout={_layout(stages_of(plan.problem).layers(choice))}")
+    model = shlex.quote(",".join([plan.request.model, *others]))
+    order = f"{choice.schedule} {sizes}"
+    timed = f"--model {model}{_device(plan)}"
+    return {
+        "verify": f"pipesched verify {order} {timed} --mem-cap {_cap(plan.problem.cap)}",
+        "optimize": f"pipesched optimize {order} {timed} --mem-cap {_cap(plan.problem.cap)}",
+        "emit": f"pipesched emit {order} --target torch-csv",
+    }
+
+
+def _layout(layers: Sequence[range]) -> str:
+    """Layers by stage in Megatron's letters: ``Et*4|(t*5|)*6t*4L``."""
+    *many, last = [f"t*{len(stage)}" if len(stage) > 1 else "t" * len(stage) for stage in layers]
+    runs = ((len(list(alike)), f"{stage}|") for stage, alike in groupby(many))
+    stages = "".join(f"({stage})*{count}" if count > 1 else stage for count, stage in runs)
+    return f"E{stages}{last}L" if not stages.startswith("(") else f"E{many[0]}|{_layout(layers[1:])[1:]}"
+
+
+def _device(plan: Outcome) -> str:
+    device, size = plan.request.device, plan.problem.device.node_size
+    row = DEVICES.get(device.name.partition(",")[0])
+    name = device.name if row and row.source == device.source else device.source
+    name += "" if size == min(device.node_size, plan.request.gpus) else f",node_size={size}"
+    given = "" if plan.problem.efficiency == HALF else f" --efficiency {plan.problem.efficiency}"
+    return f" --device {shlex.quote(name)}{given}"
+
+
+def _cap(cap: Fraction) -> str:
+    if isinstance(cap, Bytes) and cap.written:
+        return cap.written.replace(" ", "")
+    return next(f"{cap / size}{unit}" for unit, size in _UNITS.items() if cap % size == 0 or size == 1)
+
+
+def _commands(plan: Outcome) -> Iterator[str]:
+    for number, one in enumerate(plan.rows, 1):
+        for verb, command in commands(plan, one).items():
+            yield f"{number if verb == 'verify' else ' '}  {command}"
+
+
+def assumed(plan: Outcome) -> Iterator[str]:
+    """In words, what no data sheet and no paper says of this cluster."""
+    problem = plan.problem
+    device, x = problem.device, problem.space.training
+    yield (
+        f"matrix products at {float(problem.efficiency) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, "
+        "whatever their size: so nothing is gained by larger microbatches, "
+        "and no utilisation is above that"
+    )
+    yield (
+        f"{float(device.node) / 1e9:g} GB/s inside a node, {float(device.network) / 1e9:g} GB/s between nodes, a GPU, "
+        "without latency; k copies in a node reduce gradients over the adapters of k GPUs; ranks are numbered t first, "
+        "then c, d, p"
+    )
+    yield (
+        "beside compute run: messages between stages, all; what copies send, "
+        f"{float(problem.overlap) * 100:g} % layer by layer, as in FSDP and with Megatron's --overlap-grad-reduce and "
+        "--overlap-param-gather; what ranks of a layer, a sequence or of experts send, nothing; each kind as if alone"
+    )
+    parted = [one.choice for one in plan.rows if one.choice.training.zero > 1] if problem.overlap else []
+    whole = [sum(one) for x in parted for one in undivided(problem.space.transformer, x.training, x.cut.stages)]
+    if most := max(whole, default=0):
+        yield (
+            "bytes of ZeRO 2 and 3 have one layer whole at a time; where the next one is gathered or the last one is "
+            f"reduced beside compute, a second one takes up to {gigabytes(most)} more"
+        )
+    if problem.overlap != 1 and any(one.choice.training.zero > 1 for one in plan.rows):
+        yield "verify and optimize take all that ZeRO 2 and 3 send for a microbatch to run beside compute"
+    for name, said in _SENT.items():
+        if any(getattr(one.terms, name) > 0 for one in plan.rows):
+            yield said
+    split = "with" if x.sequence_parallel else "without"
+    yield f"{split} sequence parallelism, {x.attention} attention, as the model's file says"
+    yield (
+        "layers are cut evenly, what does not divide comes off the ends; where split is ends, embedding and head count "
+        "as a layer each; microbatches of 1, 2, 4 and 8 sequences are tried"
+    )
+    yield "the optimizer's step, norms, dropout and data loading take no time"
+
+
+def to_json(plan: Outcome) -> dict[str, object]:
+    """The published form."""
+    request, problem = plan.request, plan.problem
+    return {
+        "ok": plan.exit_status == 0,
+        "model": request.model,
+        "gpus": request.gpus,
+        "gpus_per_node": problem.device.node_size,
+        "device": problem.device.name,
+        "batch": request.batch,
+        "tokens": request.tokens,
+        "cap_bytes": int(problem.cap),
+        "counts": dict(plan.counts),
+        "refused": dict(plan.refused),
+        "rows": [row(plan, one) for one in plan.rows],
+        "rules": [
+            {
+                "rule": one.rule.text,
+                "source": one.rule.source,
+                "holds": None if one.lacks else one.kept,
+                "text": one.text(plan.best) if plan.best else "",
+            }
+            for one in plan.rules
+        ],
+        "explained": None if plan.explained is None else _explained(plan),
+        "assumed": list(assumed(plan)),
+        "diagnostics": [render.as_json(found) for found in plan.diagnostics],
+    }
+
+
+def row(plan: Outcome, one: Prediction) -> dict[str, object]:
+    """A choice with its figures."""
+    tokens, choice = plan.request.tokens, one.choice
+    return {
+        **choice.to_json(),
+        "seconds": float(one.seconds),
+        "terms": asdict(one.terms),
+        "tokens_per_second": float(one.tokens_per_second),
+        "utilisation": float(one.utilisation),
+        "bubble": one.bubble,
+        "bytes": list(one.peaks),
+        "days": None if tokens is None else float(one.days(tokens)),
+        "days_by_formula": None if tokens is None else float(by_formula(one, tokens)),
+        "commands": commands(plan, one),
+    }
+
+
+def _explained(plan: Outcome) -> dict[str, object]:
+    made = plan.explained
+    assert made is not None
+    return {
+        "asked": dict(made.asked),
+        "choices": made.count,
+        "fastest": None if made.found is None else row(plan, made.found),
+        "text": list(made.text(plan.best)) if plan.best else [],
+    }
+
+
+def plot(plan: Outcome) -> str:
+    """Seconds of a step against the most bytes of a rank, a series a schedule, as SVG."""
+    from pipesched.views.plot import Point
+    from pipesched.views.plot import plot as drawn
+
+    points = [
+        Point(
+            Fraction(round(one.peak / 1e8), 10),
+            Fraction(round(one.seconds * 1000), 1000),
+            one.choice.schedule,
+            one.choice.layout,
+        )
+        for one in plan.rows
+    ]
+    title = f"{plan.request.model} on {plan.request.gpus} GPUs"
+    said = (lambda held: gigabytes(held * 10**9), SECONDS.text)
+    return drawn(points, x="most of a rank, GB", y="step, s", title=title, said=said)

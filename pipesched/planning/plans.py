@@ -1,0 +1,145 @@
+"""Which layout of a training step over a cluster fits, and which is fastest: what is asked, and what is shown.
+
+model, cluster, batch ──> every choice ──> the fastest that fit, rule by rule, with the commands that check them
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+from pipesched.diagnostics import Code, fail
+from pipesched.planning import plan_page, plan_report
+from pipesched.planning.layouts.plan import Outcome, Request, outcome
+from pipesched.planning.layouts.schedules import SCHEDULES, UNTRIED
+from pipesched.planning.layouts.search import Tell, silent
+from pipesched.planning.layouts.space import LETTERS, NAMES, RECOMPUTE, SPLITS
+
+MOST = 2**17
+_EXAMPLE = "pipesched plan --model llama3-70b --gpus 64 --device h100 --batch 512"
+_WHOLE = ("p", "t", "c", "d", "e", "v", "b", "zero")
+
+
+class Plan(Outcome):
+    """The fastest choices, as text, object, plot or page."""
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int | None = None, *, verbose: bool = False) -> str:
+        """The table, the rules, and what was assumed; verbose: all of that."""
+        return plan_report.text(self, verbose=verbose)
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        return plan_report.to_json(self)
+
+    def plot(self) -> str:
+        """Seconds of a step against the most bytes of a rank, as SVG."""
+        return plan_report.plot(self)
+
+    def html(self) -> str:
+        """A page that loads nothing."""
+        return plan_page.html(self)
+
+
+def plan(request: Request, workers: str | Executor = "here", tell: Tell = silent) -> Plan:
+    """All of it. workers: an executor of `concurrent.futures`, or how `--executor` names one. tell: hears the progress.
+
+    Raises:
+        PipeschedError: PS246, PS248, PS249, PS225.
+    """
+    return Plan(**vars(outcome(request, workers, tell)))
+
+
+def only(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """``t=4,8,p=2`` as the values of sizes; several texts add up.
+
+    Raises:
+        PipeschedError: PS247.
+    """
+    found: dict[str, tuple[Any, ...]] = {}
+    for text in texts:
+        for name, values in _sizes(text):
+            found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))
+    return found
+
+
+def choice(text: str) -> dict[str, Any]:
+    """``p=8,t=4,recompute=full``.
+
+    Raises:
+        PipeschedError: PS247.
+    """
+    found: dict[str, Any] = {}
+    for name, values in _sizes(text):
+        if name in found or values[1:]:
+            raise fail(Code.CHOICE, f"{name} is given twice")
+        found[name] = values[0]
+    return found
+
+
+def _sizes(text: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Of ``p=8,t=4,2`` each size with its values."""
+    for part in re.split(r",(?=[^,]*=)", text):
+        name, equals, values = (one.strip() for one in part.partition("="))
+        name = next((short for short, long in LETTERS.items() if long == name), name)
+        if name not in NAMES or not equals:
+            raise fail(
+                Code.CHOICE, f"{part[:60]!r} is no size of a choice", help=f"sizes are {', '.join(NAMES)}, as p=8"
+            )
+        yield name, tuple(_value(name, value.strip()) for value in values.split(","))
+
+
+def _value(name: str, text: str) -> Any:
+    known: Mapping[str, Sequence[str]] = {"schedule": tuple(SCHEDULES), "recompute": RECOMPUTE, "split": SPLITS}
+    if name in known and text in known[name]:
+        return text
+    if name in _WHOLE and text.isdecimal() and len(text) <= 6:
+        number = int(text)
+        if number <= 3 if name == "zero" else number > 0:
+            return number
+    what = (
+        f"one of {', '.join(known[name])}" if name in known else "0 to 3" if name == "zero" else "a whole number from 1"
+    )
+    untried = f"{text} {UNTRIED[text]}" if name == "schedule" and text in UNTRIED else None
+    raise fail(Code.CHOICE, f"{name} is {text[:60]!r}, not {what}", help=untried)
+
+
+def request(given: Mapping[str, Any]) -> Request:
+    """What a command line, or keywords, ask for.
+
+    Raises:
+        PipeschedError: PS225, something that must be given is not; PS247.
+    """
+    for name in ("model", "gpus", "device"):
+        if given[name] is None:
+            raise fail(Code.USAGE, f"a plan needs --{name}", help=_EXAMPLE)
+    name, trained = given["model"]
+    counts = {key: given[key] for key in ("gpus", "gpus_per_node", "batch", "top") if given[key] is not None}
+    if wrong := next(((key, x) for key, x in counts.items() if not 0 < x <= MOST), None):
+        raise fail(Code.CLUSTER, f"{wrong[0]} is {wrong[1]}, not from 1 to {MOST:,}")
+    batch = given["batch"] or trained[1].batch
+    if batch is None:
+        raise fail(
+            Code.USAGE, f"a plan needs --batch: {name} does not say how many sequences a step has", help=_EXAMPLE
+        )
+    if given["efficiency"] == 0:
+        raise fail(Code.USAGE, "at an efficiency of 0 nothing is computed")
+    shares = {key: given[key] for key in ("efficiency", "overlap") if given[key] is not None}
+    return Request(
+        name,
+        trained,
+        given["gpus"],
+        given["device"],
+        batch,
+        given["gpus_per_node"],
+        given["mem_cap"],
+        given["tokens"],
+        only(given["only"]),
+        choice(given["explain"]) if given["explain"] else None,
+        given["top"],
+        **shares,
+    )

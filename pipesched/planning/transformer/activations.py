@@ -1,0 +1,234 @@
+"""What one microbatch leaves for its backward, in bytes on one rank, item by item.
+
+Korthikanti et al. 2022 (arXiv:2205.05198), section 4, for a GPT with 16-bit activations and dropout, s tokens, b
+sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism:
+
+    nothing split                  s b h (34 + 5 a s / h)
+    tensor                         s b h (10 + 24 / t + 5 a s / (h t))
+    tensor, sequence               s b h / t (34 + 5 a s / h)
+    selective recomputation        the same without 5 a s / h
+    full recomputation             s b h 2
+
+34 is 11 of attention, 19 of the feed-forward part, 4 of the two norms; the 10 that t alone does not split are inputs of
+norms, of q, k, v and of the feed-forward part, and dropout masks. Flash attention makes no scores, so it leaves out
+5 a s / h too (its fp32 sum of each row, 4 a / t bytes a token, is not counted). A gated feed-forward part keeps gate,
+value and their product: 3 f in place of 2 f. Experts keep that for each token sent to them, and the token before and
+after. Context parallelism leaves s / c tokens on a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.rules import layers_of
+
+SCORES = "attention scores"
+INSIDE = "inside"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Some bytes, and what they are of."""
+
+    name: str
+    bytes: Fraction
+
+
+@dataclass(frozen=True)
+class StageBytes:
+    """Of one microbatch on one stage, on one rank.
+
+    saved: from F to the backward. alone: the most while an F runs that keeps nothing. input: of what is saved what an F
+    that is run again keeps. stored: what I leaves for W on top of what is saved. output: the message to the next stage.
+    working: the most that is there only while a B, an I or a W runs.
+    """
+
+    saved: Fraction
+    alone: Fraction
+    input: Fraction
+    stored: Fraction
+    working: tuple[Fraction, Fraction, Fraction]
+
+
+def tokens(a: Transformer, x: Training) -> Fraction:
+    """Of a microbatch, on one rank."""
+    return Fraction(a.sequence * x.microbatch, x.context)
+
+
+def shared_tokens(a: Transformer, x: Training) -> Fraction:
+    """The same outside attention and the feed-forward part, where sequence parallelism splits them by t."""
+    return tokens(a, x) / (x.tensor if x.sequence_parallel else 1)
+
+
+def boundary(a: Transformer, x: Training) -> Fraction:
+    """A message between stages: 2 s b h, divided by t under sequence parallelism."""
+    return shared_tokens(a, x) * a.hidden * a.dtype_bytes
+
+
+def layer(a: Transformer, x: Training, index: int) -> Fraction:
+    """What a layer, counted from 0, keeps of one microbatch."""
+    if x.recompute == "full":
+        return boundary(a, x)
+    found = sum((one.bytes for one in items(a, x, index)), Fraction(0))
+    return found - (scores(a, x) if x.recompute == "selective" else 0)
+
+
+def items(a: Transformer, x: Training, index: int) -> tuple[Saved, ...]:
+    """All that the forward of a layer makes and its backward reads."""
+    inner = _experts(a, x) if a.has_experts(index) else _feed_forward(a, x, a.feed_forward)
+    return (*_attention(a, x), *inner)
+
+
+def scores(a: Transformer, x: Training) -> Fraction:
+    """5 a s^2 b / t: the softmax's output, and of dropout the mask and the output. None with flash attention."""
+    if x.attention == "flash":
+        return Fraction(0)
+    each = a.dtype_bytes + (1 + a.dtype_bytes if a.dropout else 0)
+    return tokens(a, x) * a.sequence * each * a.heads / x.tensor
+
+
+def embedding(a: Transformer, x: Training) -> Fraction:
+    """The dropout mask of the first stage: s b h."""
+    return shared_tokens(a, x) * a.hidden if a.dropout else Fraction(0)
+
+
+def head(a: Transformer, x: Training) -> Fraction:
+    """Inputs of the last norm and of the head, and logits in fp32: 4 s b h / t (1 + V / h), section 4.3."""
+    return 2 * boundary(a, x) + logits(a, x, 4)
+
+
+def logits(a: Transformer, x: Training, size: int) -> Fraction:
+    """At so many bytes each."""
+    return size * tokens(a, x) * a.vocabulary / x.tensor
+
+
+def loss(a: Transformer, x: Training) -> Fraction:
+    """What the backward of the loss makes, beside the logits that the head kept.
+
+    Megatron-LM's writes the gradient in their place, and it is rounded to the dtype of the model (Megatron-core 0.16.1,
+    tensor_parallel/cross_entropy.py). torch's cross entropy makes two in fp32, of the chosen logits and of all.
+    """
+    return logits(a, x, 8 if x.keep_outputs else a.dtype_bytes)
+
+
+def stored(a: Transformer, x: Training, index: int) -> Fraction:
+    """What I leaves for W beside what is saved: the gradient of the output of every weight of a layer.
+
+    That is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage its I
+    does nothing, and its W is all of the backward. A layer that I runs again whole is kept too, as if it had been.
+    """
+    h, z, t = a.hidden, a.dtype_bytes, x.tensor
+    outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and what attention and feed-forward add
+    again = _again(a, x, index) if x.recompute == "full" else Fraction(0)
+    return outside + tokens(a, x) * z * (_heads(a, t) + _outputs(a, x, index)) + again
+
+
+def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]:
+    """Every stage.
+
+    Raises:
+        PipeschedError: PS235.
+    """
+    made, edge, zero = [], boundary(a, x), Fraction(0)
+    ends, kept = logits(a, x, a.dtype_bytes), x.keep_outputs
+    for stage, layers in enumerate(layers_of(a, x, stages)):
+        first, last = stage == 0, stage == stages - 1
+        extra = (embedding(a, x) if first else 0) + (head(a, x) if last else 0)
+        out = (ends if last else edge) if kept else zero
+        saved = sum((layer(a, x, i) for i in layers), out + extra)
+        left = sum((stored(a, x, i) for i in layers), zero)
+        kinds = {a.has_experts(i): i for i in layers}.values()
+        most = [sum((one.bytes for one in items(a, x, i)), zero) for i in kinds]
+        whole, inner = map(max, zip(*([_working(a, x, i) for i in kinds] or [(edge, zero)]), strict=True))
+        if last:  # a B has freed what the head kept before it comes to a layer; an I frees the logits at its end
+            freed = logits(a, x, 4) + out
+            left = max(left + edge + ends - freed, zero)
+            whole, inner = max(whole - head(a, x), loss(a, x)), max(inner + freed, loss(a, x) - left)
+        working = (whole, zero, whole) if first else (whole, inner, edge)
+        alone = max([edge, Fraction(extra), *most])
+        made.append(StageBytes(saved, alone, zero if first else edge, zero if first else left, working))
+    return tuple(made)
+
+
+def _again(a: Transformer, x: Training, index: int) -> Fraction:
+    """What recomputing one layer brings back while its backward runs."""
+    whole = sum((one.bytes for one in items(a, x, index)), Fraction(0))
+    return whole - layer(a, x, index)
+
+
+def _working(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fraction]:
+    """Of a layer, what a B and an I hold at once that neither was there before nor stays: gradients inside the
+    feed-forward part, or once that is over and freed those of the scores, before and after the softmax.
+
+    An I stores the others, and frees nothing.
+    """
+    every, edge, again = items(a, x, index), boundary(a, x), _again(a, x, index)
+    inside = sum((one.bytes for one in every if one.name.startswith(INSIDE)), Fraction(0))
+    freed = sum((one.bytes for one in every), Fraction(0)) - sum((one.bytes for one in _attention(a, x)), Fraction(0))
+    size = Fraction(2 * a.dtype_bytes * a.sequence * a.heads, x.tensor)
+    two = size * tokens(a, x) if x.attention == "standard" else Fraction(0)
+    late = again if x.recompute == "selective" else Fraction(0)
+    whole = max(inside, late + two - freed) + edge + again - late
+    return whole, max(inside / (3 if a.gated else 2), late + two)
+
+
+def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
+    z, t, n, outside = a.dtype_bytes, x.tensor, tokens(a, x), boundary(a, x)
+    yield Saved("input of the norm before attention", outside)
+    yield Saved("input of q, k, v", outside)
+    if a.latent is not None:  # the compressed vectors, before and after their norms, are on every rank
+        yield Saved("compressed vectors", 2 * z * n * (a.latent.query + a.latent.key_value))
+    yield Saved("q, k, v", n * z * _heads(a, t))
+    yield Saved(SCORES, scores(a, x))
+    value = a.head_size if a.latent is None else a.latent.value
+    yield Saved("input of the projection", n * z * a.heads * value / t)
+    yield from _mask(a, x)
+
+
+def _heads(a: Transformer, t: int) -> Fraction:
+    """Entries of q, k and v of a token on a rank; a key-value head is on one rank at least."""
+    if a.latent is not None:
+        return Fraction(a.heads * (2 * (a.latent.key + a.latent.rope) + a.latent.value), t)
+    return Fraction(a.heads * a.head_size, t) + 2 * a.head_size * max(Fraction(a.kv_heads, t), Fraction(1))
+
+
+def _feed_forward(a: Transformer, x: Training, inner: int) -> Iterator[Saved]:
+    z, n, outside = a.dtype_bytes, tokens(a, x), boundary(a, x)
+    yield Saved("input of the norm before the feed-forward part", outside)
+    yield Saved("input of the feed-forward part", outside)
+    yield Saved(f"{INSIDE} the feed-forward part", n * z * inner * (3 if a.gated else 2) / x.tensor)
+    yield from _mask(a, x)
+
+
+def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
+    """Tokens are taken to be sent evenly: each rank of t works on its share of them, whole; where t splits the experts
+    themselves, since e is 1, every rank has all of them.
+    """
+    assert a.experts is not None
+    z, k, f, share = a.dtype_bytes, a.experts.per_token, a.experts.size, tokens(a, x) / x.tensor
+    yield from _feed_forward(a, x, a.experts.shared * f)
+    yield Saved("tokens sent to experts, and their results", 2 * tokens(a, x) / _apart(x) * z * k * a.hidden)
+    yield Saved(f"{INSIDE} the experts", share * z * k * f * (3 if a.gated else 2))
+
+
+def _apart(x: Training) -> int:
+    """Ranks of t that send different tokens to experts."""
+    return x.tensor if x.expert > 1 else 1
+
+
+def _outputs(a: Transformer, x: Training, index: int) -> Fraction:
+    """Entries a token that the first matrices of the feed-forward part make, and of experts what they return."""
+    ways, t = 2 if a.gated else 1, x.tensor
+    if not a.has_experts(index):
+        return Fraction(ways * a.feed_forward, t)
+    assert a.experts is not None
+    inside = ways * a.experts.size * (a.experts.shared + a.experts.per_token)
+    return Fraction(inside, t) + Fraction(a.experts.per_token * a.hidden, _apart(x))
+
+
+def _mask(a: Transformer, x: Training) -> Iterator[Saved]:
+    if a.dropout:
+        yield Saved("dropout mask", shared_tokens(a, x) * a.hidden)

@@ -1,0 +1,173 @@
+"""Devices: what one computes in a second, how much it holds, and how fast its links are.
+
+    flops       peak of dense 16-bit matrix products in FLOP/s       memory      bytes
+    node        bytes/s that one device sends inside its node        network     bytes/s that it sends to other nodes
+    node_size   devices of a node                                   host        bytes/s between it and host memory
+
+Bandwidths are of one direction, which is half of what vendors print of links. The network of a row is that of the
+vendor's own node with one adapter a device. A file has the same keys:
+
+    [device]
+    flops = "400 TFLOP/s"        or 400e12
+    memory = "80 GB"             GB is 10^9 bytes, GiB 2^30
+    node = "300 GB/s"
+    network = "25 GB/s"
+    host = "32 GB/s"
+    node_size = 8
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from fractions import Fraction
+from pathlib import Path
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.library import inputs, toml
+from pipesched.source import Source, Span
+
+HALF = Fraction(1, 2)
+"""Of its peak, what a device is taken to reach in matrix products, where nobody says other: of 44 to 52 % on A100 by
+Narayanan et al. (SC 2021, table 1), 38 to 43 % on H100 by Dubey et al. (2024, table 4), bubbles included.
+"""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device, with where its figures are from."""
+
+    name: str
+    flops: Fraction
+    memory: Fraction
+    node: Fraction
+    network: Fraction
+    host: Fraction
+    node_size: int = 8
+    source: str = ""
+
+
+def _row(name: str, tera: str, giga: tuple[int, int, int, int], source: str) -> tuple[str, Device]:
+    """tera: FLOP/s; giga: bytes of memory; of node, network and host a second, in one direction."""
+    memory, node, network, host = (Fraction(value) * 10**9 for value in giga)
+    return name, Device(name, Fraction(tera) * 10**12, memory, node, network, host, 8, source)
+
+
+_400 = "8 x 400 Gb/s, PCIe 5"
+DEVICES: Mapping[str, Device] = dict(
+    (
+        _row("a100", "312", (80, 300, 25, 32), "NVIDIA A100 80GB data sheet (SXM); DGX A100: 8 x 200 Gb/s, PCIe 4"),
+        _row("h100", "989.4", (80, 450, 50, 64), f"NVIDIA H100 architecture white paper (SXM5); DGX H100: {_400}"),
+        _row("h200", "989.4", (141, 450, 50, 64), f"NVIDIA H200 data sheet (SXM); DGX H200: {_400}"),
+        _row("b200", "2250", (180, 900, 50, 64), f"NVIDIA DGX B200 data sheet, an eighth, half of sparse; {_400}"),
+        _row("mi300x", "1307.4", (192, 448, 50, 64), f"AMD Instinct MI300X data sheet, 7 links of 64 GB/s; {_400}"),
+    )
+)
+
+_UNITS: Mapping[str, int] = {
+    **{f"{prefix}B": 10**power for prefix, power in (("K", 3), ("M", 6), ("G", 9), ("T", 12))},
+    **{f"{prefix}iB": 2**power for prefix, power in (("K", 10), ("M", 20), ("G", 30), ("T", 40))},
+    **{f"{prefix}FLOP": 10**power for prefix, power in (("G", 9), ("T", 12), ("P", 15))},
+    "B": 1,
+}
+_WRITTEN = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,9})?(?:e[0-9]{1,2})?)\s*([KMGTP]?i?B|[GTP]FLOP)?(/s)?\s*")
+MOST = 10**24
+_RATES = ("flops", "node", "network", "host")
+_KINDS = {"flops": "FLOP/s, such as 400e12 or '400 TFLOP/s'", "memory": "bytes, such as '80 GB'"}
+_LINK = "bytes a second, such as '300 GB/s'"
+_WHAT = {**_KINDS, "node": _LINK, "network": _LINK, "host": _LINK, "node_size": "a whole number from 1"}
+_NAME, _SYNTAX, _KEY, _VALUE = Code.NO_DEVICE, Code.DEVICE_SYNTAX, Code.DEVICE_KEY, Code.DEVICE_VALUE
+_REQUIRED = ("flops", "memory", "node", "network", "host")
+
+
+def amount(value: object, *, unit: str = "B", rate: bool = False) -> Fraction | None:
+    """A number of bytes or of FLOP, a second where `rate`, such as ``80GB`` or ``300 GB/s``; None if it is none, or
+    beyond what any machine has.
+    """
+    found = _written(value, unit, rate)
+    return found if found is not None and 1 <= found <= MOST else None
+
+
+def _written(value: object, unit: str, rate: bool) -> Fraction | None:
+    if isinstance(value, int | Fraction) and not isinstance(value, bool):
+        return Fraction(value)
+    found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
+    if found is None or (found[2] and not found[2].endswith(unit)) or bool(found[3]) != (rate and bool(found[2])):
+        return None
+    return Fraction(found[1]) * _UNITS[found[2] or "B"]
+
+
+def read(path: str) -> Device:
+    """The device of a name in DEVICES, or of a TOML file; ``h100,node_size=4`` with other values of its keys.
+
+    Raises:
+        PipeschedError: PS240, no device has the name; PS241 to PS243, what is wrong with the file; PS809.
+    """
+    name, *others = [path] if os.path.exists(path) else path.split(",")
+    found = _named(name)
+    if not others:
+        return found
+    given = dict(map(_other, others))
+    return replace(found, **given, name=path, source=found.source if name.lower() in DEVICES else path)  # type: ignore[arg-type]
+
+
+def _other(text: str) -> tuple[str, Fraction | int]:
+    key, _, value = (part.strip() for part in text.partition("="))
+    if key not in _WHAT:
+        raise fail(_KEY, f"a device has no {key[:60]!r}", help=f"its keys are {', '.join(_WHAT)}")
+    made = _read(key, int(value) if value.isdecimal() and len(value) < 16 else value)
+    if made is None:
+        raise fail(_VALUE, f"{key} is {value[:60]!r}, not {_WHAT[key]}")
+    return key, made
+
+
+def _named(path: str) -> Device:
+    name = path.lower()
+    if name in DEVICES:
+        return DEVICES[name]
+    if path != "-" and "/" not in path and not path.endswith(".toml") and not os.path.exists(path):
+        close = get_close_matches(name, DEVICES, 1, 0.5)
+        help = f"did you mean `{close[0]}`?" if close else f"give a .toml file, or one of {', '.join(DEVICES)}"
+        raise fail(_NAME, f"no device is called {path!r}", help=help)
+    return of_source(inputs.read_path(path))
+
+
+def of_source(source: Source) -> Device:
+    """The device of a text.
+
+    Raises:
+        PipeschedError: PS241 to PS243, all that is wrong with it.
+    """
+    values, places = toml.read(source, _SYNTAX, toml.exact)
+    if found := list(_faults(source, values, places)):
+        raise PipeschedError(found)
+    given = {key: _read(key, values[f"device.{key}"]) for key in _WHAT if f"device.{key}" in values}
+    title = values.get("device.name", Path(source.name).name.removesuffix(".toml"))
+    return Device(**{"name": str(title), **given, "source": source.name})  # type: ignore[arg-type]
+
+
+def _read(key: str, value: object) -> Fraction | int | None:
+    if key == "node_size":
+        return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**20 else None
+    return amount(value, unit="FLOP" if key == "flops" else "B", rate=key in _RATES)
+
+
+def _faults(source: Source, values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator[Diagnostic]:
+    for key, value in values.items():
+        last, where = key.removeprefix("device."), toml.place(key, places)
+        if key == last or last not in (*_WHAT, *(one.name for one in fields(Device))):
+            close = get_close_matches(last, _WHAT, 1, 0.6)
+            help = f"did you mean device.{close[0]}?" if close else f"keys of [device] are {', '.join(_WHAT)}"
+            yield Diagnostic(_KEY, f"a device has no {key}", (Label(where, "no such key"),), (), help)
+        elif last in _WHAT and _read(last, value) is None:
+            said = str(value) if isinstance(value, Fraction | int) else repr(value)
+            message = f"{last} is {said[:60]}, not {_WHAT[last]}"
+            yield Diagnostic(_VALUE, message, (Label(where, f"not {_WHAT[last]}"),))
+    for key in _REQUIRED:
+        if f"device.{key}" not in values:
+            where = places.get("device") or source.span(0, min(1, len(source.text)))
+            label, help = Label(where, f"{key} is not here"), f"write {key} = …, {_WHAT[key]}"
+            yield Diagnostic(_KEY, f"{source.name} does not say device.{key}", (label,), (), help)

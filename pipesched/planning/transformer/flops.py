@@ -1,0 +1,100 @@
+"""Floating-point operations of one microbatch through a stage, on one rank.
+
+A matrix of k n entries takes 2 k n a token forward, 2 k n for the gradient of its input and 2 k n for its own. The
+attention of s tokens over s takes 2 s^2 for each entry of a query-key head and of a value head, forward, twice that for
+its gradients, and has no weights. For a GPT that is, a layer of b sequences (Narayanan et al., SC 2021, appendix):
+
+    F    24 b s h^2 (1 + s / 6h)      I    24 b s h^2 (1 + s / 3h)      W    24 b s h^2      head    2 b s h V each
+
+    a step with full recomputation: 96 B s l h^2 (1 + s / 6h + V / 16 l h), equation 3
+
+A causal mask is not made use of, as there. Recomputation is part of I: of the scores if it is selective, of all F but
+the head's if it is full. Norms, activations and dropout count nothing, and neither does what flash attention runs again
+in its backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.planning.transformer.activations import tokens
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.rules import layers_of
+
+
+@dataclass(frozen=True)
+class StageFlops:
+    """Of one microbatch. again: the part of `input` that runs a forward again."""
+
+    forward: Fraction
+    input: Fraction
+    weights: Fraction
+    again: Fraction
+
+    @property
+    def backward(self) -> Fraction:
+        """Of B, which is I and W."""
+        return self.input + self.weights
+
+
+def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]:
+    """Every stage.
+
+    Raises:
+        PipeschedError: PS235.
+    """
+    made, n = [], tokens(a, x)
+    for stage, layers in enumerate(layers_of(a, x, stages)):
+        linear = 2 * n * sum((entries(a, x, index) for index in layers), Fraction(0))
+        attending = len(layers) * attention(a, x)
+        logits = 2 * n * a.hidden * a.vocabulary / x.tensor if stage == stages - 1 else Fraction(0)
+        again = {"none": Fraction(0), "selective": attending, "full": linear + attending}[x.recompute]
+        if x.recompute == "selective" and x.attention == "flash":
+            again = Fraction(0)  # there are no scores to make again
+        linear += logits
+        made.append(StageFlops(linear + attending, linear + 2 * attending + again, linear, again))
+    return tuple(made)
+
+
+def entries(a: Transformer, x: Training, index: int) -> Fraction:
+    """Of the matrices of a layer that a token goes through, on one rank."""
+    return _projections(a, x.tensor) + _feed_forward(a, x.tensor, index)
+
+
+def attention(a: Transformer, x: Training) -> Fraction:
+    """Forward, of queries with keys and of scores with values: 4 b s^2 h of a GPT."""
+    key, value = (a.head_size, a.head_size) if a.latent is None else (a.latent.key + a.latent.rope, a.latent.value)
+    return 2 * tokens(a, x) * a.sequence * a.heads * (key + value) / x.tensor
+
+
+def of_model(a: Transformer, sequences: int = 1) -> Fraction:
+    """F, I and W of all layers and the head, once: what model FLOP utilisation counts. Nothing runs again."""
+    (whole,) = by_stage(a, Training(microbatch=sequences), 1)
+    return whole.forward + whole.backward
+
+
+def formula(layers: int, hidden: int, vocabulary: int, sequence: int, batch: int) -> Fraction:
+    """Of a step of a GPT with full recomputation: equation 3."""
+    h = Fraction(hidden)
+    return 96 * batch * sequence * layers * h**2 * (1 + sequence / (6 * h) + vocabulary / (16 * layers * h))
+
+
+def _projections(a: Transformer, t: int) -> Fraction:
+    h, way = a.hidden, a.latent
+    if way is not None:  # what compresses is on every rank
+        whole = h * (way.query + way.key_value + way.rope)
+        heads = way.query * (way.key + way.rope) + way.key_value * (way.key + way.value) + way.value * h
+        return whole + Fraction(a.heads * heads, t)
+    kept = max(Fraction(a.kv_heads, t), Fraction(1))
+    return Fraction(2 * h * a.heads * a.head_size, t) + 2 * h * a.head_size * kept
+
+
+def _feed_forward(a: Transformer, t: int, index: int) -> Fraction:
+    """Of experts those that a token is sent to, evenly over their ranks; and the router, on every rank."""
+    matrices = a.hidden * (3 if a.gated else 2)
+    if not a.has_experts(index):
+        return Fraction(matrices * a.feed_forward, t)
+    assert a.experts is not None
+    used = (a.experts.per_token + a.experts.shared) * a.experts.size
+    return Fraction(matrices * used, t) + a.hidden * a.experts.count

@@ -1,0 +1,229 @@
+"""A transformer and how it is trained, as a TOML file has them.
+
+    [model]                       [training]
+    layers = 24                   microbatch = 1        sequences of one microbatch
+    hidden = 2304                 tensor = 4            t: ranks that share a layer
+    heads = 24                    sequence_parallel = true
+    vocabulary = 51200            context = 1           c: ranks that share a sequence
+    sequence = 2048               data = 8              d: copies of the pipeline
+                                  expert = 1            e: ranks that share the experts
+    [model.experts]               zero = 1              0 nothing, 1 optimizer, 2 gradients too, 3 parameters too
+    [model.latent]                recompute = "none"    none, selective, full
+
+Every wrong value is a finding at its line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.library import inputs, toml
+from pipesched.library.assets import asset
+from pipesched.planning.transformer.config import DTYPES, Experts, Latent, Trained, Training, Transformer
+from pipesched.planning.transformer.megatron_layout import stages_of
+from pipesched.planning.transformer.rules import faults, finding
+from pipesched.source import Source, Span
+
+MOST = 2**40
+_FOLDER = ("schedules", "models")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a value must be; `read` of one that is."""
+
+    what: str
+    holds: Callable[[Any], bool]
+    read: Callable[[Any], Any] = lambda value: value
+
+
+def _whole(least: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
+
+
+def _one_of(*names: str) -> _Kind:
+    return _Kind(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+_COUNT = _Kind("a whole number from 1", _whole(1))
+_FROM_0 = _Kind("a whole number from 0", _whole(0))
+_FLAG = _Kind("true or false", lambda value: isinstance(value, bool))
+_TEXT = _Kind("a text", lambda value: isinstance(value, str))
+_NUMBER = _Kind(
+    "a number from 0",
+    lambda value: type(value) in (int, Fraction) and 0 <= value <= MOST,
+    lambda value: Fraction(value),
+)
+_LAYERS = _Kind(
+    "a list of the layers of each stage, as [1, 2, 2, 3], or Megatron's layout, as Et|tt|tt|tttL",
+    lambda value: _layers(value) is not None,
+    lambda value: _layers(value),
+)
+
+
+def _layers(value: object) -> tuple[int, ...] | None:
+    """The layers of each stage; None of what is no layout of stages, or has a layer of prediction."""
+    if isinstance(value, str):
+        stages = stages_of(value)
+        every = "".join(stages)
+        whole = isinstance(stages, list) and every[:1] == "E" and every[-1:] == "L" and set(every[1:-1]) <= {"t"}
+        return tuple(stage.count("t") for stage in stages) if whole else None
+    whole = isinstance(value, list) and len(value) > 0 and all(map(_whole(0), value))
+    return tuple(value) if isinstance(value, list) and whole else None
+
+
+_OTHERS: Mapping[str, _Kind] = {
+    "layers": _Kind("a whole number from 1 to 100,000", lambda value: _whole(1)(value) and value <= 100_000),
+    "kv_heads": _COUNT,
+    "dtype": _one_of(*DTYPES),
+    "norm": _one_of("layer", "rms"),
+    "name": _TEXT,
+    "batch": _COUNT,
+    "zero": _Kind("0, 1, 2 or 3", lambda value: _whole(0)(value) and value <= 3),
+    "recompute": _one_of("none", "selective", "full"),
+    "attention": _one_of("flash", "standard"),
+    "layout": _LAYERS,
+    "shared": _FROM_0,
+    "dense_layers": _FROM_0,
+}
+_BY_TYPE = {"int": _COUNT, "bool": _FLAG, "Fraction": _NUMBER}
+_SECTIONS: Mapping[str, type] = {
+    "model": Transformer,
+    "model.experts": Experts,
+    "model.latent": Latent,
+    "training": Training,
+}
+_NOT_WRITTEN = ("experts", "latent", "places")
+
+
+def _keys() -> Iterator[tuple[str, _Kind, bool]]:
+    """Every key of a file, what it holds, and whether it must be there where its section is."""
+    for section, noun in _SECTIONS.items():
+        for one in fields(noun):
+            if one.name not in _NOT_WRITTEN:
+                kind = _OTHERS.get(one.name) or _BY_TYPE[str(one.type)]
+                yield f"{section}.{one.name}", kind, one.default is MISSING
+
+
+KEYS: Mapping[str, _Kind] = {key: kind for key, kind, _ in _keys()}
+_REQUIRED = tuple(key for key, _, required in _keys() if required)
+
+
+def built_in() -> list[str]:
+    """The names of the models that ship with pipesched."""
+    folder = asset(*_FOLDER)
+    return sorted(path.name.removesuffix(".toml") for path in folder.glob("*.toml")) if folder.is_dir() else []
+
+
+def read(path: str) -> Trained:
+    """The model of a TOML file, or of a name in `built_in`; ``NAME,tensor=8,zero=1`` with other keys of its training.
+
+    Raises:
+        PipeschedError: PS809, PS230 to PS237.
+    """
+    name, *others = [path] if os.path.exists(path) else path.split(",")
+    return of_source(source(name), {f"training.{key}": value for key, value in map(_other, others)})
+
+
+def _other(text: str) -> tuple[str, object]:
+    """``tensor=8``: a key and what it holds."""
+    key, _, value = (part.strip() for part in text.partition("="))
+    if value in ("true", "false"):
+        return key, value == "true"
+    number = re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,9})?", value)
+    return key, value if number is None else Fraction(value) if number[1] else int(value)
+
+
+def source(path: str) -> Source:
+    """The text of a file, or of a name in `built_in`.
+
+    Raises:
+        PipeschedError: PS237, PS809.
+    """
+    if path in built_in():
+        return Source(f"{path}.toml", asset(*_FOLDER, f"{path}.toml").read_text("utf-8"))
+    if path != "-" and "/" not in path and not path.endswith(".toml") and not os.path.exists(path):
+        close = get_close_matches(path, built_in(), 1, 0.5)
+        own = "for a model of yours give a .toml file, as `pipesched list llama3-70b` prints one"
+        help = f"did you mean `{close[0]}`? {own}" if close else f"{own}; or one of {', '.join(built_in())}"
+        raise fail(Code.MODEL_NAME, f"no model is called {path!r}", help=help)
+    return inputs.read_path(path)
+
+
+def of_source(source: Source, others: Mapping[str, object] | None = None) -> Trained:
+    """The model of a text. others: values in the place of those that it has.
+
+    Raises:
+        PipeschedError: PS230 to PS236, all that is wrong with it.
+    """
+    values, places = toml.read(source, Code.MODEL_SYNTAX, toml.exact)
+    values |= others or {}
+    places = {key: span for key, span in places.items() if key not in (others or {})}
+    unknown = list(_unknown(values, places))  # what is misspelt is not missing
+    found = [*unknown, *_wrong(values, places), *([] if unknown else _missing(values, places, source))]
+    if found:
+        raise PipeschedError(found)
+    made = {section: _section(noun, section, values) for section, noun in _SECTIONS.items()}
+    inner = {"experts": made["model.experts"], "latent": made["model.latent"], "places": places}
+    name = Path(source.name).name.removesuffix(".toml")
+    transformer = Transformer(**{"name": name, **(made["model"] or {}), **_built(inner)})
+    training = Training(**(made["training"] or {}))
+    if found := list(faults(transformer, training)):
+        raise PipeschedError(found)
+    return transformer, training
+
+
+def _built(inner: Mapping[str, Any]) -> dict[str, Any]:
+    nouns = {"experts": Experts, "latent": Latent}
+    return {key: nouns[key](**value) if key in nouns and value else value for key, value in inner.items()}
+
+
+def _section(noun: type, section: str, values: Mapping[str, object]) -> dict[str, Any] | None:
+    """The values of a section by field; None where it is not there."""
+    names = [one.name for one in fields(noun)]
+    keys = {name: f"{section}.{name}" for name in names}
+    return {name: KEYS[key].read(values[key]) for name, key in keys.items() if key in values} or None
+
+
+def _unknown(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator[Diagnostic]:
+    for key in values:
+        if key not in KEYS and key not in _SECTIONS:
+            last = {name.rpartition(".")[2]: name for name in KEYS}
+            close = get_close_matches(key, KEYS, 1, 0.8) or [
+                last[name] for name in get_close_matches(key.rpartition(".")[2], last, 1, 0.6)
+            ]
+            help = f"did you mean {close[0]}?" if close else f"sections are {', '.join(_SECTIONS)}"
+            yield finding(Code.MODEL_UNKNOWN, f"a model has no {key}", key, places, "no such key", help)
+
+
+def _missing(values: Mapping[str, object], places: Mapping[str, Span], source: Source) -> Iterator[Diagnostic]:
+    for key in _REQUIRED:
+        section = key.rpartition(".")[0]
+        there = section == "model" or section in places or any(name.startswith(f"{section}.") for name in values)
+        if there and key not in values:
+            where = places.get(section) or source.span(0, min(1, len(source.text)))
+            label = Label(where, f"{key.rpartition('.')[2]} is not here")
+            yield Diagnostic(Code.MODEL_MISSING, f"{source.name} does not say {key}", (label,), (), f"write {key} = …")
+    if values.get("model.gated") is True and "model.feed_forward" not in values and "model.feed_forward" not in places:
+        message = "a gated feed-forward part has a size of its own, which is not given"
+        yield finding(Code.MODEL_MISSING, message, "model.gated", places, "gated", "write model.feed_forward = …")
+
+
+def _wrong(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator[Diagnostic]:
+    for key, value in values.items():
+        kind = KEYS.get(key)
+        if kind is not None and not kind.holds(value):
+            shown = str(value).lower() if isinstance(value, bool) else repr(value)
+            shown = str(value) if isinstance(value, Fraction) else shown
+            message = f"{key.rpartition('.')[2]} is {shown[:60]}, not {kind.what}"
+            yield finding(Code.MODEL_VALUE, message, key, places, f"not {kind.what}")
+        elif kind is None and key in _SECTIONS and key in places and not isinstance(value, dict):
+            yield finding(Code.MODEL_VALUE, f"{key} is {value!r}, not a section", key, places, "a section of keys")

@@ -1,0 +1,155 @@
+"""How many parameters a stage has, counted matrix by matrix, whole and on one rank.
+
+    embedding        V h, and s h of learned positions        split by t (the vocabulary), not (the positions)
+    attention        q h -> a d,  k and v h -> k d,  a d -> h  split by t; a key-value head is on one rank at least
+    latent           h -> q' -> a (n + r),  h -> c + r,  c -> a (n + v),  a v -> h
+    feed-forward     2 h f, gated 3 h f                       split by t
+    experts          that, once an expert, and h E of router   split by e, or by t where e is 1
+    norms, biases of what is added up over t                   on every rank
+
+The sum over a GPT's layers is, but for the 2 h of the last norm, equation 2 of Narayanan et al., SC 2021:
+P = 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.planning.transformer.config import Latent, Training, Transformer
+from pipesched.planning.transformer.rules import layers_of
+
+ALONE = Training()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some parameters: how many there are, how many of them one rank holds, and whether they are of experts."""
+
+    name: str
+    count: int
+    on_rank: Fraction
+    of_experts: bool = False
+
+
+def layer(a: Transformer, x: Training, index: int) -> tuple[Part, ...]:
+    """The parts of a layer, counted from 0."""
+    inner = _experts(a, x) if a.has_experts(index) else (_feed_forward(a, x),)
+    return (_norms(a, 2), _attention(a, x), *inner)
+
+
+def embedding(a: Transformer, x: Training) -> tuple[Part, ...]:
+    """The vocabulary's, and the positions'."""
+    positions = a.sequence * a.hidden if a.learned_positions else 0
+    return (_vocabulary("embedding", a, x), Part("positions", positions, Fraction(positions)))
+
+
+def head(a: Transformer, x: Training) -> tuple[Part, ...]:
+    """The last norm, and the matrix that makes logits; where it is tied, the last stage has a copy of the first's."""
+    return (_norms(a, 1), _vocabulary("head", a, x))
+
+
+def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...], ...]:
+    """The parts of each stage. A tied head is counted where it is held: on the last stage too if there are several.
+
+    Raises:
+        PipeschedError: PS235.
+    """
+    made = []
+    for stage, layers in enumerate(layers_of(a, x, stages)):
+        parts = [part for index in layers for part in layer(a, x, index)]
+        first = embedding(a, x) if stage == 0 else ()
+        last = head(a, x) if stage == stages - 1 else ()
+        if a.tied and stages == 1:
+            last = last[:1]
+        made.append((*first, *parts, *last))
+    return tuple(made)
+
+
+def total(a: Transformer) -> int:
+    """All of the model, each counted once."""
+    every = [*embedding(a, ALONE), *head(a, ALONE)[: 1 if a.tied else 2]]
+    return sum(part.count for part in every) + sum(_of_layer(a, index) for index in range(a.layers))
+
+
+def active(a: Transformer) -> int:
+    """Those that one token goes through: of the experts the ones that it is sent to, and the shared ones."""
+    if a.experts is None:
+        return total(a)
+    idle = (a.experts.count - a.experts.per_token) * _expert(a)
+    return total(a) - idle * sum(a.has_experts(index) for index in range(a.layers))
+
+
+def formula(layers: int, hidden: int, vocabulary: int, sequence: int) -> Fraction:
+    """Of a GPT: Narayanan et al., SC 2021, equation 2."""
+    h = Fraction(hidden)
+    return 12 * layers * h**2 * (1 + 13 / (12 * h) + (vocabulary + sequence) / (12 * layers * h))
+
+
+def on_rank(parts: Sequence[Part], *, of_experts: bool | None = None) -> Fraction:
+    """How many of them one rank holds; of the experts alone, or of all others alone."""
+    return sum((part.on_rank for part in parts if of_experts in (None, part.of_experts)), Fraction(0))
+
+
+def counts(parts: Sequence[Part]) -> tuple[Fraction, Fraction]:
+    """How many of them one rank holds: of all others, and of the experts."""
+    return on_rank(parts, of_experts=False), on_rank(parts, of_experts=True)
+
+
+def _of_layer(a: Transformer, index: int) -> int:
+    return sum(part.count for part in layer(a, ALONE, index))
+
+
+def _norms(a: Transformer, count: int) -> Part:
+    each = count * a.hidden * (2 if a.norm == "layer" else 1)
+    return Part("norms", each, Fraction(each))
+
+
+def _vocabulary(name: str, a: Transformer, x: Training) -> Part:
+    """Padded so that t divides it."""
+    return Part(name, a.vocabulary * a.hidden, Fraction(-(-a.vocabulary // x.tensor) * a.hidden))
+
+
+def _attention(a: Transformer, x: Training) -> Part:
+    if a.latent is not None:
+        return _latent(a, a.latent, x)
+    h, queries, keys = a.hidden, a.heads * a.head_size, 2 * a.kv_heads * a.head_size
+    kept = max(Fraction(keys, x.tensor), Fraction(2 * a.head_size))
+    inside, added = (queries + keys, h) if a.biases else (0, 0)
+    count = h * (queries + keys) + queries * h + inside + added
+    into = h + (1 if a.biases else 0)
+    share = into * (Fraction(queries, x.tensor) + kept) + Fraction(queries * h, x.tensor) + added
+    return Part("attention", count, share)
+
+
+def _latent(a: Transformer, way: Latent, x: Training) -> Part:
+    """What compresses is on every rank, with its norms; what makes heads of it is split."""
+    whole = a.hidden * (way.query + way.key_value + way.rope) + way.query + way.key_value
+    heads = way.query * (way.key + way.rope) + way.key_value * (way.key + way.value) + way.value * a.hidden
+    return Part("attention", whole + a.heads * heads, whole + Fraction(a.heads * heads, x.tensor))
+
+
+def _matrices(a: Transformer, inner: int) -> int:
+    return a.hidden * inner * (3 if a.gated else 2)
+
+
+def _feed_forward(a: Transformer, x: Training) -> Part:
+    f = a.feed_forward
+    split, added = _matrices(a, f) + (f * (2 if a.gated else 1) if a.biases else 0), a.hidden if a.biases else 0
+    return Part("feed-forward", split + added, Fraction(split, x.tensor) + added)
+
+
+def _expert(a: Transformer) -> int:
+    assert a.experts is not None
+    return _matrices(a, a.experts.size)
+
+
+def _experts(a: Transformer, x: Training) -> Iterator[Part]:
+    """Experts have no biases; those that are shared are split as a feed-forward part is."""
+    assert a.experts is not None
+    count, shared = a.experts.count * _expert(a), a.experts.shared * _expert(a)
+    yield Part("router", a.hidden * a.experts.count, Fraction(a.hidden * a.experts.count))
+    yield Part("experts", count, Fraction(count, x.expert if x.expert > 1 else x.tensor), of_experts=True)
+    if shared:
+        yield Part("shared experts", shared, Fraction(shared, x.tensor))

@@ -1,0 +1,209 @@
+"""Rules that a transformer and its training must keep, as rows: key, condition, message, help; the layers of a stage.
+
+In a row `a` is the transformer, `x` its training, `s` the number of stages, None where no schedule is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.library import toml
+from pipesched.planning.transformer.config import Experts, Training, Transformer
+from pipesched.source import Span
+
+Says: TypeAlias = Callable[[Transformer, Training, int | None], str]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A refusal at a key of the file. label: text at the key, by default the key and its value."""
+
+    key: str
+    broken: Callable[[Transformer, Training, int | None], object]
+    says: Says
+    code: Code = Code.MODEL_PARALLEL
+    label: Says | None = None
+    help: Says | None = None
+
+    def told(self, a: Transformer, x: Training, s: int | None) -> Diagnostic:
+        """The diagnostic, where the key is written."""
+        section, _, name = self.key.rpartition(".")
+        noun = {"model": a, "model.experts": a.experts, "training": x}[section]
+        said = self.label(a, x, s) if self.label else f"{name} = {getattr(noun, name)}"
+        help = self.help(a, x, s) if self.help else None
+        return finding(self.code, self.says(a, x, s), self.key, a.places, said, help)
+
+
+def finding(
+    code: Code, message: str, key: str, places: Mapping[str, Span], said: str, help: str | None = None
+) -> Diagnostic:
+    """A diagnostic at a key of the file, where it is written."""
+    return Diagnostic(code, message, (Label(toml.place(key, places), said),), (), help)
+
+
+_NO_EXPERTS = Experts(0, 0, 0)
+
+
+def _experts(a: Transformer) -> Experts:
+    return a.experts or _NO_EXPERTS
+
+
+def _split(a: Transformer, x: Training) -> int:
+    """Inner size of the experts that tensor parallelism splits: all of them, or those that every token goes through."""
+    return _experts(a).size * (1 if x.expert == 1 else _experts(a).shared)
+
+
+def _stage_ranks(x: Training) -> int:
+    return x.tensor * x.context * x.data
+
+
+RULES = (
+    Rule(
+        "model.heads",
+        lambda a, x, s: a.hidden % a.heads and not a.latent and "model.head_size" not in a.places,
+        lambda a, x, s: f"hidden {a.hidden:,} does not divide by {a.heads} heads",
+        Code.MODEL_SHAPE,
+        help=lambda a, x, s: "give head_size if a head has another size",
+    ),
+    Rule(
+        "model.kv_heads",
+        lambda a, x, s: a.heads % a.kv_heads,
+        lambda a, x, s: f"{a.heads} heads do not divide by {a.kv_heads} key-value heads",
+        Code.MODEL_SHAPE,
+    ),
+    Rule(
+        "model.experts.per_token",
+        lambda a, x, s: _experts(a).per_token > _experts(a).count,
+        lambda a, x, s: f"a token goes to {_experts(a).per_token} of {_experts(a).count} experts",
+        Code.MODEL_SHAPE,
+    ),
+    Rule(
+        "model.experts.dense_layers",
+        lambda a, x, s: _experts(a).dense_layers > a.layers,
+        lambda a, x, s: f"{_experts(a).dense_layers} of {a.layers} layers are without experts",
+        Code.MODEL_SHAPE,
+    ),
+    Rule(
+        "training.tensor",
+        lambda a, x, s: x.tensor > a.heads,
+        lambda a, x, s: f"{x.tensor} ranks share {a.heads} heads",
+        help=lambda a, x, s: f"at most {a.heads}",
+    ),
+    Rule(
+        "training.tensor",
+        lambda a, x, s: x.tensor <= a.heads and a.heads % x.tensor,
+        lambda a, x, s: f"{a.heads} heads do not divide by tensor {x.tensor}",
+    ),
+    Rule(
+        "training.tensor",
+        lambda a, x, s: a.heads % x.tensor == 0 and a.kv_heads % x.tensor and x.tensor % a.kv_heads,
+        lambda a, x, s: f"{a.kv_heads} key-value heads and tensor {x.tensor}: neither divides by the other",
+    ),
+    Rule(
+        "training.tensor",
+        lambda a, x, s: a.feed_forward % x.tensor,
+        lambda a, x, s: f"feed_forward {a.feed_forward:,} does not divide by tensor {x.tensor}",
+    ),
+    Rule(
+        "training.tensor",
+        lambda a, x, s: _split(a, x) % x.tensor,
+        lambda a, x, s: f"the size {_split(a, x):,} of experts that are split does not divide by tensor {x.tensor}",
+    ),
+    Rule(
+        "training.context",
+        lambda a, x, s: a.sequence % x.context,
+        lambda a, x, s: f"sequence {a.sequence:,} does not divide by context {x.context}",
+    ),
+    Rule(
+        "training.sequence_parallel",
+        lambda a, x, s: x.sequence_parallel and a.sequence % x.context == 0 and a.sequence // x.context % x.tensor,
+        lambda a, x, s: (
+            f"sequence parallelism cuts {a.sequence // x.context:,} tokens by tensor {x.tensor},"
+            " which does not divide them"
+        ),
+    ),
+    Rule(
+        "training.expert",
+        lambda a, x, s: x.expert > 1 and a.experts is None,
+        lambda a, x, s: f"expert is {x.expert}, and the model has no experts",
+        help=lambda a, x, s: "give model.experts",
+    ),
+    Rule(
+        "training.expert",
+        lambda a, x, s: _experts(a).count % x.expert,
+        lambda a, x, s: f"{_experts(a).count} experts do not divide by expert {x.expert}",
+    ),
+    Rule(
+        "training.expert",
+        lambda a, x, s: a.experts and a.experts.count % x.expert == 0 and _stage_ranks(x) % x.expert,
+        lambda a, x, s: (
+            f"expert {x.expert} does not divide the {_stage_ranks(x)} ranks of a stage (tensor x context x data)"
+        ),
+    ),
+    Rule(
+        "training.data",
+        lambda a, x, s: x.batch is not None and x.data * x.microbatch > x.batch,
+        lambda a, x, s: (
+            f"{x.data} copies of {x.microbatch} {'sequence' if x.microbatch == 1 else 'sequences'} each"
+            f" are more than a batch of {x.batch}"
+        ),
+    ),
+    Rule(
+        "training.batch",
+        lambda a, x, s: x.batch is not None and x.data * x.microbatch <= x.batch and x.batch % (x.data * x.microbatch),
+        lambda a, x, s: f"a batch of {x.batch} does not divide by {x.data} copies of {x.microbatch} each",
+    ),
+)
+STAGES = (
+    Rule(
+        "model.layers",
+        lambda a, x, s: x.layout is None and s is not None and a.layers < s,
+        lambda a, x, s: f"{a.layers} layers do not go onto {s} stages",
+        Code.MODEL_STAGES,
+        help=lambda a, x, s: "give training.layout if stages without a layer are meant",
+    ),
+    Rule(
+        "training.layout",
+        lambda a, x, s: x.layout is not None and sum(x.layout) != a.layers,
+        lambda a, x, s: f"the layout has {sum(x.layout or ())} layers; the model has {a.layers}",
+        Code.MODEL_STAGES,
+        label=lambda a, x, s: f"adds up to {sum(x.layout or ())}",
+    ),
+    Rule(
+        "training.layout",
+        lambda a, x, s: x.layout is not None and s is not None and len(x.layout) != s,
+        lambda a, x, s: f"the layout has {len(x.layout or ())} stages; the schedule has {s}",
+        Code.MODEL_STAGES,
+        label=lambda a, x, s: f"{len(x.layout or ())} entries",
+        help=lambda a, x, s: "one entry a stage",
+    ),
+)
+
+
+def faults(
+    a: Transformer, x: Training, stages: int | None = None, rules: tuple[Rule, ...] = (*RULES, *STAGES)
+) -> Iterator[Diagnostic]:
+    """Every broken rule: sizes that do not divide, more of a parallelism than there is to share, too few layers."""
+    return (rule.told(a, x, stages) for rule in rules if rule.broken(a, x, stages))
+
+
+def layers_of(transformer: Transformer, training: Training, stages: int) -> tuple[range, ...]:
+    """The layers of each stage, counted from 0.
+
+    Where they do not divide, the ends have one less, the last stage first, then the first, as Llama 3 does it: the
+    embedding and the head are there.
+
+    Raises:
+        PipeschedError: PS235, the layers do not go onto so many stages.
+    """
+    if found := list(faults(transformer, training, stages, STAGES)):
+        raise PipeschedError(found)
+    counts = list(training.layout or [-(-transformer.layers // stages)] * stages)
+    if training.layout is None:
+        for i in range(sum(counts) - transformer.layers):
+            counts[-1 - i // 2 if i % 2 == 0 else i // 2] -= 1
+    ends = [sum(counts[: stage + 1]) for stage in range(stages)]
+    return tuple(range(end - count, end) for end, count in zip(ends, counts, strict=True))

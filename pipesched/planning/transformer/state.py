@@ -1,0 +1,75 @@
+"""Parameters, their gradients and the optimizer's state in bytes on one rank, under ZeRO (Rajbhandari et al. 2020).
+
+    stage    each rank holds of them, n of them divided by ZeRO                                bytes at 2 + 2 + 8, n = 8
+    0        parameters    gradients    optimizer                                              12
+    1        parameters    gradients    optimizer / n                                           5
+    2        parameters    gradients / n    optimizer / n                                       3.25
+    3        parameters / n    gradients / n    optimizer / n                                   1.5
+
+n is d c: ranks of one sequence have the same parameters. Experts are held t c d / e times where e ranks share them.
+A layer computes with all of its parameters, and makes all of its gradients, before ZeRO has divided them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.planning.transformer import parameters
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.parameters import Part, on_rank
+from pipesched.planning.transformer.rules import layers_of
+
+
+@dataclass(frozen=True)
+class State:
+    """In bytes on one rank."""
+
+    parameters: Fraction
+    gradients: Fraction
+    optimizer: Fraction
+
+    @property
+    def total(self) -> Fraction:
+        return self.parameters + self.gradients + self.optimizer
+
+    def __add__(self, other: State) -> State:
+        return State(
+            self.parameters + other.parameters, self.gradients + other.gradients, self.optimizer + other.optimizer
+        )
+
+
+def state(a: Transformer, x: Training, parts: Sequence[Part]) -> State:
+    """Of these parts on one rank."""
+    return _sharded(a, x, on_rank(parts, of_experts=False), copies(x)) + _sharded(
+        a, x, on_rank(parts, of_experts=True), copies(x, of_experts=True)
+    )
+
+
+def copies(x: Training, *, of_experts: bool = False) -> int:
+    """Over how many ranks ZeRO divides."""
+    whole = x.data * x.context
+    return whole * x.tensor // x.expert if of_experts and x.expert > 1 else whole
+
+
+def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction, Fraction], ...]:
+    """By stage the bytes of its largest layer, or of the embedding or the head, that are there while it computes:
+    parameters under ZeRO 3, and in a B or a W gradients under ZeRO 2.
+    """
+    made = []
+    for stage, layers in enumerate(layers_of(a, x, stages)):
+        units = [parameters.layer(a, x, i) for i in {a.has_experts(i): i for i in layers}.values()]
+        units += [parameters.embedding(a, x)] if stage == 0 else []
+        units += [parameters.head(a, x)] if stage == stages - 1 else []
+        counts = (sum(p.on_rank for p in unit if copies(x, of_experts=p.of_experts) > 1) for unit in units)
+        most = Fraction(max(counts, default=0))
+        made.append((most * a.dtype_bytes * (x.zero == 3), most * x.gradient_bytes * (x.zero >= 2)))
+    return tuple(made)
+
+
+def _sharded(a: Transformer, x: Training, count: Fraction, n: int) -> State:
+    parameters, gradients, optimizer = (n if x.zero >= stage else 1 for stage in (3, 2, 1))
+    return State(
+        count * a.dtype_bytes / parameters, count * x.gradient_bytes / gradients, count * x.optimizer_bytes / optimizer
+    )

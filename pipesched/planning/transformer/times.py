@@ -1,0 +1,116 @@
+"""What a model costs on a device, in milliseconds, as `verify`, `compare` and `optimize` take it.
+
+    F, I, W    operations / (peak x efficiency), and what ranks of a layer, a sequence or experts send each other; what
+               ZeRO 2 and 3 send between copies for every microbatch
+    R          F of a schedule that runs it again by itself; then nothing is run again in I
+    C          the message of a stage / the bandwidth to its neighbours, the slower one of both
+    O, L       what one microbatch saves / the bandwidth to host memory
+
+Rounded to nanoseconds, so that sums stay exact. Efficiency is the one number here that no data sheet has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from pipesched.model.cost_values import Cost
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import shown
+from pipesched.model.placement import Placement
+from pipesched.model.units import MILLISECONDS
+from pipesched.planning.transformer import activations, flops, parameters, traffic
+from pipesched.planning.transformer.config import Trained, Training, Transformer
+from pipesched.planning.transformer.devices import HALF, Device
+from pipesched.planning.transformer.rules import layers_of
+
+_NANO = 10**6  # in a millisecond
+
+
+def costs(
+    a: Transformer,
+    x: Training,
+    device: Device,
+    ranks: Sequence[int],
+    efficiency: Fraction = HALF,
+    *,
+    runs_again: bool = False,
+    slices: int = 1,
+    overlap: Fraction = Fraction(1),
+) -> Costs:
+    """F, I, W, B, C, O and L of every stage. ranks: of the pipeline, by stage. runs_again: the schedule has R. slices:
+    of a sequence, each of which takes an equal share.
+
+    overlap: the share of what copies send that may run beside compute; what does not fit there is waited for.
+
+    Raises:
+        PipeschedError: PS235.
+    """
+    stages, rate = len(ranks), device.flops * efficiency
+    way = replace(x, recompute="none") if runs_again else x
+    computed, saved = flops.by_stage(a, way, stages), activations.by_stage(a, replace(x, recompute="none"), stages)
+    device = replace(device, node_size=min(device.node_size, x.tensor * x.context * x.data * (max(ranks) + 1)))
+    parts = parameters.by_stage(a, x, stages) if x.zero >= 2 else [()] * stages
+    copies = [traffic.each_microbatch(a, x, parameters.counts(of), device) for of in parts]
+    found: dict[str, list[Fraction]] = {kind: [] for kind in "FIWBC"}
+    for stage, (layers, each) in enumerate(zip(layers_of(a, x, stages), computed, strict=True)):
+        there, back = (
+            sum((traffic.seconds(x, device, way_of(a, way, i)) for i in layers), Fraction(0))
+            for way_of in (traffic.forward, traffic.backward)
+        )
+        alone = each.forward / rate + there, each.input / rate + back, each.weights / rate
+        part = alone[0] / slices, alone[1] / slices, alone[2] / slices  # all parameters are sent for every slice
+        more = traffic.waits(copies[stage], part, len(layers), overlap)
+        for kind, time, longer in zip("FIWB", (*alone, alone[1] + alone[2]), more, strict=True):
+            found[kind].append(time + slices * longer)
+        near = [link(x, device, ranks[stage], ranks[i]) for i in (stage - 1, stage + 1) if 0 <= i < stages]
+        found["C"].append(activations.boundary(a, x) / min(near) if near else Fraction(0))
+    if x.zero < 2:
+        del found["B"]  # it is I + W
+    found["O"] = [each.saved / device.host for each in saved]
+    given: dict[str, Cost] = {key: tuple(milliseconds(one / slices) for one in row) for key, row in found.items()}
+    return Costs(given, unit=MILLISECONDS)
+
+
+def on_device(
+    trained: Trained,
+    device: Device,
+    efficiency: Fraction | None,
+    placement: Placement,
+    *,
+    runs_again: bool,
+    slices: int = 1,
+) -> Costs:
+    """All costs of a placement, with what they rest on.
+
+    Raises:
+        PipeschedError: PS235.
+    """
+    a, x = trained
+    efficiency = HALF if efficiency is None else efficiency
+    made = costs(a, x, device, placement.rank_of[0].tolist(), efficiency, runs_again=runs_again, slices=slices)
+    given = {**made.given, "R": made["F"], "L": made["O"], "B": made["B"]}
+    peak, links = device.flops / 10**12, [shown(rate / 10**9) for rate in (device.node, device.network)]
+    note = (
+        f"{a.name} on {device.name} at {shown(100 * efficiency)} % of {shown(peak)} TFLOP/s, "
+        f"{links[0]} GB/s in a node, {links[1]} GB/s beyond; nothing that ranks of a layer send is overlapped"
+    )
+    if x.data * x.context > 1:
+        note += ", and what copies send once a step is not in it"
+        note += "; what ZeRO sends for every microbatch runs beside compute" if x.zero >= 2 else ""
+    if slices > 1:
+        note += f"; a slice takes 1/{slices} of its sequence, as if each attended to all of it"
+    return Costs({key: cost for key, cost in given.items() if cost is not None}, note, MILLISECONDS)
+
+
+def milliseconds(seconds: Fraction) -> Fraction:
+    """To the nanosecond."""
+    return Fraction(round(seconds * 1000 * _NANO), _NANO)
+
+
+def link(x: Training, device: Device, one: int, other: int) -> Fraction:
+    """Between two ranks of the pipeline, each of which is t c d devices side by side."""
+    wide = x.tensor * x.context * x.data
+    first, last = min(one, other) * wide, (max(one, other) + 1) * wide - 1
+    return device.node if first // device.node_size == last // device.node_size else device.network

@@ -1,0 +1,134 @@
+"""Bytes that one rank sends to the ranks with which it shares a layer, a sequence, experts or gradients.
+
+    tensor       two all-reduces a layer in F and in I, of 2 s b h: 2 (t - 1) / t of it each; the same under sequence
+                 parallelism, as a reduce-scatter and an all-gather
+    context      keys and values pass c - 1 ranks in F; in I they do so again, and their gradients with them
+    experts      a token goes to its experts and comes back, in F and in I: (e - 1) / e of them are on other ranks
+    copies       n = d c ranks with the same parameters, (n - 1) / n of them (Rajbhandari et al. 2020, section 7):
+        ZeRO 0   gradients are all-reduced once a step: scattered, and gathered
+             1   gradients are scattered and parameters gathered, once a step
+             2   gradients are scattered for every microbatch, parameters gathered once a step
+             3   that, and parameters are gathered for every F and every backward
+
+With a pipeline, what ZeRO divides cannot wait for the end of the step. What copies send runs beside compute, layer by
+layer, as in FSDP and in Megatron with --overlap-grad-reduce; nothing else does. What recomputation sends again counts
+in I. Ranks are numbered t first, then c, d and p; latency counts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+from typing import TypeVar
+
+from pipesched.planning.transformer.activations import tokens
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.devices import Device
+from pipesched.planning.transformer.state import copies
+
+Seconds = TypeVar("Seconds", Fraction, float)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """By the ranks it goes to, bytes."""
+
+    tensor: Fraction
+    context: Fraction
+    experts: Fraction
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.tensor + other.tensor, self.context + other.context, self.experts + other.experts)
+
+
+NONE = Traffic(Fraction(0), Fraction(0), Fraction(0))
+
+
+def forward(a: Transformer, x: Training, index: int) -> Traffic:
+    """Of F of a layer and one microbatch."""
+    n, z, t, c, e = tokens(a, x), a.dtype_bytes, x.tensor, x.context, x.expert
+    shared = 2 * 2 * Fraction(t - 1, t) * n * a.hidden * z
+    heads = max(Fraction(a.kv_heads, t), Fraction(1))
+    kept = a.latent.key_value + a.latent.rope if a.latent else 2 * a.head_size * heads
+    sent = a.experts.per_token if a.experts is not None and a.has_experts(index) else 0
+    return Traffic(shared, (c - 1) * n * kept * z, 2 * Fraction(e - 1, e) * n / t * sent * a.hidden * z)
+
+
+def backward(a: Transformer, x: Training, index: int) -> Traffic:
+    """Of I of a layer and one microbatch."""
+    once = forward(a, x, index)
+    back = Traffic(once.tensor, 2 * once.context, once.experts)
+    return back + once if x.recompute == "full" else back
+
+
+def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
+    """On the links of a device: ranks of a layer are side by side, then those of a sequence, then the copies."""
+    return (
+        sent.tensor / link(device, x.tensor)
+        + sent.context / link(device, x.tensor * x.context)
+        + sent.experts / link(device, max(x.expert, x.tensor))
+    )
+
+
+def link(device: Device, ranks: int) -> Fraction:
+    """Of groups of so many ranks side by side the slowest: 3 on nodes of 8 are across two of them somewhere."""
+    return device.node if device.node_size % ranks == 0 else device.network
+
+
+def ring(device: Device, ranks: int, apart: int) -> Fraction:
+    """Of a reduction over ranks so many devices apart: where they are k in a node, k adapters carry a k-th each out of
+    it, as NCCL has a ring for every adapter.
+    """
+    if device.node_size % (ranks * apart) == 0:
+        return device.node
+    return min(device.node, max(1, gcd(ranks * apart, device.node_size) // apart) * device.network)
+
+
+def exposed(sent: Seconds, beside: Seconds, layers: int) -> Seconds:
+    """What a compute waits for, of messages that run beside it layer by layer: those of one layer, and what is longer
+    than the compute of the others.
+    """
+    pieces = max(layers, 1)
+    return max(sent / pieces, sent - beside * (pieces - 1) / pieces)
+
+
+def waits(
+    copies: tuple[Seconds, Seconds], alone: tuple[Seconds, Seconds, Seconds], layers: int, overlap: Seconds
+) -> tuple[Seconds, Seconds, Seconds, Seconds]:
+    """By how much F, I, W and a whole B are longer for what `each_microbatch` sends. alone: what F, I and W take;
+    overlap: the share that may run beside them.
+
+    Parameters are waited for layer by layer. Nothing waits for gradients but their successors: only what is more than
+    there is time for in a microbatch makes it longer.
+    """
+    (gather, scatter), (forward, inputs, weights), apart = copies, alone, 1 - overlap
+    first, second, whole = (exposed(overlap * gather, time, layers) for time in (forward, inputs, inputs + weights))
+
+    def more(waited: Seconds) -> Seconds:
+        return max(0 * waited, overlap * (2 * gather + scatter) - (sum(alone) + first + waited))
+
+    late = apart * gather, apart * gather, apart * scatter
+    return late[0] + first, late[1] + second, late[2] + more(second), late[1] + late[2] + whole + more(whole)
+
+
+def between_copies(
+    a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
+) -> tuple[Fraction, Fraction]:
+    """Seconds of one gathering and of one scattering. counts: parameters of a rank, those of experts apart."""
+    gather = scatter = Fraction(0)
+    whole = x.tensor * x.context * x.data
+    for count, of_experts in zip(counts, (False, True), strict=True):
+        n = copies(x, of_experts=of_experts)
+        share = count * Fraction(n - 1, n) / ring(device, n, whole // n)
+        gather += share * (a.dtype_bytes if x.zero else x.gradient_bytes)
+        scatter += share * x.gradient_bytes
+    return gather, scatter
+
+
+def each_microbatch(
+    a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
+) -> tuple[Fraction, Fraction]:
+    """Of these what ZeRO does not leave for the end of the step: a gathering for F and I each, a scattering for W."""
+    gather, scatter = between_copies(a, x, counts, device) if x.zero >= 2 else (Fraction(0), Fraction(0))
+    return gather if x.zero == 3 else Fraction(0), scatter

@@ -1,0 +1,1 @@
+"""Holds the verdict on a schedule as a value: text and JSON."""

@@ -1,0 +1,308 @@
+"""The parts of a verdict: what a schedule costs and what was checked of it, each with its text and its JSON.
+
+    deadlock-free (strict, so under every model)                      Communication
+    peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]         Memory; in bytes, of a transformer: InBytes
+    makespan 57 = 48 work + 9 idle   bubble 15.8 % (3/19)             Time
+
+`report` puts them together. The JSON is that of ``emit/report.schema.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+from pipesched.analysis.idle import Idle
+from pipesched.model.numbers import digits, exact, gigabytes, percent, shown
+from pipesched.model.units import NO_UNIT, Unit
+
+if TYPE_CHECKING:
+    from pipesched.planning.footprint import Footprint
+
+Said: TypeAlias = Callable[[Fraction], str]
+_ROWS = 17  # of a table by rank that are printed
+_SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """The deadlock verdict under the named models.
+
+    model: the one asked for. holds, fails: names of models. capacity: the least number of buffered messages a channel
+    needs, 0 if strict holds, None if no number is enough. makespan: the end of the last rank where messages wait for
+    their turn under the model; None where no model was asked for, or it does not end.
+    """
+
+    model: str
+    holds: tuple[str, ...]
+    fails: tuple[str, ...]
+    capacity: int | None
+    makespan: Fraction | None = None
+
+    def __str__(self) -> str:
+        """``deadlock-free (…)``: under which models, and what the others need."""
+        if not self.fails:
+            strict = "strict, so " if self.model == "strict" else f"{self.model}; "
+            return f"deadlock-free ({strict}under every model)"
+        others = [name for name in self.holds if name != self.model]
+        also = f"; also under {', '.join(others)}" if others else ""
+        enough = f"; a buffer of {self.capacity} is enough" if self.capacity else ""
+        return f"deadlock-free ({self.model}{also}; not under {', '.join(self.fails)}{enough})"
+
+    def queued(self, ideal: Fraction, unit: Unit) -> list[str]:
+        """``makespan 63 under one-stream, where messages queue: 10.5 % more``; nothing where no model was asked for."""
+        if self.makespan is None:
+            return []
+        more = f"{percent((self.makespan - ideal) / ideal)} more" if self.makespan > ideal > 0 else "no more"
+        return [f"makespan {unit.text(self.makespan)} under {self.model}, where messages wait for their turn: {more}"]
+
+    def to_json(self) -> dict[str, object]:
+        """The models by name."""
+        verdict = {"holds": list(self.holds), "fails": list(self.fails), "capacity": self.capacity}
+        return {"model": self.model, **verdict, **exact(makespan=self.makespan)}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Most activations live at once, by rank. Unit: one microbatch through 1/p of the model.
+
+    release: the rule that frees them. cap: by rank, in the same unit, or None. notes: what else takes memory.
+    received, unsent: by rank, where the file names its messages, the most that are received and not yet used, made and
+    not yet sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace.
+    host: by rank, where activations are offloaded, the most in host memory at once, each from its O to its L.
+    asked: the cap in bytes, as it was given, that the caps and the release rule of an answer stand for.
+    """
+
+    release: str
+    unit: str
+    peak: tuple[Fraction, ...]
+    cap: tuple[Fraction, ...] | None = None
+    notes: tuple[str, ...] = ()
+    received: tuple[int, ...] | None = None
+    unsent: tuple[int, ...] | None = None
+    host: tuple[Fraction, ...] | None = None
+    asked: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
+
+    def lines(self, *, in_bytes: bool = False) -> list[str]:
+        """The peak against its cap, where, and every rank's. in_bytes: bytes are said too, and may have the cap."""
+        if not self.peak:
+            return []
+        if self.asked:
+            return [f"within the cap of {self.asked}, in activations that are rounded up; --model counts bytes"]
+        first = self.peak.index(max(self.peak))
+        cap = "none" if self.cap is None else shown(self.cap[min(first, len(self.cap) - 1)])
+        limit = f" of cap {cap}" if self.cap or not in_bytes else ""
+        rule = "" if self.release == "W" else f" (release {self.release})"
+        said = (activations, digits) if in_bytes else (shown, shown)
+        lines = [_most(f"peak {{}}{limit}{rule}", self.peak, *said)]
+        lines += [] if self.host is None else [_most("host memory {}", self.host, *said)]
+        lines += self.notes
+        if self.received is not None and self.unsent is not None and any(self.received):
+            received, unsent = (_list_text([Fraction(x) for x in most]) for most in (self.received, self.unsent))
+            lines.append(
+                f"messages, not in the peak: received and not yet used {received}, made and not yet sent {unsent}"
+            )
+        return lines
+
+    def to_json(self) -> dict[str, object]:
+        """A cap that is the same everywhere is one number, else a list by rank."""
+        cap = self.cap[0] if self.cap and len(set(self.cap)) == 1 else self.cap
+        counts = {"received": self.received, "unsent": self.unsent}
+        listed = {name: None if row is None else list(row) for name, row in counts.items()}
+        host = {} if self.host is None else exact(host=self.host)
+        return {"release": self.release, "unit": self.unit, **exact(peak=self.peak, cap=cap), **listed, **host}
+
+
+@dataclass(frozen=True, slots=True)
+class InBytes:
+    """What every rank needs for a transformer when it needs most, in bytes.
+
+    model: its name. ranks: by rank the bytes of each kind, as `analysis.footprint` has them. at: by rank the operation
+    when it needs most, empty where it has none. cap: by rank, or None. assumed: in words, what the figures rest on.
+    host: by rank the most in host memory, where activations are offloaded.
+    """
+
+    model: str
+    ranks: tuple[Mapping[str, int], ...]
+    at: tuple[str, ...]
+    cap: tuple[Fraction, ...] | None
+    assumed: tuple[str, ...]
+    host: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
+        """What a footprint says."""
+        at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
+        return cls(used.trained[0].name, used.peaks, at, cap, used.assumed, used.host)
+
+    @property
+    def total(self) -> tuple[int, ...]:
+        """The most that each rank needs."""
+        return tuple(sum(kinds.values()) for kinds in self.ranks)
+
+    def lines(self) -> list[str]:
+        """The most against the cap, and a table by rank: of many ranks the ends and the fullest."""
+        total, cap = self.total, self.cap or (None,) * len(self.ranks)
+        top = total.index(max(total))
+        limit = gigabytes(self.cap[top]) if self.cap else "none"
+        kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
+        rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]
+        for rank, (sizes, most, own, at) in enumerate(zip(self.ranks, total, cap, self.at, strict=True)):
+            free = [] if own is None else [gigabytes(own), gigabytes(own - most)]
+            rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *free, at])
+        if len(rows) > _ROWS:
+            kept = sorted({*range(1, 4), top + 1, *range(len(rows) - 3, len(rows))})
+            rows = [rows[0], *(rows[i] for i in kept)]
+        wide = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)) for row in rows]
+        head = f"{self.model}: {gigabytes(total[top])} of cap {limit}, on rank {top}"
+        if self.host is not None:
+            most = max(self.host)
+            lines.append(f"host memory: {gigabytes(most)}, on rank {self.host.index(most)}")
+        return [head, *lines]
+
+    def to_json(self) -> dict[str, object]:
+        """Whole bytes, by rank; room, what is free, is below 0 over the cap."""
+        cap = self.cap or (None,) * len(self.ranks)
+        ranks = [
+            {
+                **{kind.replace(" ", "_"): size for kind, size in sizes.items()},
+                "total": most,
+                "cap": None if own is None else int(own),
+                "room": None if own is None else int(own) - most,
+                "at": at or None,
+            }
+            for sizes, most, own, at in zip(self.ranks, self.total, cap, self.at, strict=True)
+        ]
+        host = {} if self.host is None else {"host": list(self.host)}
+        return {"model": self.model, "ranks": ranks, **host, "assumed": list(self.assumed)}
+
+
+@dataclass(frozen=True, repr=False)
+class Time(Idle):
+    """The timeline at these costs, in their unit: makespan, and by rank work, idle time and span.
+
+    assumed: costs that were not given and are used, each with what it follows from. remarks: that, and what else is to
+    be said of the costs, in words. rests_on: those of them that are assumptions; doubts: the others. unit: of times.
+    """
+
+    costs: Mapping[str, object] = field(default_factory=dict)
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    rests_on: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    unit: Unit = NO_UNIT
+
+    def __repr__(self) -> str:
+        said = self.unit.text
+        return f"<Time makespan {said(self.makespan)}, span {said(self.span)}, idle {_list_text(self.idle, said)}>"
+
+    def to_json(self) -> dict[str, object]:
+        """The costs, and every time as it is and as a decimal."""
+        names = ("makespan", "span", "bubble", "span_bubble", "work", "idle", "span_idle")
+        said = {"assumed_costs": dict(self.assumed), "cost_remarks": list(self.remarks)}
+        unit = {"unit": self.unit.name} if self.unit else {}
+        return {**exact(costs=self.costs), **unit, **said, **exact(**{name: getattr(self, name) for name in names})}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a file says about itself. holds: None where its condition is false. detail: both sides, with numbers."""
+
+    text: str
+    holds: bool | None
+    detail: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        """The claim and its verdict."""
+        return {"text": self.text, "holds": "not applicable" if self.holds is None else self.holds}
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run, compared with the schedule. by: what recorded it. named: whether its messages have names; else
+    they are compared by count, order and size.
+    """
+
+    by: str
+    ranks: int
+    steps: int
+    messages: int
+    named: bool
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+        how = "" if self.named else ", by their number, order and size"
+        notes = "".join(f"; {note}" for note in self.notes)
+        return (
+            f"recorded run ({self.by}): {self.ranks} ranks, {steps}, {self.messages:,} messages as planned{how}{notes}"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """What was compared."""
+        counts = {"ranks": self.ranks, "steps": self.steps, "messages": self.messages}
+        return {"by": self.by, **counts, "named": self.named, "notes": list(self.notes)}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a verdict measures, each None where a broken file leaves it unknown.
+
+    operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks.
+    """
+
+    ranks: int | None = None
+    stages: int | None = None
+    microbatches: int | None = None
+    operations: int | None = None
+    slots: int | None = None
+    messages: int | None = None
+    communication: Communication | None = None
+    memory: Memory | None = None
+    bytes: InBytes | None = None
+    time: Time | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The verdict on messages, memory and times; with null or nothing in their keys where one is not known."""
+        return {
+            "communication": self.communication.to_json() if self.communication else _NO_COMMUNICATION,
+            "memory": self.memory.to_json() if self.memory else _NO_MEMORY,
+            **({"bytes": self.bytes.to_json()} if self.bytes else {}),
+            "time": self.time.to_json() if self.time else _NO_TIME,
+        }
+
+
+_NO_COMMUNICATION = {"model": None, "holds": [], "fails": [], "capacity": None, **exact(makespan=None)}
+_NO_MEMORY = {"release": None, "unit": None, **exact(peak=(), cap=None), "received": None, "unsent": None}
+_NO_TIME = {
+    **exact(costs={}),
+    "assumed_costs": {},
+    "cost_remarks": [],
+    **exact(makespan=None, span=None, bubble=None, span_bubble=None, work=(), idle=(), span_idle=()),
+}
+
+
+def activations(count: Fraction) -> str:
+    """A peak where others are in bytes: ``5.5 activations``."""
+    return f"{digits(count)} activation{'s' * (count != 1)}"
+
+
+def _most(words: str, by_rank: tuple[Fraction, ...], most: Said, each: Said) -> str:
+    """The largest of a row, where, and all of it."""
+    top = max(by_rank)
+    where = "every rank" if by_rank.count(top) == len(by_rank) > 1 else f"rank {by_rank.index(top)}"
+    return f"{words.format(most(top))}, on {where}      {_list_text(by_rank, each)}"
+
+
+def _list_text(values: Sequence[Fraction], said: Said = shown) -> str:
+    """``[4  3  2  1]``; a long list keeps both ends."""
+    texts = [said(value) for value in values]
+    if len(texts) <= _SHOWN:
+        return f"[{'  '.join(texts)}]"
+    return f"[{'  '.join(texts[:3])} … {'  '.join(texts[-2:])}]"

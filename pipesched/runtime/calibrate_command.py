@@ -1,0 +1,29 @@
+"""``pipesched calibrate``: costs from a measured run."""
+
+from __future__ import annotations
+
+import click
+
+from pipesched.command import flags
+from pipesched.command.flags import costs_output
+
+
+@click.command(short_help="Fit the costs of every stage to a measured run.")
+@click.argument("traces", type=click.Path(), nargs=-1, required=True, metavar="TRACE...")
+@flags.options("calibrate")
+def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json: bool, color: str) -> int:
+    """Fit F, I, W, B, FB and C of every stage, in microseconds, to a measured run.
+
+    \b
+    TRACE is what `pipesched run --trace` writes, or the files that torch's profiler exports, one a rank:
+      pipesched run zb_h1 --p 4 --m 8 --trace run.json
+      pipesched calibrate run.json -o costs.toml
+      pipesched optimize --p 4 --m 8 --mem-cap 4 --costs costs.toml
+
+    Medians over steps and microbatches. The first step of several, which warms up, and outliers do not count.
+    """
+    from pipesched.command import sources
+    from pipesched.runtime import calibrate as verb
+
+    out = costs_output(json, color, output)
+    return out.costs(verb.calibrate(sources.traces(traces), digits), output)

@@ -1,0 +1,1 @@
+"""Executes an instruction stream on torch.distributed; knows the stream and no compiler."""

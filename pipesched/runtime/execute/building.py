@@ -1,0 +1,295 @@
+"""What a runtime makes sure of before its first step: modules, replicas, copies of stages, and boundaries."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from itertools import permutations, zip_longest
+from typing import Any, TypeAlias, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from pipesched.runtime.execute.errors import BOUNDARY, UNSUPPORTED, Fault, Place, RunError, printable
+from pipesched.runtime.execute.exchange import everybody
+from pipesched.runtime.execute.messages import Message
+from pipesched.runtime.execute.reduce import Held, holders
+from pipesched.runtime.execute.replicas import replicated
+from pipesched.runtime.execute.shapes import Boundary, TensorSpec, dry_forward, entering, specs, taken, tensors_of, text
+from pipesched.runtime.execute.supported import unsupported
+from pipesched.runtime.execute.tied import Tied, shown
+from pipesched.runtime.execute.transport import Channel
+from pipesched.stream import BATCH, Stream
+
+Example: TypeAlias = Tensor | Sequence[Tensor] | Sequence[Boundary]
+"""One microbatch of the model's input, or what `boundaries_of` returned for it."""
+Known: TypeAlias = dict[tuple[int, Boundary], Boundary]
+"""What stages of this rank make of what enters, from dry forwards of before."""
+
+
+class NotReplicated(UserWarning):
+    """Some stages are wrapped in DistributedDataParallel and others are not: replicas of those train apart."""
+
+
+def check_modules(
+    stream: Stream,
+    modules: Mapping[Held, nn.Module],
+    rank: int,
+    group: dist.ProcessGroup | None,
+    *,
+    alone: bool = False,
+) -> None:
+    """Whether the stream is one that is executed, this rank has its stages, and the group its ranks, if it has any.
+
+    Raises:
+        RunError: PS831, what the stream says that is not executed.
+        ValueError: which stages are missing or too many, or are two modules on one rank; both sizes.
+    """
+    if wrong := beyond(stream):
+        help = "run a schedule without it, or the stream on a runtime of yours"
+        raise RunError(Fault(UNSUPPORTED, f"{stream.name}: {wrong} is not executed", Place(0), (), help))
+    if not 0 <= rank < len(stream.ranks):
+        raise ValueError(f"rank {rank}: the stream has ranks 0 to {len(stream.ranks) - 1}")
+    if set(modules) != set(stream.held_by(rank)):
+        held, given = list(stream.held_by(rank)), sorted(modules)
+        raise ValueError(f"rank {rank} holds the (route, stage) {held}; modules were given for {given}")
+    for stage in {stage for _, stage in modules}:
+        if len({id(module) for (_, s), module in modules.items() if s == stage}) > 1:
+            raise ValueError(f"rank {rank} has stage {stage} on several routes: give one module for all of them")
+    if len(stream.ranks) > 1 and not alone and dist.get_world_size(group) != len(stream.ranks):
+        raise ValueError(f"the stream has {len(stream.ranks)} ranks, the group {dist.get_world_size(group)}")
+
+
+def beyond(stream: Stream) -> str | None:
+    """What a stream says that is not executed, if anything."""
+    return next((str(x) for rank in stream.ranks for x in rank if x.op in ("UNSHARD", "RESHARD")), None)
+
+
+def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
+    """What a rank reports of its weights, as JSON: by route/stage names, shapes, dtypes, who shares each, a digest."""
+    refused = unsupported(modules)
+    if refused is not None:
+        return {"unsupported": refused}
+    shared: dict[int, list[tuple[int, str]]] = {}
+    for (_, stage), module in modules.items():
+        for name, weight in module.named_parameters(remove_duplicate=False):
+            shared.setdefault(id(weight), []).append((stage, name))
+    return {
+        "unsupported": None,
+        "replicas": {
+            _key(held): _replicas(module)
+            for held, module in modules.items()
+            if any(weight.requires_grad for weight in module.parameters())
+        },
+        "weights": {
+            _key(held): [
+                [name, list(weight.shape), str(weight.dtype), weight.requires_grad, sorted(shared[id(weight)])]
+                for name, weight in module.named_parameters(remove_duplicate=False)
+            ]
+            for held, module in modules.items()
+        },
+        "shown": {_key(held): shown(module) for held, module in modules.items()},
+    }
+
+
+def _key(held: Held) -> str:
+    route, stage = held
+    return f"{route}/{stage}"
+
+
+def _replicas(module: nn.Module) -> int:
+    return max((dist.get_world_size(wrapper.process_group) for wrapper in replicated(module)), default=1)
+
+
+def check_replicated(notes: Sequence[Mapping[str, Any]]) -> None:
+    """Warn, on the first rank, of a pipeline of which only some stages are averaged over replicas."""
+    counts = {int(key.partition("/")[2]): count for note in notes for key, count in note["replicas"].items()}
+    if len(set(counts.values())) > 1:
+        found = ", ".join(f"stage {stage}: {count}" for stage, count in sorted(counts.items()))
+        warnings.warn(f"stages are averaged over different numbers of replicas ({found})", NotReplicated, stacklevel=3)
+
+
+def check_copies(stream: Stream, notes: Sequence[Mapping[str, Any]]) -> None:
+    """Whether both copies of every stage have the same weights, shared alike, and begin with the same values.
+
+    Every rank finds the same. Of the values a few are compared.
+
+    Raises:
+        RunError: PS824, the first stage whose copies differ.
+    """
+    for stage in range(stream.stages):
+        copies = [(route.ranks[stage], number) for number, route in enumerate(stream.placement)]
+        (first, _), *_ = copies
+        for key, what in (("weights", "have different weights"), ("shown", "begin with different values")):
+            reported = [(rank, notes[rank][key][_key((number, stage))]) for rank, number in copies]
+            for rank, weights in reported:
+                if weights != reported[0][1]:
+                    message = f"the copies of stage {stage} on ranks {first} and {rank} {what}"
+                    found = (_difference(reported[0][1], weights, first, rank),)
+                    raise RunError(Fault(BOUNDARY, message, Place(rank), found, "build both copies from one seed"))
+
+
+def _difference(one: Any, other: Any, first: int, rank: int) -> str:
+    """The first weight that differs, by name, and what each rank says of it."""
+    if isinstance(one, Mapping):
+        return next(f"{name!r} differs" for name in {**one, **other} if one.get(name) != other.get(name))
+    pairs = zip_longest(one, other)
+    a, b = next((a, b) for a, b in pairs if a != b)
+    return f"rank {first} has {_text(a)}, rank {rank} {_text(b)}"
+
+
+def _text(weight: Sequence[Any] | None) -> str:
+    if weight is None:
+        return "no more weights"
+    name, shape, dtype, trained, shared = weight
+    others = f" in {len(shared)} places" if len(shared) > 1 else ""
+    return f"{name!r} {dtype.removeprefix('torch.')}{list(shape)}{'' if trained else ' frozen'}{others}"
+
+
+def infer_boundaries(
+    stream: Stream,
+    modules: Mapping[Held, nn.Module],
+    examples: Sequence[Example] | None,
+    keywords: Sequence[Mapping[str, Any]],
+    rank: int,
+    group: dist.ProcessGroup | None,
+    device: torch.device,
+    known: Known,
+) -> list[tuple[Boundary, ...]]:
+    """Of each example the model's input and what each stage but the last makes: as given, or by forwards from rank to
+    rank, which `known` spares where the same stage got the same before.
+
+    keywords: of each example.
+
+    Raises:
+        RunError: PS824 on every rank, a stage that failed or gave no tensors.
+        ValueError: the example is missing, or has not one boundary a stage.
+    """
+    given = [_given(example, stream.stages) for example in examples or ()]
+    if given and None not in given:
+        return cast("list[tuple[Boundary, ...]]", given)
+    ranks = stream.placement[0].ranks
+    found: list[tuple[Boundary, ...]] = [() for _ in keywords]
+    for stage in range(stream.stages):
+        maker = ranks[max(stage - 1, 0)]
+        made: list[Boundary] | str | None = None
+        if maker == rank:
+            own = cast("Sequence[Tensor | Sequence[Tensor]] | None", examples)
+            made = _made(stage - 1, stream.read(stage - 1), found, modules, own, keywords, device, known)
+        if len(stream.ranks) > 1:
+            sent = made if isinstance(made, str | None) else [[spec.plain() for spec in row] for row in made]
+            received = everybody(sent, group)[maker]
+            if isinstance(received, str):
+                made = printable(received)
+            else:
+                made = [tuple(map(TensorSpec.of_plain, row)) for row in received]
+        if isinstance(made, str):
+            raise RunError(Fault(BOUNDARY, made, Place(maker), (), "run the stages one after the other on one rank"))
+        assert made is not None
+        found = [(*row, boundary) for row, boundary in zip(found, made, strict=True)]
+    return found
+
+
+def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
+    """An example that is what `boundaries_of` returned.
+
+    Raises:
+        ValueError: it has not one boundary a stage.
+    """
+    if isinstance(example, Tensor) or isinstance(next(iter(example), None), Tensor):
+        return None
+    given = tuple(cast("Sequence[Boundary]", example))
+    if len(given) != stages:
+        raise ValueError(
+            f"{len(given)} boundaries for {stages} stages: give the input and what each but the last makes"
+        )
+    return given
+
+
+def _made(
+    stage: int,
+    read: Sequence[int],
+    found: Sequence[Sequence[Boundary]],
+    modules: Mapping[Held, nn.Module],
+    examples: Sequence[Tensor | Sequence[Tensor]] | None,
+    keywords: Sequence[Mapping[str, Any]],
+    device: torch.device,
+    known: Known,
+) -> list[Boundary] | str:
+    """What a stage makes of each example, the model's input of stage -1, or why it is nothing. found: of those before
+    it.
+    """
+    if stage < 0 and examples is None:
+        return "there is no example of the model's input on the rank of stage 0"
+    given: object = "its example"
+    try:
+        if stage < 0:
+            return [specs(tensors_of(example, "the example")) for example in examples or ()]
+        made = []
+        for row, words in zip(found, keywords, strict=True):
+            inputs = entering(row, read)
+            given = text(inputs)
+            if words or (stage, inputs) not in known:
+                what = f"the output of stage {stage}"
+                known[stage, inputs] = dry_forward(modules[0, stage], inputs, device, what, words)
+            made.append(known[stage, inputs])
+    except Exception as error:  # it is sent to the other ranks, which would wait for this one
+        return f"stage {max(stage, 0)} cannot run on {given}: {type(error).__name__}: {error}"
+    return made
+
+
+def channels_of(stream: Stream, tied: Tied) -> set[Channel]:
+    """Every channel on which messages pass: the same on every rank."""
+    found: set[Channel] = set()
+    for rank, instructions in enumerate(stream.ranks):
+        messages = (Message.of(x, rank) for instruction in instructions for x in instruction.messages)
+        found |= {(x.communicator, x.source, x.target) for x in messages}
+        found |= {(0, rank, x.peer) for x in instructions if x.op == "SYNC"}
+    for group in tied:
+        found |= {(0, *pair) for pair in permutations(holders(stream, group), 2)}
+    return found
+
+
+def shared_by_batches(stream: Stream) -> set[int]:
+    """The communicators that carry a batch, whose messages may be of several channels."""
+    return {part.communicator for rank in stream.ranks for x in rank if x.op == BATCH for part in x.parts}
+
+
+def split_batch(value: Any, count: int, what: str) -> list[Any] | None:
+    """A batch as its microbatches: a tensor is cut in `count` along its first dimension.
+
+    Raises:
+        ValueError: it does not divide, or there is another number of them.
+    """
+    if value is None:
+        return None
+    if isinstance(value, Tensor):
+        if value.dim() == 0 or value.shape[0] % count:
+            raise ValueError(f"{what} of shape {list(value.shape)} do not cut into {count} microbatches")
+        return list(value.tensor_split(count))
+    made = list(value)
+    if len(made) != count:
+        raise ValueError(f"{len(made)} microbatches of {what}; the stream runs {count}")
+    return made
+
+
+def split_keywords(
+    keywords: Mapping[str, Any] | None, count: int, modules: Mapping[Held, nn.Module]
+) -> list[dict[str, Any]]:
+    """Keyword inputs by microbatch: tensors and lists as those of a batch, anything else the same for all.
+
+    Raises:
+        ValueError: no stage here takes one of them, or one does not divide.
+    """
+    given = keywords or {}
+    for name in given:
+        if not any(taken(module, {name: None}) for module in modules.values()):
+            raise ValueError(f"no stage on this rank takes the keyword {name!r}")
+    rows: list[dict[str, Any]] = [{} for _ in range(count)]
+    for name, value in given.items():
+        cut = isinstance(value, Tensor | list)
+        column = split_batch(value, count, f"the keyword {name!r}") if cut else None
+        for number, row in enumerate(rows):
+            row[name] = value if column is None else column[number]
+    return rows

@@ -1,0 +1,525 @@
+"""Runs one rank's instruction list on torch.distributed.
+
+    for each instruction:  F B I W R OVERLAP    compute, on what was received or handed over on this rank
+                           O L                  copy what an F keeps to host memory, and back
+                           SEND RECV            post, and keep the handle; the consumer waits
+                           BATCH                post its messages together
+                           WAIT_SEND            wait until what was sent has been received
+                           REDUCE_GRAD SYNC     gradients from sums to what undivided training leaves
+                           STEP                 the caller's optimizer
+
+It trusts the stream: whether the order is complete, finishes and fits in memory is for the verifier to say before. It
+does not trust what it cannot have seen, which is the model: shapes are agreed on when it is built and checked before
+every post.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from pipesched.runtime.execute.backward import Gradients
+from pipesched.runtime.execute.building import (
+    Example,
+    Known,
+    channels_of,
+    check_copies,
+    check_modules,
+    check_replicated,
+    infer_boundaries,
+    shared_by_batches,
+    signature,
+    split_batch,
+    split_keywords,
+)
+from pipesched.runtime.execute.errors import BOUNDARY, Fault, Place, RunError
+from pipesched.runtime.execute.fingerprints import agree
+from pipesched.runtime.execute.frozen import check_frozen, wanting
+from pipesched.runtime.execute.imitated import Imitated
+from pipesched.runtime.execute.messages import ACTIVATION, GRADIENT, Message, Tags
+from pipesched.runtime.execute.reduce import Held, Reduction
+from pipesched.runtime.execute.replicas import check_replicas, replicated
+from pipesched.runtime.execute.shapes import Boundary, entering, gradients, text
+from pipesched.runtime.execute.stages import Keywords, Loss, Stage
+from pipesched.runtime.execute.supported import check_supported
+from pipesched.runtime.execute.tied import Tied, exchanged, plain
+from pipesched.runtime.execute.transport import Channels
+from pipesched.stream import BATCH, NEIGHBOUR, Instruction, Stream
+
+Hook = Callable[[Instruction, int], None]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `Runtime.evaluate` gives.
+
+    outputs: what the last stage made, by microbatch and in their order, of those whose last stage is here. loss: the
+    mean over all microbatches, on every rank; None without targets.
+    """
+
+    outputs: Mapping[int, Any]
+    loss: Tensor | None
+
+
+class Runtime:
+    """One rank of a pipeline.
+
+    instructions: of a step; during `evaluate`, its forwards and their messages. position: the index of the one under
+    way; -1 before the first step, their number at the end of one. losses: of the microbatches whose last stage is
+    here, by microbatch, of the last step. All of them, and `waiting`, may be read from another thread.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        modules: Mapping[Held, nn.Module],
+        loss: Loss | None = None,
+        *,
+        rank: int,
+        example: Example | None = None,
+        example_keywords: Keywords | None = None,
+        group: dist.ProcessGroup | None = None,
+        device: torch.device | str = "cpu",
+        before: Hook | None = None,
+        after: Hook | None = None,
+        optimize: Callable[[], object] | None = None,
+        tied: Tied | None = None,
+        early_receives: int = 2,
+        blocking: bool = False,
+        imitated: bool = False,
+    ) -> None:
+        """A collective: all ranks of the group build theirs at the same time.
+
+        modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and gives a tensor or a
+            tuple of them. One that reads several takes those of each, in the order of ``stream.read(stage)``. Where a
+            stage lives twice, both copies begin with the same weights. A stage in DistributedDataParallel is averaged
+            over its replicas at its REDUCE_GRAD.
+        loss: (output of the last stage, target of the microbatch) -> one number, a mean over the microbatch; None for
+            `evaluate` without targets.
+        example: one microbatch of the model's input, needed where stage 0 lives: boundaries are found by one forward
+            without a trace. Or what `boundaries_of` returned: the input, and what each stage but the last makes.
+            All microbatches have these shapes until `expect` says others.
+        example_keywords: the keyword inputs of one microbatch, where a stage takes any.
+        group: of the ranks of the stream, in their order; None: the default one, or none for a single rank.
+        device: where the modules are. With NCCL it is also torch's current device.
+        before, after: called around every instruction with it and its index.
+        optimize: what STEP does. Gradients are complete then, and stay.
+        tied: groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each
+            gets the sum of their gradients. (): there are none. None: nobody says so, and weights of two stages that
+            begin with the same values are refused.
+        early_receives: how many receives may be posted ahead of their place in the list; each holds its buffer. They
+            keep the order of their channel, and no post waits, so the verdict under `async` stays as it was.
+        blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
+        imitated: for a rehearsal. There are no other ranks: what they would send is drawn at random, and `example` is
+            what `boundaries_of` returned.
+
+        Raises:
+            RunError: PS821 another rank has another stream; PS824 a stage does not fit its neighbours or its copy;
+                PS831 a module that is not supported (the table is in this folder's README), or weights that look tied.
+            ValueError: the modules are not those of this rank, or the group is not of the stream's size.
+        """
+        self._alone = imitated or len(stream.ranks) == 1
+        check_modules(stream, modules, rank, group, alone=self._alone)
+        self.stream, self.rank, self.loss, self.optimize = stream, rank, loss, optimize
+        self.before, self.after = before, after
+        self.instructions = stream.ranks[rank]
+        self.position = -1
+        self.losses: dict[int, Tensor] = {}
+        self._group, self._device = group, torch.device(device)
+        notes: list[Mapping[str, Any]] = [signature(modules) | {"tied": plain(tied)}]
+        if not self._alone:
+            notes = [card.note for card in agree(stream, group, notes[0])]
+        check_supported(notes)
+        check_frozen(stream, notes, tied or ())
+        check_replicas({held: replicated(module) for held, module in modules.items()}, stream, rank)
+        if not self._alone:
+            check_copies(stream, notes)
+            if rank == 0:
+                check_replicated(notes)
+        groups = [] if imitated else exchanged(stream, notes, tied, warn=rank == 0)
+        self._modules, self._known = dict(modules), Known()
+        (agreed,) = self._agreed(None if example is None else [example], [example_keywords or {}])
+        self.boundaries = [agreed] * stream.microbatches
+        if imitated:
+            self._channels: Channels = Imitated(rank, self._device)
+        else:
+            tags = Tags.of(stream, max(map(len, agreed)))
+            channels, shared = channels_of(stream, groups), shared_by_batches(stream)
+            self._channels = Channels(rank, group, self._device, tags, channels, shared=shared, blocking=blocking)
+        self._reduction = Reduction(stream, modules, rank, self._channels, groups)
+        self._train = any(x.op in ("B", "I", "OVERLAP") for x in self.instructions)
+        self._wanting = wanting(stream)
+        self._read_twice = sum(-1 in stream.read(stage) for stage in range(stream.stages)) > 1
+        self._stages = {held: self._stage(held, module) for held, module in modules.items()}
+        self._again = {(x.route, x.stage, x.microbatch) for x in self.instructions if x.op == "R"}
+        self._offloads = any(x.op == "O" for x in self.instructions)
+        self._ahead = 0 if blocking else early_receives
+        self._receives: list[tuple[int, Message]] = []
+        self._due = self._posted = 0  # receives: how many the list has had, how many are posted
+        self._inbox: dict[Message, tuple[Tensor, ...]] = {}
+        self._outbox: dict[Message, tuple[Tensor, ...]] = {}
+        self._inputs: list[Any] | None = None
+        self._targets: list[Any] | None = None
+        self._keywords: list[dict[str, Any]] = []
+        self._outputs: dict[int, Any] = {}
+        self._evaluates = False
+
+    @property
+    def waiting(self) -> Message | None:
+        """The message that this rank, or its GPU, waits for at this moment, if any."""
+        return self._channels.waiting
+
+    @property
+    def enqueues(self) -> bool:
+        """Whether instructions are enqueued behind a wait, as on NCCL: then `position` is ahead of what waits."""
+        return self._channels.queues
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this rank has waited for messages since it was built, in all."""
+        return self._channels.waited
+
+    @property
+    def alive(self) -> int:
+        """How many activations are on the device, on a rank that offloads some."""
+        return sum(boxes.here for stage in self._stages.values() for boxes in stage.boxes.values())
+
+    @property
+    def posted(self) -> tuple[Message, ...]:
+        """Receives that are posted and not yet taken."""
+        return self._channels.posted
+
+    def step(self, inputs: Any = None, targets: Any = None, keywords: Keywords | None = None) -> Tensor:
+        """One training step over all m microbatches; the mean of their losses, on every rank, float64 without shape.
+
+        inputs: the model's input on this rank's device, needed where a stage lives that reads it, as stage 0: a tensor,
+            cut in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
+            Its gradient is what these stages make of it.
+        targets: likewise, where the last stage lives; a microbatch's target is whatever the loss takes.
+        keywords: keyword inputs, given to the stages of this rank that take them; each is cut as a batch if it is a
+            tensor or a list, else the same for every microbatch. No gradient flows into them.
+        Adds to ``.grad`` of every weight what one backward through the undivided model adds, with loss = mean over
+        the microbatches, whatever their shapes (`expect`). A weight that no microbatch used gets zeros where a copy or
+        a tie is exchanged, or replicas are averaged by a DDP without `find_unused_parameters`.
+
+        Raises:
+            RunError: PS824, what a stage gave is not what the next one expects.
+            ValueError: the batch does not cut into m microbatches, or is missing.
+
+        After an exception a step is half done, here and elsewhere: the runtime cannot go on.
+        """
+        self._execute(self.stream.ranks[self.rank], inputs, targets, keywords)
+        if not any(x.op == "STEP" for x in self.instructions):
+            self._reduction.finish()
+        self._channels.finish()
+        total, _ = self._summed()
+        return total / self.stream.microbatches
+
+    def expect(self, examples: Any = None, keywords: Keywords | None = None) -> None:
+        """The shapes of each microbatch from now on, where microbatches differ. A collective of all ranks, outside of a
+        step; no message of a step is added, so every verdict stays.
+
+        examples: m microbatches of the model's input, as `step` takes them, needed where stage 0 lives: what each stage
+            makes is found by one forward without a trace, of a shape that the stage has not had before. Or, on every
+            rank and without a word between ranks, m times what `boundaries_of` returns.
+        keywords: as `step` takes them.
+
+        Raises:
+            RunError: PS824 on every rank, a stage that failed, or gives other tensors than for the example of
+                `Runtime(example=…)`: their number and dtypes stay.
+        """
+        count = self.stream.microbatches
+        made = self._agreed(split_batch(examples, count, "examples"), split_keywords(keywords, count, self._modules))
+        for microbatch, boundaries in enumerate(made):
+            for stage, (old, new) in enumerate(zip(self.boundaries[0], boundaries, strict=True)):
+                if [spec.dtype for spec in old] != [spec.dtype for spec in new]:
+                    what = f"the output of stage {stage - 1}" if stage else "the model's input"
+                    message = f"{what} is {text(new)} for microbatch {microbatch}; it was {text(old)} before"
+                    help = "shapes may change, the number and the dtypes of tensors stay"
+                    raise RunError(Fault(BOUNDARY, message, Place(self.rank), (), help))
+        self.boundaries = made
+        for (_, number), stage_of in self._stages.items():
+            stage_of.entering, stage_of.leaving = self._around(number)
+
+    def evaluate(self, inputs: Any = None, targets: Any = None, keywords: Keywords | None = None) -> Evaluation:
+        """The forwards of all m microbatches alone, in the order of the stream: outputs, and losses for targets.
+
+        Arguments as those of `step`. Without gradients, and with all modules in evaluation mode for so long; what is
+        in ``.grad``, and the mode that each module was in, stay. A stream without a backward needs no other step.
+
+        Raises:
+            RunError: PS824, what a stage gave is not what the next one expects.
+            ValueError: the batch does not cut into m microbatches, or is missing.
+        """
+        modes = [(part, part.training) for stage in self._stages.values() for part in stage.module.modules()]
+        trains = [(stage, stage.train) for stage in self._stages.values()]
+        for stage in self._stages.values():
+            stage.train = False
+            stage.module.eval()
+        try:
+            with torch.no_grad():
+                self._execute(forwards(self.stream.ranks[self.rank]), inputs, targets, keywords, evaluates=True)
+                self._channels.finish()
+                total, count = self._summed()
+        finally:
+            for stage, train in trains:
+                stage.train = train
+            for part, mode in modes:
+                part.training = mode
+        made, self._outputs, self.instructions = dict(sorted(self._outputs.items())), {}, self.stream.ranks[self.rank]
+        self.position = len(self.instructions)
+        return Evaluation(made, total / count if count else None)
+
+    def _execute(
+        self,
+        instructions: tuple[Instruction, ...],
+        inputs: Any,
+        targets: Any,
+        keywords: Keywords | None,
+        *,
+        evaluates: bool = False,
+    ) -> None:
+        """Run a list. evaluates: whether outputs of the last stage are kept, and gradients left alone."""
+        count = self.stream.microbatches
+        self._inputs = split_batch(inputs, count, "inputs")
+        self._targets = split_batch(targets, count, "targets")
+        self._keywords = split_keywords(keywords, count, {held: x.module for held, x in self._stages.items()})
+        self.losses, self._outputs, self._evaluates = {}, {}, evaluates
+        self.instructions = instructions
+        self._receives = [
+            (index, Message.of(x, self.rank))
+            for index, instruction in enumerate(instructions)
+            for x in instruction.messages
+            if x.op.startswith("RECV")
+        ]
+        self._due = self._posted = 0
+        if not evaluates:
+            self._reduction.begin()
+        torch.clear_autocast_cache()  # of weights as they were before the last step
+        for index, instruction in enumerate(instructions):
+            self.position = index
+            if self.before is not None:
+                self.before(instruction, index)
+            self._channels.sweep()
+            self._receive_ahead(index)
+            self._run(instruction)
+            if self.after is not None:
+                self.after(instruction, index)
+        self.position = len(instructions)
+
+    def _run(self, x: Instruction) -> None:
+        match x.op:
+            case "F":
+                self._forward(x)
+            case "B" | "I":
+                self._backward(x)
+            case "W":
+                self._stages[x.route, x.stage].backward_weights(x.microbatch)
+            case "R":
+                stage = self._stages[x.route, x.stage]
+                score = self._score(x.microbatch) if stage.leaving is None else None
+                stage.recompute(x.microbatch, self._keywords[x.microbatch], score)
+            case "O":
+                self._stages[x.route, x.stage].offload(x.microbatch)
+            case "L":
+                self._stages[x.route, x.stage].load(x.microbatch)
+            case "OVERLAP":
+                for part in x.parts:
+                    self._run(part)
+            case "SEND_F" | "SEND_B" | "BATCH":
+                self._post(x)
+            case "RECV_F" | "RECV_B":
+                pass  # posted before
+            case "WAIT_SEND_F" | "WAIT_SEND_B":
+                taker = x.other if x.other >= 0 else x.stage + NEIGHBOUR[x.op]
+                target = self.stream.placement[x.route].ranks[taker]
+                self._channels.sent(Message.between(x.op[-1], x, x.stage, taker, self.rank, target))
+            case "WAIT_REDUCE_GRAD":
+                pass  # a reduction is done when it returns
+            case "REDUCE_GRAD":
+                if self._train:
+                    self._reduction.reduce(x.stage)
+            case "SYNC":
+                self._reduction.sync(x.stage, x.peer)
+            case "STEP":
+                self._reduction.finish()
+                if self.optimize is not None:
+                    self.optimize()
+            case _:
+                raise ValueError(f"no instruction is called {x.op!r}")
+
+    def _forward(self, x: Instruction) -> None:
+        stage, keywords = self._stages[x.route, x.stage], self._keywords[x.microbatch]
+        read = [self._input(x) if y < 0 else self._get(ACTIVATION, x, y) for y in self.stream.read(x.stage)]
+        inputs = [tensor for tensors in read for tensor in tensors]
+        with self._keeping(stage, x, inputs):
+            if stage.leaving is not None:
+                made = stage.forward(x.microbatch, inputs, keywords)
+                for reader in self.stream.readers[x.stage]:
+                    self._put(ACTIVATION, x, reader, made)
+                return
+            output, loss = stage.forward_last(x.microbatch, inputs, keywords, self._score(x.microbatch))
+        if loss is not None:
+            self.losses[x.microbatch] = loss
+        if self._evaluates:
+            self._outputs[x.microbatch] = output
+
+    def _keeping(self, stage: Stage, x: Instruction, inputs: Sequence[Tensor]) -> AbstractContextManager[object]:
+        """Around a forward that is run again, or whose activation may be offloaded."""
+        if (x.route, x.stage, x.microbatch) in self._again and not self._evaluates:
+            return stage.letting_go(x.microbatch, inputs)
+        if not self._offloads or not stage.train:
+            return nullcontext()
+        given = (self._inputs, self._targets, self._keywords)
+        return stage.boxing(x.microbatch, tree_leaves([of[x.microbatch] for of in given if of]))
+
+    def _score(self, microbatch: int) -> Callable[[Any], Tensor] | None:
+        """The loss of an output of a microbatch, if there is to be one."""
+        if self._targets is None:
+            if self._evaluates:
+                return None
+            raise ValueError("targets are needed on this rank: it has the last stage")
+        if self.loss is None:
+            raise ValueError("there are targets and no loss: give one to `Runtime(loss=…)`")
+        loss, target = self.loss, self._targets[microbatch]
+        return lambda output: loss(output, target)
+
+    def _backward(self, x: Instruction) -> None:
+        """The gradients of all readers, one sum; of what was read, each to the stage that it came from."""
+        found = [self._get(GRADIENT, x, reader) for reader in self.stream.readers[x.stage]]
+        arrived = [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)] if found else None
+        made = iter(self._stages[x.route, x.stage].backward(x.op, x.microbatch, arrived))
+        for source in self.stream.read(x.stage):
+            able = gradients(self.boundaries[x.microbatch][source + 1])
+            part = tuple(islice(made, len(able)))
+            if source < 0:
+                self._deliver(x, part)
+            elif source in self._wanting:
+                whole = (spec.zeros(self._device) if y is None else y for spec, y in zip(able, part, strict=True))
+                self._put(GRADIENT, x, source, tuple(whole))
+
+    def _deliver(self, x: Instruction, made: Gradients) -> None:
+        """The gradients of the model's own input, where it asks for one, as undivided training gives them."""
+        entering = zip(self._input(x), self.boundaries[x.microbatch][0], strict=True)
+        able = [given for given, spec in entering if spec.differentiable]
+        for given, grad in zip(able, made, strict=True):
+            if given.requires_grad and grad is not None:
+                torch.autograd.backward(given, grad / self.stream.microbatches, retain_graph=self._read_twice)
+
+    def _input(self, x: Instruction) -> tuple[Tensor, ...]:
+        if self._inputs is None:
+            held = f"stage {x.stage}, which reads them" if x.stage else "the first stage"
+            raise ValueError(f"inputs are needed on this rank: it has {held}")
+        made = self._inputs[x.microbatch]
+        return tuple(made) if isinstance(made, tuple | list) else (made,)
+
+    def _get(self, kind: str, x: Instruction, maker: int) -> tuple[Tensor, ...]:
+        """What another stage made for this one, handed over on this rank or received."""
+        source = self.stream.placement[x.route].ranks[maker]
+        message = Message.between(kind, x, maker, x.stage, source, self.rank)
+        if source != self.rank:
+            return self._channels.take(message)
+        return _made(self._inbox.pop(message, None), message)
+
+    def _put(self, kind: str, x: Instruction, taker: int, made: tuple[Tensor, ...]) -> None:
+        """Hand over on this rank, or keep until the SEND."""
+        target = self.stream.placement[x.route].ranks[taker]
+        message = Message.between(kind, x, x.stage, taker, self.rank, target)
+        (self._inbox if target == self.rank else self._outbox)[message] = made
+
+    def _post(self, x: Instruction) -> None:
+        """Send, or all of a batch."""
+        parts = [(part.op[:4], Message.of(part, self.rank)) for part in x.messages]
+        sends = {m: _made(self._outbox.pop(m, None), m) for kind, m in parts if kind == "SEND"}
+        receives = {m: self._boundary(m) for kind, m in parts if kind == "RECV"}
+        self._channels.post(sends, receives)
+        self._posted += len(receives)
+
+    def _receive_ahead(self, index: int) -> None:
+        """Post the receives that the list has up to here, and some of those after, each channel in its order.
+
+        Those of a batch are posted with it, those in line with others at their place, and none before these that is
+        behind.
+        """
+        while self._due < len(self._receives) and self._receives[self._due][0] <= index:
+            self._due += 1
+        for at, message in self._receives[self._posted : self._due + self._ahead]:
+            if self.instructions[at].op == BATCH or (at > index and self._channels.in_line(message)):
+                break
+            self._channels.receive(message, self._boundary(message))
+            self._posted += 1
+
+    def _boundary(self, message: Message) -> Boundary:
+        boundaries = self.boundaries[message.microbatch]
+        if message.kind == ACTIVATION:
+            return boundaries[message.stage + 1]
+        return gradients(boundaries[message.taker + 1])
+
+    def _agreed(self, examples: Sequence[Example] | None, keywords: Sequence[Keywords]) -> list[tuple[Boundary, ...]]:
+        """The boundaries of some microbatches, the same on every rank."""
+        group = self._group
+        return infer_boundaries(
+            self.stream, self._modules, examples, keywords, self.rank, group, self._device, self._known
+        )
+
+    def _around(self, stage: int) -> tuple[list[Boundary], list[Boundary] | None]:
+        """What enters a stage and what leaves it, by microbatch; of the last stage the loss leaves."""
+        read, last = self.stream.read(stage), stage + 1 == self.stream.stages
+        leaving = None if last else [boundaries[stage + 1] for boundaries in self.boundaries]
+        return [entering(boundaries, read) for boundaries in self.boundaries], leaving
+
+    def _stage(self, held: Held, module: nn.Module) -> Stage:
+        number = held[1]
+        read = self.stream.read(number)
+        back = {y.op for x in self.instructions for y in x.parts or (x,) if (y.route, y.stage) == held} & {"B", "I"}
+        frozen = number in self.stream.frozen
+        return Stage(
+            module,
+            number,
+            *self._around(number),
+            self._device,
+            split="I" in back and not frozen,
+            train=bool(back),
+            asks=[source in self._wanting for source in read for _ in self.boundaries[0][source + 1]],
+            frozen=frozen,
+        )
+
+    def _summed(self) -> tuple[Tensor, int]:
+        """The sum of all losses, on every rank, float64 without shape, and how many there are."""
+        total = torch.zeros(2, dtype=torch.float64, device=self._channels.wire)
+        for value in self.losses.values():
+            total[0] += value.to(total.device)
+            total[1] += 1
+        if not self._alone:
+            dist.all_reduce(total, group=self._group)
+        return total[0], int(total[1])
+
+
+def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    """The forwards of a list with their messages, in its order; the list itself where it has nothing else.
+
+    Whatever the model of communication, what finishes goes on to finish: the instructions that are left out are whole
+    messages and what only they and backwards wait for.
+    """
+    found = []
+    for x in instructions:
+        parts = tuple(part for part in x.parts or (x,) if part.op in ("F", "SEND_F", "RECV_F"))
+        if parts:
+            found.append(x if len(parts) == len(x.parts or (x,)) else replace(x, parts=parts))
+    made = tuple(x.parts[0] if x.op == "OVERLAP" else x for x in found)
+    return instructions if made == instructions else made
+
+
+def _made(tensors: tuple[Tensor, ...] | None, message: Message) -> tuple[Tensor, ...]:
+    """What is handed over or sent; a list in a wrong order asks for what is not there."""
+    if tensors is None:
+        raise LookupError(f"there is no {message}: it is not made yet, or gone")
+    return tensors

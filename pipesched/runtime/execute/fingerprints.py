@@ -1,0 +1,89 @@
+"""All ranks run the same stream, or none runs.
+
+Two valid files that differ train silently wrong or hang, and no transport notices. So before step 1 every rank sends
+all others the fingerprint of its stream, which is a digest of placement and instructions of *all* ranks: equal
+fingerprints, one program.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch.distributed as dist
+
+from pipesched.runtime.execute.errors import STREAMS_DIFFER, Fault, Place, RunError, printable
+from pipesched.runtime.execute.exchange import everybody
+from pipesched.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a rank says of itself. note: anything else that the ranks send each other on this occasion."""
+
+    fingerprint: str
+    title: str
+    note: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, rank: int, data: Any) -> Card:
+        """What that rank sent, fit to be shown.
+
+        Raises:
+            RunError: PS821, it is no card.
+        """
+        try:
+            fingerprint, title, note = (data[key] for key in ("fingerprint", "title", "note"))
+            return cls(printable(fingerprint), printable(title), dict(note))
+        except (TypeError, KeyError, ValueError):
+            message = f"what rank {rank} sends of its stream cannot be read"
+            raise RunError(
+                Fault(STREAMS_DIFFER, message, Place(rank), help="run one version of pipesched on every rank")
+            ) from None
+
+
+def agree(stream: Stream, group: dist.ProcessGroup | None = None, note: Mapping[str, Any] | None = None) -> list[Card]:
+    """The cards of all ranks, by rank in the group. A collective: every rank of the group calls it.
+
+    note: what JSON can say, and gives back.
+
+    Raises:
+        RunError: PS821 on every rank, naming the ranks whose stream is another one.
+    """
+    mine = {"fingerprint": stream.fingerprint, "title": _title(stream), "note": note or {}}
+    cards = [Card.of(rank, data) for rank, data in enumerate(everybody(mine, group))]
+    fault = disagreement(cards)
+    if fault is not None:
+        raise RunError(fault)
+    return cards
+
+
+def disagreement(cards: Sequence[Card]) -> Fault | None:
+    """Who differs from most of the ranks, or None. With a tie, most is what the lowest rank has."""
+    counted = Counter(card.fingerprint for card in cards)
+    if len(counted) <= 1:
+        return None
+    most = counted.most_common(1)[0][0]
+    others = [rank for rank, card in enumerate(cards) if card.fingerprint != most]
+    notes = tuple(f"rank {rank}: {card.title}, fingerprint {card.fingerprint[:16]}" for rank, card in enumerate(cards))
+    return Fault(
+        STREAMS_DIFFER,
+        f"{ranks_text(others)} {'run' if len(others) > 1 else 'runs'} another stream than the other ranks",
+        Place(others[0]),
+        notes,
+        "give every rank the same file",
+    )
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """``rank 2``, ``ranks 0, 1 and 5``."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+
+
+def _title(stream: Stream) -> str:
+    sizes = " ".join(f"{name}={value}" for name, value in stream.parameters.items())
+    return f"{stream.name} {sizes}".strip()

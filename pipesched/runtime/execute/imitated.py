@@ -1,0 +1,54 @@
+"""Neighbours that are not there: what a rank sends is swallowed, and what it receives is drawn at random.
+
+So one rank's list of a large pipeline runs in one process, without a process group. What it holds is what it holds in
+the pipeline: a buffer from the post of its receive on, what it sends until its SEND. What it learns means nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from pipesched.runtime.execute.messages import Message
+from pipesched.runtime.execute.shapes import Boundary
+from pipesched.runtime.execute.transport import TRANSPORTS, Channels, _Posted
+
+
+class Imitated(Channels):
+    """The messages of a rank whose neighbours are imitated."""
+
+    def __init__(self, rank: int, device: torch.device) -> None:
+        self.rank, self.group, self.device, self.blocking = rank, None, device, False
+        self.wire, self.waited, self._waiting, self._shared = device, 0.0, None, ()
+        self._transport = TRANSPORTS["gloo"]
+        self._received, self._sent, self._queued = {}, {}, deque()
+
+    def take(self, message: Message) -> tuple[Tensor, ...]:
+        """Random numbers in the buffers that were posted.
+
+        Raises:
+            LookupError: no receive was posted for it, or it was taken before.
+        """
+        if message not in self._received:
+            raise LookupError(f"no receive is posted for {message}")
+        return tuple(map(drawn, self._received.pop(message).tensors))
+
+    def exchange(self, outgoing: Message, incoming: Message, tensor: Tensor) -> Tensor:
+        """The gradient of the other copy."""
+        return torch.randn_like(tensor)
+
+    def _post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
+        for message, boundary in receives.items():
+            self._received[message] = _Posted(tuple(spec.empty(self.device) for spec in boundary), [])
+
+    def _release(self, message: Message) -> None:
+        pass
+
+
+def drawn(buffer: Tensor) -> Tensor:
+    """A buffer with random numbers in it, or zeros where it holds no numbers that have gradients."""
+    with torch.no_grad():
+        return buffer.normal_() if buffer.is_floating_point() else buffer.zero_()

@@ -1,0 +1,260 @@
+"""Local processes for a program: p ranks, one that watches over them, and none left behind.
+
+    caller ──a job a line──> supervisor ──fork──> rank 0 … rank p-1        (`worker.py`)
+           <──its outcome───            <──a line each──
+
+The supervisor imports torch once, whatever the number of ranks and jobs. It ends its ranks when the caller is gone,
+and they end when it is gone: each end holds a pipe whose closing the other one sees, however a process dies. This
+module is the caller's side and needs no torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Any
+
+from pipesched.runtime.execute.errors import NEEDS, RANK_LOST, Fault, Place, RunError
+from pipesched.support import child
+
+FAULTS = (
+    *("kill", "freeze", "raise", "raise-backward", "nan", "shape", "dtype", "stall", "leave", "collective", "weights"),
+    *("hook", "stream"),
+)
+START = 60.0  # seconds for ranks to find each other, before the watchdog of each has begun
+EXTRA = 3.0  # seconds after the first rank that ended badly within which every rank has ended
+ALIVE = 1.0  # seconds between two signs of life of the supervisor
+IMPORT = 600.0  # seconds for it to import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Something to break on purpose: what, on which rank, from which of its instructions on, counted from 1."""
+
+    kind: str
+    rank: int
+    instruction: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Break:
+        """``kill@1:7``; without a number, from the first instruction on.
+
+        Raises:
+            ValueError: another form, or an unknown kind.
+        """
+        kind, _, where = text.partition("@")
+        rank, colon, instruction = where.partition(":")
+        numbers = [rank, instruction] if colon else [rank]
+        if kind not in FAULTS or not all(x.isascii() and x.isdecimal() and len(x) < 10 for x in numbers):
+            raise ValueError(f"{text!r} is not KIND@RANK or KIND@RANK:INSTRUCTION; kinds are {', '.join(FAULTS)}")
+        return cls(kind, int(rank), int(instruction) if colon else 1)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run. stream: its text; others: the text that some ranks get instead, by rank.
+
+    samples: of each microbatch, where they are not those of the net. timeout: seconds without any progress that are a
+    stall. pace: the seconds that a compute takes at least, by kind (F, I, W, B, FB) and stage, and by microbatch where
+    that differs. agree: whether ranks compare their streams first. trace: whether to record when each instruction began
+    and ended. engine: pipesched, or torch, which may get a CSV with messages in the place of the stream's computes;
+    judge: ``module:function``, of what torch made of the order; options: of torch's class.
+    """
+
+    stream: str
+    ranks: int
+    net: str = "mlp"
+    samples: tuple[int, ...] = ()
+    dtype: str = "float64"
+    steps: int = 2
+    backend: str = "gloo"
+    device: str = "cpu"
+    timeout: float = 30.0
+    seed: int = 0
+    trace: bool = False
+    agree: bool = True
+    pace: Mapping[str, Sequence[float | Sequence[float]]] = field(default_factory=dict)
+    engine: str = "pipesched"
+    csv: str | None = None
+    judge: str | None = None
+    options: Mapping[str, bool] = field(default_factory=dict)
+    others: Mapping[int, str] = field(default_factory=dict)
+    breaks: tuple[Break, ...] = ()
+
+    def dumps(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def loads(cls, text: str) -> Job:
+        """The job of a line."""
+        data: dict[str, Any] = json.loads(text)
+        data["others"] = {int(rank): stream for rank, stream in data["others"].items()}
+        data["samples"] = tuple(data["samples"])
+        data["breaks"] = tuple(Break(**given) for given in data["breaks"])
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    """How one rank ended.
+
+    status: as of ``subprocess``, negative for a signal. stopped: whether the supervisor had to end it. data: what it
+    measured, if it did. seconds: from its start to its end.
+    """
+
+    rank: int
+    status: int
+    data: dict[str, Any] | None
+    fault: Fault | None
+    seconds: float
+    stopped: bool = False
+
+    @property
+    def end(self) -> str:
+        """How it ended, for a rank that could not say it."""
+        if self.stopped:
+            return "did not end by itself and was killed"
+        return _ended(self.status)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How all ranks ended."""
+
+    ranks: tuple[RankResult, ...]
+
+    @property
+    def fault(self) -> Fault | None:
+        """What went wrong first, with what the system says of ranks that could not say it themselves."""
+        silent = sorted((r for r in self.ranks if r.fault is None and r.data is None), key=lambda r: r.seconds)
+        notes = tuple(f"rank {r.rank} {r.end}" for r in silent)
+        reported = sorted((r for r in self.ranks if r.fault is not None), key=lambda r: r.seconds)
+        if reported:
+            first = reported[0].fault
+            assert first is not None
+            return Fault(first.code, first.message, first.place, first.notes + notes, first.help)
+        if silent:
+            return Fault(RANK_LOST, f"rank {silent[0].rank} {silent[0].end}", Place(silent[0].rank), notes)
+        return None
+
+
+def _ended(status: int) -> str:
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+class Launcher:
+    """A supervisor that runs one job after the other. Use it in a ``with``: leaving it ends all its processes.
+
+    Raises:
+        RunError: PS820, torch is not installed; PS823, the supervisor is gone.
+    """
+
+    def __init__(self) -> None:
+        require_torch()
+        self._process = subprocess.Popen(
+            child.command("pipesched.runtime.execute.worker"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_environment(),
+            start_new_session=True,  # Ctrl-C is for the caller, who then ends them all
+        )
+        self._read = b""
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The process, and the group, of the supervisor."""
+        return self._process.pid
+
+    def run(self, job: Job) -> Outcome:
+        """Starts the ranks, and waits until the last one has ended."""
+        assert self._process.stdin is not None
+        line, limit = b"", IMPORT
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(job.dumps().encode() + b"\n")
+            self._process.stdin.flush()
+            while (line := self._line(limit)) == b"\n":
+                limit = job.timeout + EXTRA
+        if not line:
+            status = self._process.wait()
+            raise RunError(Fault(RANK_LOST, f"the process that starts the ranks {_ended(status)}"))
+        return Outcome(tuple(_result(given) for given in json.loads(line)))
+
+    def _line(self, limit: float) -> bytes:
+        """The next line of the supervisor, or nothing if it has ended.
+
+        Raises:
+            RunError: PS823, it says nothing for so many seconds; it is killed then, and its ranks.
+        """
+        assert self._process.stdout is not None
+        out = self._process.stdout.fileno()
+        while b"\n" not in self._read:
+            if not select.select([out], [], [], limit)[0]:
+                self._kill()
+                message = f"the process that starts the ranks is gone: no sign of life for {limit:g} s"
+                raise RunError(Fault(RANK_LOST, message, help="is it stopped (SIGSTOP, a debugger), or swapped out?"))
+            if not (chunk := os.read(out, 1 << 16)):
+                return b""
+            self._read += chunk
+        line, end, self._read = self._read.partition(b"\n")
+        return line + end
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Ends the supervisor, its ranks with it, and waits for it."""
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            self._process.wait()
+
+
+def _result(given: dict[str, Any]) -> RankResult:
+    fault = None if given["fault"] is None else Fault.loads(given["fault"])
+    return RankResult(given["rank"], given["status"], given["data"], fault, given["seconds"], given["stopped"])
+
+
+def _environment() -> dict[str, str]:
+    """Of the ranks: local sockets alone, one thread each, and no log of what we report ourselves."""
+    wanted = child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
+    loopback = {f"{backend}_SOCKET_IFNAME": "lo" for backend in ("GLOO", "NCCL")} if sys.platform == "linux" else {}
+    return {**wanted, **loopback, "MASTER_ADDR": "127.0.0.1"}
+
+
+def require_torch() -> None:
+    """Whether there is a torch to run on.
+
+    Raises:
+        RunError: PS820.
+    """
+    if find_spec("torch") is None:
+        raise RunError(
+            Fault(NEEDS, "running a schedule needs torch, which is not installed", help="pip install pipesched[torch]")
+        )

@@ -1,0 +1,320 @@
+"""Signed texts between every two ranks. Nobody serves, nothing listens once all have met, and nothing here blocks.
+
+    meet     every rank listens on one address, sends it to all through their group, connects to the lower ranks and
+             is connected to by the higher ones; then it listens no more
+    hello    <─ a number that is used once          ─> rank, HMAC(key, "hello")
+    text     length, HMAC(key, sender, how many before it, text), text
+    key      HMAC(secret, that number, both ranks): a text holds on one connection, in one direction, in one place
+
+Rank 0 makes the secret, and the group itself hands it over: who can read along there can change gradients as well.
+Where all ranks are on one machine they meet on its loopback, else on the address that leads to the others. What is not
+signed ends its connection. To a rank that is stopped texts are dropped as soon as its buffer is full, so say what
+matters again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import secrets
+import selectors
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from pipesched.runtime.execute.errors import NEEDS, Fault, Place, RunError
+from pipesched.runtime.execute.exchange import everybody
+
+LONGEST = 1 << 18  # bytes of a text
+LOOPBACK = "127.0.0.1"
+_NONCE, _MAC = 16, 32
+_HEAD = struct.Struct(">I")
+_HELLO = struct.Struct(f">I{_MAC}s")
+_LINGER = 0.2  # seconds that the last texts have to be read
+_STRANGERS = 64  # connections that have not said who they are
+_NOWHERE = "192.0.2.1"  # an address that nobody has: what leads there is what leads out
+
+
+def _signed(key: bytes, *parts: bytes) -> bytes:
+    return hmac.digest(key, b"".join(parts), "sha256")
+
+
+def _key(secret: bytes, nonce: bytes, *ranks: int) -> bytes:
+    return _signed(secret, nonce, *(_HEAD.pack(rank) for rank in sorted(ranks)))
+
+
+class _Forged(Exception):
+    """What came was not signed."""
+
+
+@dataclass
+class _Link:
+    """The connection to one rank. sent, heard: texts so far, which the next one's signature covers."""
+
+    socket: socket.socket
+    key: bytes
+    me: int
+    other: int
+    sent: int = 0
+    heard: int = 0
+    outgoing: bytearray = field(default_factory=bytearray)
+    incoming: bytearray = field(default_factory=bytearray)
+
+    def say(self, text: bytes) -> None:
+        """Sends a text, if those before it have left."""
+        if not self.outgoing:
+            self.outgoing += _HEAD.pack(len(text)) + self._mac(self.me, self.sent, text) + text
+            self.sent += 1
+        with contextlib.suppress(OSError):  # full, or closed, which reading finds out
+            del self.outgoing[: self.socket.send(self.outgoing)]
+
+    def hear(self) -> str | None:
+        """The last whole text that came.
+
+        Raises:
+            OSError: the other end is closed.
+            _Forged: it was not signed.
+        """
+        with contextlib.suppress(BlockingIOError):
+            chunk = self.socket.recv(LONGEST)
+            if not chunk:
+                raise ConnectionError
+            self.incoming += chunk
+        last = None
+        while (text := self._next()) is not None:
+            last = text
+        return last
+
+    def _next(self) -> str | None:
+        if len(self.incoming) < _HEAD.size:
+            return None
+        (length,) = _HEAD.unpack_from(self.incoming)
+        if length > LONGEST:
+            raise _Forged
+        begin = _HEAD.size + _MAC
+        mac, text = self.incoming[_HEAD.size : begin], bytes(self.incoming[begin : begin + length])
+        if len(text) < length:
+            return None
+        if not hmac.compare_digest(mac, self._mac(self.other, self.heard, text)):
+            raise _Forged
+        del self.incoming[: begin + length]
+        self.heard += 1
+        return text.decode()
+
+    def _mac(self, sender: int, number: int, text: bytes) -> bytes:
+        return _signed(self.key, struct.pack(">IQ", sender, number), text)
+
+
+class Peers:
+    """The other ranks, as one of them speaks with them; to be used by one thread, but for `wake`.
+
+    closed: the ranks whose connection has ended, and how.
+    """
+
+    def __init__(self, links: Sequence[_Link] = ()) -> None:
+        self.closed: dict[int, str] = {}
+        self._links = {link.other: link for link in links}
+        self._selector = selectors.DefaultSelector()
+        self._woken, self._waker = socket.socketpair()
+        for end in (self._woken, self._waker):
+            end.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        for link in links:
+            link.socket.setblocking(False)
+            link.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._selector.register(link.socket, selectors.EVENT_READ, link)
+
+    def say(self, text: str) -> None:
+        """Tells every other rank. A rank that does not read misses it."""
+        for rank, link in self._links.items():
+            if rank not in self.closed:
+                link.say(text.encode())
+
+    def hear(self, timeout: float) -> dict[int, str]:
+        """The last text of each rank that says any, once there is one, somebody wakes us, or the time is over."""
+        texts = {}
+        for key, _ in self._selector.select(timeout):
+            link: _Link | None = key.data
+            if link is None:
+                self._woken.recv(4096)
+            elif (text := self._heard(link)) is not None:
+                texts[link.other] = text
+        return texts
+
+    def wake(self) -> None:
+        """Ends a `hear` of another thread, or the next one."""
+        with contextlib.suppress(OSError):
+            self._waker.send(b"!")
+
+    def close(self) -> None:
+        """Says no more, and lets the others read what was said."""
+        open_ = [link for rank, link in self._links.items() if rank not in self.closed]
+        for link in open_:
+            with contextlib.suppress(OSError):
+                link.socket.shutdown(socket.SHUT_WR)
+        until = time.monotonic() + _LINGER
+        while len(self.closed) < len(self._links) and time.monotonic() < until:
+            self.hear(_LINGER / 4)
+        for link in open_:
+            link.socket.close()
+        self._selector.close()
+        self._woken.close()
+        self._waker.close()
+
+    def _heard(self, link: _Link) -> str | None:
+        try:
+            return link.hear()
+        except (OSError, _Forged, UnicodeDecodeError) as error:
+            ended = isinstance(error, OSError)
+            self.closed[link.other] = "its process ended" if ended else "its connection carried what it did not sign"
+            self._selector.unregister(link.socket)
+            link.socket.close()
+            return None
+
+
+def meet(rank: int, ranks: int, group: dist.ProcessGroup | None, timeout: float) -> Peers:
+    """Connects every rank with every other. A collective.
+
+    Raises:
+        RunError: PS820, another rank cannot be reached.
+    """
+    if ranks == 1:
+        return Peers()
+    own = _towards(os.environ.get("MASTER_ADDR") or _NOWHERE)
+    host = _address(rank, everybody({"machine": _machine(), "address": own}, group))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family, backlog=max(ranks, _STRANGERS)) as listener:
+        mine = {"host": host, "port": listener.getsockname()[1], "secret": secrets.token_hex(32) if rank == 0 else ""}
+        cards = everybody(mine, group)
+        secret = bytes.fromhex(cards[0]["secret"])
+        links = [_connect(cards[other], rank, other, secret, timeout) for other in range(rank)]
+        links += _accept(listener, rank, ranks, secret)
+    return Peers(links)
+
+
+def _connect(cards: Mapping[str, Any], rank: int, other: int, secret: bytes, timeout: float) -> _Link:
+    """To a rank that listens."""
+    at = cards["host"], cards["port"]
+    try:
+        made = socket.create_connection(at, timeout)
+        nonce = b""
+        while len(nonce) < _NONCE:
+            if not (chunk := made.recv(_NONCE - len(nonce))):
+                raise ConnectionError("it was closed")
+            nonce += chunk
+        key = _key(secret, nonce, rank, other)
+        made.sendall(_HELLO.pack(rank, _signed(key, b"hello")))
+    except OSError as error:
+        message = f"rank {rank} cannot reach rank {other} at {at[0]}:{at[1]}: {error.strerror or error}"
+        help = "ranks under guard talk over TCP, on ports that the system chooses: let them through between your hosts"
+        raise RunError(Fault(NEEDS, message, Place(rank), help=help)) from error
+    return _Link(made, key, rank, other)
+
+
+def _accept(listener: socket.socket, rank: int, ranks: int, secret: bytes) -> list[_Link]:
+    """The connections of all higher ranks; a stranger is not waited for."""
+    links: dict[int, _Link] = {}
+    with contextlib.closing(_hellos(listener, ranks + _STRANGERS)) as hellos:
+        while len(links) < ranks - 1 - rank:
+            made, nonce, hello = next(hellos)
+            other, mac = _HELLO.unpack(hello)
+            key = _key(secret, nonce, rank, other)
+            if hmac.compare_digest(mac, _signed(key, b"hello")) and rank < other < ranks and other not in links:
+                links[other] = _Link(made, key, rank, other)
+            else:
+                made.close()
+    return list(links.values())
+
+
+def _hellos(listener: socket.socket, most: int) -> Generator[tuple[socket.socket, bytes, bytes]]:
+    """Whoever connects, the number that it was given, and what it says of itself. Of too many the oldest is closed."""
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as left:
+        selector.register(listener, selectors.EVENT_READ)
+        left.callback(lambda: [key.fileobj.close() for key in _others(selector, listener)])
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is listener:
+                    _greet(listener, selector, most)
+                    continue
+                made: socket.socket = key.fileobj  # type: ignore[assignment]
+                nonce, said = key.data
+                said += (chunk := _received(made, _HELLO.size - len(said)))
+                if chunk and len(said) < _HELLO.size:
+                    continue
+                selector.unregister(made)
+                if chunk:
+                    yield made, nonce, bytes(said)
+                else:
+                    made.close()
+
+
+def _others(selector: selectors.BaseSelector, listener: socket.socket) -> list[Any]:
+    return [key for key in selector.get_map().values() if key.fileobj is not listener]
+
+
+def _greet(listener: socket.socket, selector: selectors.BaseSelector, most: int) -> None:
+    """Gives the next one its number."""
+    with contextlib.suppress(OSError):
+        made, _ = listener.accept()
+        nonce = secrets.token_bytes(_NONCE)
+        made.settimeout(0)
+        made.send(nonce)
+        selector.register(made, selectors.EVENT_READ, (nonce, bytearray()))
+    for key in _others(selector, listener)[:-most]:
+        selector.unregister(key.fileobj)
+        key.fileobj.close()
+
+
+def _received(made: socket.socket, most: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return made.recv(most)
+    return b""
+
+
+def _machine(there: str = "/proc") -> str:
+    """The same for all processes that reach each other on one loopback."""
+    try:
+        boot = Path(there, "sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot} {os.stat(Path(there, 'self/ns/net')).st_ino}"
+    except OSError:
+        return f"{socket.gethostname()} {uuid.getnode()}"
+
+
+def _address(rank: int, cards: Sequence[Mapping[str, str]]) -> str:
+    """Where this rank listens: on the loopback where all are on one machine.
+
+    Raises:
+        RunError: PS820, no address leads to another machine.
+    """
+    if len({one["machine"] for one in cards}) == 1:
+        return LOOPBACK
+    elsewhere = [one["address"] for one in cards if one["machine"] != cards[rank]["machine"]]
+    found = [cards[rank]["address"], *(_towards(other) for other in elsewhere if not _local(other)), _towards(_NOWHERE)]
+    for address in found:
+        if not _local(address):
+            return address
+    message = f"rank {rank} has no address at which the ranks of other machines reach it"
+    raise RunError(Fault(NEEDS, message, Place(rank), help="set MASTER_ADDR to the address of the first machine"))
+
+
+def _local(address: str) -> bool:
+    return not address or ip_address(address.partition("%")[0]).is_loopback
+
+
+def _towards(host: str) -> str:
+    """The address of this machine towards a host, or nothing. No packet is sent."""
+    with contextlib.suppress(OSError):
+        for family, kind, _, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
+            with socket.socket(family, kind) as probe:
+                probe.connect(address)
+                return str(probe.getsockname()[0])
+    return ""

@@ -1,0 +1,128 @@
+"""When each instruction of a rank began and ended, and how much of that it waited for messages.
+
+    begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this compute
+
+A copy to host memory or back that has a pace lasts so long on an engine of its own, while the rank computes: an O, and
+an I or B after its L, waits until it is over.
+
+    recorder = Recorder(runtime)              before the first step that is to be measured
+    runtime.step(inputs, targets)             as often as you like; the first one warms up
+    Path(f"rank{rank}.json").write_text(recorder.dumps())     for `pipesched show --measured` and `calibrate`
+
+Seconds on the clock that all processes of a machine share, so that the ranks of a local run can be put side by side;
+ranks of several machines, by the clocks of their machines. Where a compute has a pace, the clock and not the number of
+cores decides how long a step takes: computes of small nets are done long before, and a rank that sleeps needs no core.
+
+On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. So the GPU is waited for at
+the end of every instruction, and of every wait: this costs what asynchronous launches win.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from pipesched.runtime.execute.executor import Runtime
+from pipesched.runtime.execute.messages import Message
+from pipesched.runtime.execute.trace_events import dumps
+from pipesched.stream import Instruction
+
+now = time.monotonic
+
+
+def settling(device: torch.device) -> Callable[[], object]:
+    """What waits until a device is done; a CPU is when a call returns."""
+    return partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+
+
+class Recorder:
+    """The times of one rank, from its next step on. Hooks that are there are called too, and not measured.
+
+    steps: by step [index, begin, end, waited] of each instruction, in order.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        pace: Mapping[str, Sequence[float | Sequence[float]]] | None = None,
+        settle: Callable[[], object] | None = None,
+    ) -> None:
+        """pace: as in `launch.Job`. settle: waits until the device of this rank is done."""
+        self.steps: list[list[list[float]]] = []
+        self._runtime, self._pace, self._settle = runtime, pace or {}, settle or settling(runtime._device)
+        self._before, self._after = runtime.before, runtime.after
+        self._begin = self._waited = 0.0
+        self._out = {_key("O", x) for x in runtime.stream.ranks[runtime.rank] if x.op == "O"}
+        self._copied: dict[tuple[str, int, int, int], float] = {}  # when each is over
+        self._free = {"O": 0.0, "L": 0.0}  # when each engine is
+        self._wall = time.time() - now()
+        runtime.before, runtime.after = self.before, self.after
+        self._take, runtime._channels.take = runtime._channels.take, self.take  # type: ignore[method-assign]
+
+    def before(self, instruction: Instruction, index: int) -> None:
+        """A hook of the runtime."""
+        if index == 0 and self._measures:
+            self.steps.append([])
+        if self._before is not None:
+            self._before(instruction, index)
+        self._begin, self._waited = now(), 0.0
+
+    def take(self, message: Message) -> tuple[Tensor, ...]:
+        """In the place of the runtime's wait for a message."""
+        self._settle()
+        began = now()
+        taken = self._take(message)
+        self._settle()
+        self._waited += now() - began
+        return taken
+
+    def after(self, instruction: Instruction, index: int) -> None:
+        """A hook of the runtime."""
+        self._settle()
+        parts = instruction.parts or (instruction,)
+        copied = (self._copied.get(_key("O" if x.op == "O" else "L", x), 0.0) for x in parts if x.op in ("O", "I", "B"))
+        self._waited = max([self._waited, *(end - self._begin for end in copied)])
+        left = self._begin + self._waited + self._least(instruction) - now()
+        if left > 0:
+            time.sleep(left)
+        end = now()
+        for way, x in (("O" if x.op == "F" else "L", x) for x in parts if x.op == "L" or _key("O", x) in self._out):
+            if way in self._pace and x.op in ("F", "L"):
+                self._free[way] = max(self._free[way], end) + self._lasting(way, x)
+                self._copied[_key(way, x)] = self._free[way]
+        if self._measures:
+            self.steps[-1].append([index, self._begin, end, self._waited])
+        if self._after is not None:
+            self._after(instruction, index)
+
+    def dumps(self) -> str:
+        """The trace of this rank so far, as Chrome's trace events."""
+        first = next((step[0][1] for step in self.steps if step), 0.0)
+        base = round((self._wall + first) * 1e9)
+        return dumps(self._runtime.stream, {self._runtime.rank: self.steps}, base=base)
+
+    @property
+    def _measures(self) -> bool:
+        """Whether the whole list is run: the forwards that `Runtime.evaluate` takes from it are no step."""
+        return self._runtime.instructions is self._runtime.stream.ranks[self._runtime.rank]
+
+    def _least(self, instruction: Instruction) -> float:
+        """The seconds that an instruction takes at least. A pair of F and I is the sum of its parts."""
+        parts = instruction.parts or (instruction,)
+        if [part.op for part in parts] == ["F", "B"]:
+            return self._lasting("FB", parts[0]) if self._pace else 0.0
+        return sum(
+            self._lasting(part.op, part) for part in parts if part.op in self._pace and part.op not in self._free
+        )
+
+    def _lasting(self, key: str, part: Instruction) -> float:
+        seconds = self._pace[key][part.stage]
+        return seconds if isinstance(seconds, float | int) else seconds[part.microbatch]
+
+
+def _key(way: str, x: Instruction) -> tuple[str, int, int, int]:
+    return way, x.route, x.stage, x.microbatch

@@ -1,0 +1,138 @@
+"""Stages that train on several batches at once: DistributedDataParallel, one group of replicas a stage.
+
+    replica 0   rank 0 ── rank 1 ── rank 2        a pipeline each, with a `Runtime` and a group of its own
+                  ┆         ┆         ┆           the replicas of a stage: DDP's group
+    replica 1   rank 0 ── rank 1 ── rank 2
+
+DDP averages by hooks in the first backward after each forward. Of m microbatches that is a part, and a split backward
+never reaches the hooks. So the microbatches pass it by, their gradients add up on each replica, and at REDUCE_GRAD,
+behind the last backward of the stage, DDP gets a forward and a backward of its own, which reach every weight and add
+nothing: its buckets, its communication hook and its buffers work as usual. Averages are linear, so it does not
+matter what else is added to a gradient before or after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pipesched.runtime.execute.errors import UNSUPPORTED, Fault, Place, RunError
+from pipesched.runtime.execute.exchange import everybody
+from pipesched.stream import Stream
+
+Held = tuple[int, int]  # route, stage
+
+
+def replicated(module: nn.Module) -> tuple[DistributedDataParallel, ...]:
+    """The DDP wrappers of a stage: itself as a rule, or some of its parts."""
+    return tuple(part for part in module.modules() if isinstance(part, DistributedDataParallel))
+
+
+@contextmanager
+def passed_by(wrappers: Sequence[DistributedDataParallel]) -> Iterator[None]:
+    """Within this, a forward of each wrapper is that of the module inside."""
+    with ExitStack() as stack:
+        for wrapper in wrappers:
+            wrapper.__dict__["forward"] = wrapper.module.__call__
+            stack.callback(wrapper.__dict__.pop, "forward")
+        yield
+
+
+class _Reach(torch.autograd.Function):
+    """A number that depends on every weight, with no gradient for any."""
+
+    @staticmethod
+    def forward(ctx: Any, *weights: Tensor) -> Tensor:
+        return weights[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *arrived: Tensor) -> Any:
+        return tuple(None for _ in ctx.needs_input_grad)
+
+
+class Replica:
+    """One DDP wrapper, here and on the other replicas of its stage."""
+
+    def __init__(self, wrapper: DistributedDataParallel) -> None:
+        self._wrapper = wrapper
+        self._weights = [weight for weight in wrapper.module.parameters() if weight.requires_grad]
+        self._behind = False
+        if wrapper.static_graph:
+            self._begin()
+
+    @property
+    def views(self) -> bool:
+        """Whether gradients are views of DDP's buckets, which the next average overwrites."""
+        return bool(self._wrapper.gradient_as_bucket_view)
+
+    def average(self) -> None:
+        """A collective of the replicas: what ``.grad`` holds becomes its mean, now, or in a step outside of `no_sync`.
+
+        What `no_sync` put off is part of ``.grad`` at the end of a step only; then `catch_up` does it.
+        """
+        self._behind |= not self._wrapper.require_backward_grad_sync
+        if not self._behind:
+            self._reach()
+
+    def catch_up(self) -> None:
+        """The end of a step: average what was put off, unless this step was within `no_sync`, too."""
+        if self._behind and self._wrapper.require_backward_grad_sync:
+            self._behind = False
+            self._reach()
+
+    def _begin(self) -> None:
+        """Two backwards of a static graph, on zeros.
+
+        In the first DDP learns which weights have a gradient; until the second it counts hooks, also those of ours.
+        """
+        before = [weight.grad for weight in self._weights]
+        for _ in range(2):
+            for weight in self._weights:
+                weight.grad = torch.zeros_like(weight)
+            self._reach()
+        for weight, gradient in zip(self._weights, before, strict=True):
+            weight.grad = gradient
+
+    @torch.enable_grad()
+    def _reach(self) -> None:
+        """A forward and a backward of DDP.
+
+        Raises:
+            RunError: PS831, DDP waits for weights that were frozen since.
+        """
+        wrapper: Any = self._wrapper
+        if all(weight.requires_grad for weight in self._weights):
+            wrapper._pre_forward(self._weights[0].new_zeros(()))
+            made = _Reach.apply(*self._weights)  # type: ignore[no-untyped-call]
+            wrapper._post_forward(made).backward()
+            return
+        message = "DistributedDataParallel cannot average: weights were frozen after the first step"
+        raise RunError(Fault(UNSUPPORTED, message, help="build the stage's DDP and the runtime anew"))
+
+
+def check_replicas(wrappers: Mapping[Held, Sequence[DistributedDataParallel]], stream: Stream, rank: int) -> None:
+    """Whether the processes between which DDP averages hold the same stages of the same program. Each takes part.
+
+    Raises:
+        RunError: PS831 on all of them, naming one that does not.
+    """
+    for held, parts in sorted(wrappers.items()):
+        for part in parts:
+            cards = everybody([stream.fingerprint, rank, *held], part.process_group)
+            for number, card in enumerate(cards):
+                if card != cards[0]:
+                    raise RunError(_not_replicas(number, cards[0], card))
+
+
+def _not_replicas(number: int, first: list[Any], other: list[Any]) -> Fault:
+    (_, rank, route, stage), (_, *theirs) = first, other
+    what = f"replicas 0 and {number} of stage {stage}, which run different streams"
+    if theirs != [rank, route, stage]:
+        what = f"stage {stage} on rank {rank} and stage {theirs[2]} on rank {theirs[0]}"
+    help = "DistributedDataParallel(stage, process_group=…) wants the group of the replicas of this stage"
+    return Fault(UNSUPPORTED, f"DistributedDataParallel averages {what}", Place(rank), (), help)

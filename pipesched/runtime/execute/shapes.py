@@ -1,0 +1,175 @@
+"""What passes between two stages: the shape and dtype of every tensor, known to both ends before anything is posted.
+
+    boundary[0] ─> stage 0 ─> boundary[1] ─> stage 1 ─> … ─> boundary[S-1] ─> stage S-1 ─> loss
+
+What stage s makes is boundary[s + 1], whoever reads it; a stage that reads several takes the tensors of each in turn.
+
+A receive needs its buffer before the message comes, and no transport can be trusted with a size that is wrong: too
+short leaves stale values, too long kills the process, another dtype is read as if it were the right one. Each
+microbatch has boundaries of its own, which differ in shapes alone (`Runtime.expect`). Gradients pass for the tensors
+that can have one, the others (token ids, masks) go forward only.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from math import prod
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pipesched.runtime.execute.errors import BOUNDARY, Fault, Place, RunError
+from pipesched.runtime.execute.replicas import passed_by, replicated
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Shape and dtype of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> TensorSpec:
+        return cls(tuple(tensor.shape), tensor.dtype)
+
+    def plain(self) -> list[Any]:
+        """As JSON can say it; `of_plain` reads it."""
+        return [list(self.shape), str(self.dtype).removeprefix("torch.")]
+
+    @classmethod
+    def of_plain(cls, data: Any) -> TensorSpec:
+        """The spec of what JSON gives back.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        shape, name = data
+        dtype = getattr(torch, name, None)
+        if not isinstance(dtype, torch.dtype) or not all(isinstance(x, int) and x >= 0 for x in shape):
+            raise ValueError(f"{name!r:.40} {shape!r:.40} is not the dtype and shape of a tensor")
+        return cls(tuple(shape), dtype)
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def differentiable(self) -> bool:
+        return self.dtype.is_floating_point or self.dtype.is_complex
+
+    def empty(self, device: torch.device) -> Tensor:
+        return torch.empty(self.shape, dtype=self.dtype, device=device)
+
+    def zeros(self, device: torch.device) -> Tensor:
+        return torch.zeros(self.shape, dtype=self.dtype, device=device)
+
+    def __str__(self) -> str:
+        """``float32[4, 16]``."""
+        return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
+
+
+Boundary: TypeAlias = tuple[TensorSpec, ...]
+
+
+def specs(tensors: Sequence[Tensor]) -> Boundary:
+    return tuple(map(TensorSpec.of, tensors))
+
+
+def gradients(boundary: Boundary) -> Boundary:
+    """The tensors of a boundary that have a gradient."""
+    return tuple(spec for spec in boundary if spec.differentiable)
+
+
+def text(boundary: Boundary) -> str:
+    return ", ".join(map(str, boundary)) or "nothing"
+
+
+def tensors_of(value: Any, what: str) -> tuple[Tensor, ...]:
+    """What a stage takes or gives, as a tuple of tensors.
+
+    Raises:
+        RunError: PS824, it is something else.
+    """
+    made = tuple(value) if isinstance(value, tuple | list) else (value,)
+    if not made or not all(isinstance(x, Tensor) for x in made):
+        kinds = ", ".join(type(x).__name__ for x in made) or "nothing"
+        help = "between two stages pass a tensor, or a tuple of tensors"
+        raise RunError(Fault(BOUNDARY, f"{what} is no tensor or tuple of tensors: {kinds}", None, (), help))
+    return made
+
+
+def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place | None = None) -> None:
+    """Whether tensors are what the other end has a buffer for.
+
+    Raises:
+        RunError: PS824, the first difference.
+    """
+    got = specs(found)
+    if got != expected:
+        message = f"{what} is {text(got)}; the other end expects {text(expected)}"
+        help = "every microbatch has the shapes of `Runtime(example=…)`; `Runtime.expect(inputs)` says others"
+        if [spec.shape for spec in got] == [spec.shape for spec in expected]:
+            help = "it is the dtype: autocast that is around `Runtime.step` belongs around `Runtime(…)`, too"
+        raise RunError(Fault(BOUNDARY, message, place, (), help))
+
+
+def dry_forward(
+    module: nn.Module, inputs: Boundary, device: torch.device, what: str, keywords: Mapping[str, Any] | None = None
+) -> Boundary:
+    """The boundary behind a stage, by one forward on zeros that leaves no trace in buffers or random numbers.
+
+    keywords: of a microbatch, of which the stage gets what it takes.
+    """
+    kept = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+    devices = [device] if device.type == "cuda" else []
+    with (
+        torch.random.fork_rng(devices=devices),
+        torch.no_grad(),
+        passed_by(replicated(module)),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # what is worth saying comes again with the first microbatch
+        output = module(*(spec.zeros(device) for spec in inputs), **taken(module, keywords or {}))
+        for name, buffer in module.named_buffers():
+            buffer.copy_(kept[name])
+    torch.clear_autocast_cache()  # of weights that were cast without a gradient
+    return specs(tensors_of(output, what))
+
+
+def taken(module: nn.Module, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some keyword inputs that a stage takes, without a way for a gradient."""
+    inside = module.module if isinstance(module, DistributedDataParallel) else module
+    parameters = signature(inside.forward).parameters
+    every = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    mine = {name: value for name, value in keywords.items() if every or name in parameters}
+    return {name: value.detach() if isinstance(value, Tensor) else value for name, value in mine.items()}
+
+
+def boundaries_of(
+    stages: Sequence[nn.Module],
+    example: Tensor | Sequence[Tensor],
+    device: torch.device | str = "cpu",
+    keywords: Mapping[str, Any] | None = None,
+    reads: Mapping[int, Sequence[int]] | None = None,
+) -> tuple[Boundary, ...]:
+    """The boundaries of a whole model that one process holds, from one microbatch of input.
+
+    stages: the S stages in order. keywords: of that microbatch. reads: the stages that a stage reads, where it is not
+    the one before it, as a stream has them. Returns the input and what each stage but the last makes, S entries.
+    """
+    found = [specs(tensors_of(example, "the example"))]
+    for number, module in enumerate(stages[:-1]):
+        inputs = entering(found, (reads or {}).get(number, (number - 1,)))
+        found.append(dry_forward(module, inputs, torch.device(device), f"the output of stage {number}", keywords))
+    return tuple(found)
+
+
+def entering(boundaries: Sequence[Boundary], read: Sequence[int]) -> Boundary:
+    """What a stage takes that reads some others."""
+    return tuple(spec for source in read for spec in boundaries[source + 1])

@@ -1,0 +1,183 @@
+"""From what the ranks report of themselves to a verdict: does anything move, is everybody there.
+
+    a rank reports nothing for the timeout                                gone: stopped, or its machine is       PS823
+    a rank has left after k steps, another one is in step k + 1, or for
+        the timeout in a collective that is not the pipeline's            the loops differ                       PS836
+    no rank finishes an instruction for the timeout, somebody is in a step:
+        a rank runs an instruction, and waits for no other                it is the cause                        PS822
+        else a rank is outside of a step: optimizer, data loader          it is the cause                        PS822
+        else a rank is in a collective that is not the pipeline's         a rank of that group is the cause      PS837
+        else all wait for messages                                        they wait in a cycle                   PS822
+
+Times are those at which the rank that judges heard of a change, so no two clocks need agree. While any rank has not
+been heard of just now nothing is called a stall: it may turn out to be gone.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from pipesched.runtime.execute.errors import OUTSIDE, RANK_LOST, STALLED, STEPS_DIFFER, Fault, Place, printable
+from pipesched.runtime.execute.fingerprints import ranks_text
+
+IDLE, RUNNING, DONE = "between two steps", "runs", "has finished"
+_SLOW = "an instruction that needs longer than that wants a larger timeout"
+_CYCLE = "every rank waits for a message: `pipesched verify` on this stream shows the cycle"
+_OUTSIDE = "the others wait for this rank, which is outside of the pipeline: an optimizer, a data loader, an evaluation"
+_SAME = "all ranks take the same number of steps: compare what ends the loop on each, such as its data"
+ELSEWHERE = "look for the rank of that group that is not there, such as another replica of data parallelism"
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a rank reports of itself.
+
+    state: `IDLE`, `RUNNING` or `DONE`. moves, steps: instructions finished and steps begun so far. at: the line of the
+    user's code. outside: whether it is in a collective that is not the pipeline's.
+    """
+
+    place: Place
+    moves: int = 0
+    steps: int = 0
+    state: str = IDLE
+    at: str = ""
+    outside: bool = False
+
+    @classmethod
+    def of(cls, data: Any) -> Beat:
+        """The beat of what JSON gives back, fit to be shown whoever sent it.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        try:
+            moves, steps = operator.index(data["moves"]), operator.index(data["steps"])
+            state = next(state for state in (IDLE, RUNNING, DONE) if state == data["state"])
+            return cls(Place.of(data["place"]), moves, steps, state, printable(data["at"]), bool(data["outside"]))
+        except (TypeError, KeyError, StopIteration) as error:
+            raise ValueError("this is not where a rank is") from error
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can say it; `of` reads it."""
+        return asdict(self)
+
+    @property
+    def shown(self) -> Place:
+        """The place, with what the rank does there."""
+        return replace(self.place, waits=self.place.waits or ", ".join(filter(None, (self.state, self.at))))
+
+    def __str__(self) -> str:
+        return str(self.shown)
+
+
+@dataclass
+class Silence:
+    """The beats of all ranks, and when something about them last changed. Times in seconds of a steady clock.
+
+    fresh: a rank that was heard of within so many seconds is there.
+    """
+
+    timeout: float
+    beats: dict[int, Beat] = field(default_factory=dict)
+    moved: float = 0.0
+    seen: dict[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, ranks: int, timeout: float, now: float) -> Silence:
+        """Nobody has reported anything yet, and everybody has the timeout to do so."""
+        return cls(timeout, {}, now, dict.fromkeys(range(ranks), now))
+
+    @property
+    def fresh(self) -> float:
+        return max(self.timeout / 4, 0.2)
+
+    def hear(self, rank: int, beat: Beat, now: float) -> None:
+        """What a rank reports."""
+        before = self.beats.get(rank)
+        if before is None or (before.moves, before.steps, before.state) != (beat.moves, beat.steps, beat.state):
+            self.moved = now
+        self.beats[rank] = beat
+        self.seen[rank] = now
+
+    def judge(self, now: float) -> Fault | None:
+        """The fault that all this shows, if any."""
+        silent = {rank: now - at for rank, at in sorted(self.seen.items()) if not self.left(rank)}
+        if max(silent.values(), default=0.0) >= self.timeout:
+            lost = [rank for rank, time in silent.items() if time >= self.fresh]
+            return self.lost(lost, f"no sign of life for {self.timeout:g} s")
+        if (early := self._early()) is not None:
+            return early
+        if not self._stands(now):
+            return None
+        return self.stalled() if self._in(RUNNING) else self._alone()
+
+    def waits_elsewhere(self, now: float) -> Beat | None:
+        """A rank that waits in a collective of its own between two steps, for as long as would be a stall in one."""
+        outside = [beat for beat in self._in(IDLE) if beat.outside]
+        return outside[0] if outside and self._stands(now) and len(self._in(IDLE)) == len(self.seen) else None
+
+    def left(self, rank: int) -> bool:
+        """Whether the rank has said that it leaves."""
+        return rank in self.beats and self.beats[rank].state == DONE
+
+    def stalled(self) -> Fault:
+        """Why nobody moves: the rank that is the cause, or where one of those is that wait."""
+        running = self._in(RUNNING)
+        elsewhere = [beat for beat in (*running, *self._in(IDLE)) if beat.outside]
+        busy = [beat for beat in running if not beat.place.waits and not beat.outside]
+        idle = [beat for beat in self._in(IDLE) if not beat.outside]
+        message = f"nothing moves: no rank finished an instruction for {self.timeout:g} s"
+        if busy:
+            return Fault(STALLED, message, busy[0].shown if busy[0].at else busy[0].place, help=_SLOW)
+        if idle:
+            return Fault(STALLED, message, idle[0].shown, help=_OUTSIDE)
+        if elsewhere:
+            endless = "a collective outside of the pipeline does not end"
+            return Fault(OUTSIDE, endless, elsewhere[0].shown, (message,), ELSEWHERE)
+        return Fault(STALLED, message, running[0].place, help=_CYCLE)
+
+    def lost(self, ranks: Sequence[int], how: str) -> Fault:
+        """PS823, at the place where the first of these ranks was last heard of."""
+        known = self.beats.get(ranks[0])
+        silent = "it is stopped (SIGSTOP, a debugger, swapping), or its machine is not reached"
+        ended = "see its own output; a rank that was killed leaves none, but the system's log may (out of memory)"
+        return Fault(
+            RANK_LOST,
+            f"{ranks_text(ranks)} {'is' if len(ranks) == 1 else 'are'} gone: {how}",
+            known.place if known else Place(ranks[0]),
+            help=silent if how.startswith("no sign") else ended,
+        )
+
+    def places(self, without: Place | None) -> tuple[str, ...]:
+        """Where each rank was when it was last heard of, but for the rank that a fault names anyway."""
+        return tuple(str(beat) for rank, beat in sorted(self.beats.items()) if without is None or rank != without.rank)
+
+    def _early(self) -> Fault | None:
+        """PS836, where a rank has left that others need for their step."""
+        for left in self._in(DONE):
+            for other in self._in(RUNNING):
+                if other.steps > left.steps:
+                    count = f"{left.steps} step{'s' if left.steps != 1 else ''}"
+                    here, there = left.place.rank, other.place.rank
+                    message = f"rank {here} has left after {count}, and rank {there} is in step {other.steps}"
+                    return Fault(STEPS_DIFFER, message, left.shown, help=_SAME)
+        return None
+
+    def _alone(self) -> Fault | None:
+        """PS836, where a rank has left and another one waits for it, or for others, in a collective."""
+        waiting = [beat for beat in self._in(IDLE) if beat.outside]
+        for left in self._in(DONE) if waiting else []:
+            message = f"rank {left.place.rank} has left, and rank {waiting[0].place.rank} waits {waiting[0].at}"
+            return Fault(STEPS_DIFFER, message, left.shown, help=_SAME)
+        return None
+
+    def _stands(self, now: float) -> bool:
+        """Whether nothing has moved for the timeout, and everybody is there."""
+        there = all(now - at < self.fresh for rank, at in self.seen.items() if not self.left(rank))
+        return there and now - self.moved >= self.timeout
+
+    def _in(self, state: str) -> list[Beat]:
+        return [beat for _, beat in sorted(self.beats.items()) if beat.state == state]

@@ -1,0 +1,134 @@
+"""Bytes of one microbatch through a stage, and what follows from them for every list of such stages.
+
+    F       takes its input, and keeps that and what a backward needs
+    LOST    an F that is run again: keeps its input
+    R       makes of that what F keeps
+    I       frees, or takes, until W        W, B    free all
+
+A rank holds what its computes keep, what it has received and not used, and what it has made and not sent; and while a
+compute runs, what that needs besides. So its peak follows from its list, without a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipesched.runtime.execute.messages import ACTIVATION, GRADIENT, Message
+from pipesched.stream import BATCH, Instruction, Stream
+
+LOST = "F, run again"
+COMPUTES = ("F", "I", "W", "B", "R", "O", "L")
+AHEAD = 2
+"""Receives that a runtime posts before their place in the list."""
+
+
+@dataclass(frozen=True)
+class StageBytes:
+    """entering, leaving: a message to it, and from it, 0 where there is none; gradients are as large. kept: what there
+    is of the microbatch after F, LOST, R and I, with its input. most: the most of it while each compute runs.
+    """
+
+    entering: int
+    leaving: int
+    kept: Mapping[str, int]
+    most: Mapping[str, int]
+
+
+class _Rank:
+    """A rank as its list runs. waiting: bytes of messages received or made, and not yet used or sent."""
+
+    def __init__(self, stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> None:
+        self._stream, self._rank, self._stages = stream, rank, stages
+        self._waiting: dict[Message, int] = {}
+        self._kept: dict[tuple[int, int], int] = {}
+        self._shared: dict[tuple[int, int], int] = {}
+        self._again = {(x.stage, x.microbatch) for x in stream.ranks[rank] if x.op == "R"}
+        self.alive = self.peak = 0
+
+    def has(self, message: Message, size: int) -> None:
+        self._waiting[message] = size
+        self.alive += size
+
+    def uses(self, message: Message) -> int:
+        """Whether it was counted: its bytes, which are so no longer."""
+        size = self._waiting.pop(message, 0)
+        self.alive -= size
+        return size
+
+    def size(self, message: Message) -> int:
+        own = self._stages[message.taker]
+        return own.entering if message.kind == ACTIVATION else own.leaving
+
+    def run(self, x: Instruction) -> None:
+        key, own = (x.stage, x.microbatch), self._stages[x.stage]
+        match x.op:
+            case "F":
+                entered = [self._between(ACTIVATION, x, y, x.stage) for y in self._stream.read(x.stage) if y >= 0]
+                counted = sum(map(self.uses, entered))
+                local = any(message.source == self._rank for message in entered)
+                self._shared[key] = own.entering if local and not counted else 0
+                self._needs(key, own, LOST if key in self._again else "F")
+                if key in self._again:
+                    for reader in self._stream.readers[x.stage]:
+                        self.has(self._between(ACTIVATION, x, x.stage, reader), own.leaving)
+            case "R":
+                self._needs(key, own, "R")
+            case "I" | "B":
+                for reader in self._stream.readers[x.stage]:
+                    self.uses(self._between(GRADIENT, x, reader, x.stage))
+                self._needs(key, own, x.op)
+                for source in self._stream.read(x.stage):
+                    if source >= 0:
+                        self.has(self._between(GRADIENT, x, x.stage, source), own.entering)
+            case "W":
+                self._needs(key, own, "W")
+            case "O":
+                self.alive -= self._kept.pop(key)
+            case "L":
+                self._kept[key] = own.kept["F"]
+                self.alive += own.kept["F"]
+                self.peak = max(self.peak, self.alive)
+
+    def _between(self, kind: str, x: Instruction, maker: int, taker: int) -> Message:
+        ranks = self._stream.placement[x.route].ranks
+        return Message.between(kind, x, maker, taker, ranks[maker], ranks[taker])
+
+    def _needs(self, key: tuple[int, int], own: StageBytes, what: str) -> None:
+        """A compute runs; what is left of its microbatch is kept."""
+        self.alive -= self._kept.pop(key, 0)
+        shared = self._shared[key]
+        self.peak = max(self.peak, self.alive + own.most[what] - shared)
+        if what in own.kept:
+            self._kept[key] = own.kept[what] - shared
+            self.alive += self._kept[key]
+        self.peak = max(self.peak, self.alive)
+
+
+def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> int:
+    """The most bytes that a rank's list holds at once. stages: those of the rank, by number.
+
+    What a stage makes for another one of its own rank is one tensor, which is counted with the stage that made it.
+    """
+    instructions = stream.ranks[rank]
+    receives = [
+        (index, Message.of(x, rank))
+        for index, instruction in enumerate(instructions)
+        for x in instruction.messages
+        if x.op.startswith("RECV")
+    ]
+    found, due, posted = _Rank(stream, rank, stages), 0, 0
+    for index, instruction in enumerate(instructions):
+        while due < len(receives) and receives[due][0] <= index:
+            due += 1
+        for at, message in receives[posted : due + AHEAD]:
+            if at > index and instructions[at].op == BATCH:
+                break
+            found.has(message, found.size(message))
+            posted += 1
+        for x in instruction.parts or (instruction,):
+            if x.op.startswith("SEND"):
+                found.uses(Message.of(x, rank))
+            elif x.op in COMPUTES:
+                found.run(x)
+    return found.peak

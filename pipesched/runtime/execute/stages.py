@@ -1,0 +1,221 @@
+"""One stage of this rank: forward, backward, and what each microbatch keeps in between.
+
+    inputs ─detach─> leaves ─module─> outputs ─detach─> to the next stage
+                        │                │
+                        └──── Saved ─────┘     from F to the end of B or W
+
+A forward that is run again keeps its inputs and the state of the random numbers, and no graph: R runs it once more, and
+keeps what an F keeps. What a forward keeps can be copied to host memory by O, and back by L (`runtime.offload`).
+
+Between stages nothing but values passes, so the graph of a microbatch is cut at every boundary and each backward
+begins with the gradients that the next stage made. On the last stage it begins with the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pipesched.runtime.execute import backward
+from pipesched.runtime.execute.backward import Saved
+from pipesched.runtime.execute.errors import BOUNDARY, UNSUPPORTED, Fault, RunError
+from pipesched.runtime.execute.offload import Boxes
+from pipesched.runtime.execute.replicas import passed_by, replicated
+from pipesched.runtime.execute.shapes import Boundary, check, gradients, taken, tensors_of
+
+Loss = Callable[[Any, Any], Tensor]
+Score = Callable[[Any], Tensor]
+Keywords = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Lost:
+    """What is left of an F until it is run again: its inputs, how often each was changed, the random state."""
+
+    inputs: tuple[Tensor, ...]
+    versions: tuple[int, ...]
+    random: tuple[Tensor, ...]
+
+
+class Stage:
+    """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss.
+
+    entering, leaving: by microbatch. train: whether a forward keeps what a backward needs. asks: of each tensor that
+    enters, whether its stage wants a gradient. frozen: whether the weights do not, so that I is the whole backward.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        number: int,
+        entering: Sequence[Boundary],
+        leaving: Sequence[Boundary] | None,
+        device: torch.device,
+        *,
+        split: bool,
+        train: bool,
+        asks: Sequence[bool],
+        frozen: bool,
+    ) -> None:
+        self.module, self.number, self.device = module, number, device
+        self.entering, self.leaving = entering, leaving
+        self.split, self.train, self.asks, self.frozen = split, train, asks, frozen
+        self.live: dict[int, Saved] = {}
+        self.lost: dict[int, Lost] = {}
+        self.boxes: dict[int, Boxes] = {}
+        self._gpus = [device] if device.type == "cuda" else []
+        self._wrappers = replicated(module)
+
+    def forward(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[Tensor, ...]:
+        """F of every stage but the last: what the next stage gets.
+
+        Raises:
+            RunError: PS824, the output is not what the next stage expects.
+        """
+        assert self.leaving is not None
+        with self._noticing() as once:
+            leaves, output = self._run(microbatch, inputs, keywords)
+        outputs = tensors_of(output, f"the output of stage {self.number}")
+        check(outputs, self.leaving[microbatch], f"activation {microbatch} of stage {self.number}")
+        if self.train:
+            self.live[microbatch] = Saved(leaves, tuple(map(self._root, outputs)), once=next(iter(once), None))
+        return tuple(tensor.detach() for tensor in outputs)
+
+    def forward_last(
+        self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords, score: Score | None
+    ) -> tuple[Any, Tensor | None]:
+        """F of the last stage: its output, and the loss, a number without a graph. score: the loss of an output.
+
+        Raises:
+            RunError: PS824, the loss is not one number.
+        """
+        with self._noticing() as once:
+            leaves, output = self._run(microbatch, inputs, keywords)
+            if score is None:
+                return output, None
+            with torch.set_grad_enabled(self.train):
+                value: Any = score(output)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            message = f"the loss of microbatch {microbatch} is not one number: {shape}"
+            raise RunError(Fault(BOUNDARY, message, None, (), "reduce it, for instance by mean()"))
+        if self.train:
+            self.live[microbatch] = Saved(leaves, (self._root(value),), once=next(iter(once), None))
+        return output, value.detach().reshape(())
+
+    @contextmanager
+    def letting_go(self, microbatch: int, inputs: Sequence[Tensor]) -> Iterator[None]:
+        """Around an F that is run again."""
+        random = (torch.get_rng_state(), *map(torch.cuda.get_rng_state, self._gpus))
+        self.lost[microbatch] = Lost(tuple(inputs), tuple(x._version for x in inputs), random)
+        train, self.train = self.train, False
+        try:
+            yield
+        finally:
+            self.train = train
+            torch.clear_autocast_cache()  # of weights that were cast without a gradient
+
+    def boxing(self, microbatch: int, inputs: Sequence[Any]) -> AbstractContextManager[object]:
+        """Around an F on a rank that offloads some. inputs: the model's own, which stay where they are."""
+        own = (*self.module.parameters(), *self.module.buffers(), *inputs)
+        self.boxes[microbatch] = boxes = Boxes(own)
+        return boxes.packing()
+
+    def offload(self, microbatch: int) -> None:
+        """O: what the F keeps goes to host memory."""
+        saved = self._kept(microbatch)
+        self.boxes[microbatch].out((*saved.inputs, *saved.roots))
+
+    def load(self, microbatch: int) -> None:
+        """L: it comes back."""
+        self.boxes[microbatch].back(self.device)
+
+    def recompute(self, microbatch: int, keywords: Keywords, score: Score | None) -> None:
+        """R: the forward once more, with the random numbers of the first time.
+
+        Raises:
+            RunError: PS831, the stage changes its input in place.
+        """
+        if microbatch not in self.lost:
+            raise LookupError(f"stage {self.number} has no F of microbatch {microbatch} to run again")
+        lost = self.lost.pop(microbatch)
+        if tuple(x._version for x in lost.inputs) != lost.versions:
+            message = f"stage {self.number} changes its input in place, so its forward cannot be run again"
+            raise RunError(Fault(UNSUPPORTED, message, None, (), "let it work on a copy, or take R out of the stream"))
+        with torch.random.fork_rng(devices=self._gpus):
+            torch.set_rng_state(lost.random[0])
+            for gpu, state in zip(self._gpus, lost.random[1:], strict=True):
+                torch.cuda.set_rng_state(state, gpu)
+            if self.leaving is None:
+                self.forward_last(microbatch, lost.inputs, keywords, score)
+            else:
+                self.forward(microbatch, lost.inputs, keywords)
+
+    def backward(self, op: str, microbatch: int, arrived: Sequence[Tensor] | None) -> backward.Gradients:
+        """B or I: the gradients of the inputs that can have one, None where nothing depends on the input.
+
+        arrived: the gradients of the outputs that can have one; None on the last stage.
+        """
+        saved = self._kept(microbatch)
+        saved.arrived = (None,) if arrived is None else self._spread(microbatch, arrived)
+        with self._as_computed():
+            if op == "B" or self.frozen:
+                found = backward.full(saved)
+                self._done(microbatch)
+            else:
+                found = backward.for_input(saved, self.module)
+        entering = self.entering[microbatch]
+        return tuple(made for spec, made in zip(entering, found, strict=True) if spec.differentiable)
+
+    def backward_weights(self, microbatch: int) -> None:
+        """W: the gradients of the weights, from what I left."""
+        with self._as_computed():
+            backward.for_weights(self._kept(microbatch), self.module)
+        self._done(microbatch)
+
+    def _done(self, microbatch: int) -> None:
+        del self.live[microbatch]
+        self.boxes.pop(microbatch, None)
+
+    def _as_computed(self) -> AbstractContextManager[object]:
+        """Without autocast: a backward takes the dtypes of its forward."""
+        kind = self.device.type
+        return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+
+    def _noticing(self) -> AbstractContextManager[list[str]]:
+        """What a split backward must know of a forward."""
+        return backward.selective() if self.split else nullcontext([])
+
+    def _kept(self, microbatch: int) -> Saved:
+        if microbatch not in self.live:
+            raise LookupError(f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or it is over")
+        return self.live[microbatch]
+
+    def _run(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[tuple[Tensor, ...], Any]:
+        check(inputs, self.entering[microbatch], f"the input of stage {self.number}, microbatch {microbatch},")
+        leaves = tuple(self._leaf(x, asks) for x, asks in zip(inputs, self.asks, strict=True))
+        with torch.set_grad_enabled(self.train), passed_by(self._wrappers):
+            return leaves, self.module(*leaves, **taken(self.module, keywords))
+
+    def _leaf(self, value: Tensor, asks: bool) -> Tensor:
+        """What the graph of this stage begins with; the model's own input has a gradient only if it asks for one."""
+        leaf = value.detach()
+        wanted = value.requires_grad or (asks and (leaf.is_floating_point() or leaf.is_complex()))
+        return leaf.requires_grad_(wanted and self.train)
+
+    def _root(self, value: Tensor) -> Tensor:
+        """What the backward begins with. torch's split backward cannot detach a view, so it gets a copy."""
+        return value.clone() if self.split and value._is_view() and value.requires_grad else value
+
+    def _spread(self, microbatch: int, arrived: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+        """Gradients at the places of their outputs."""
+        assert self.leaving is not None
+        leaving = self.leaving[microbatch]
+        check(arrived, gradients(leaving), f"the gradient for stage {self.number}")
+        rest = iter(arrived)
+        return tuple(next(rest) if spec.differentiable else None for spec in leaving)

@@ -1,0 +1,101 @@
+"""Modules that a runtime would train wrong, or not at all: they are refused by name, on every rank, before step 1.
+
+    sharded weights      gathered for a forward and scattered in a backward that a split schedule has twice, or not
+    hooks on weights     run after each microbatch, when `.grad` is a part of a sum, and never in a split backward
+
+The table of what is supported is in this folder's README.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from pipesched.runtime.execute.errors import UNSUPPORTED, Fault, Place, RunError
+
+DDP_INSTEAD = "replicate stages with DistributedDataParallel(stage, process_group=…) instead"
+
+
+def _composed(module: nn.Module) -> bool:
+    return any(c.__module__ == "torch.distributed._composable.replicate" for c in type(module).__mro__)
+
+
+def _own_casts(module: nn.Module) -> bool:
+    return isinstance(module, DistributedDataParallel) and module.mixed_precision is not None
+
+
+def _own_hooks(module: Any) -> bool:
+    """Whether DDP is one that averages by other hooks than its reducer's."""
+    if not isinstance(module, DistributedDataParallel):
+        return False
+    return bool(module._use_python_reducer or getattr(module, "_delay_all_reduce_params", None))
+
+
+def _changed(module: Any) -> bool:
+    """Whether other weights are trained than when DDP was built."""
+    if not isinstance(module, DistributedDataParallel):
+        return False
+    known = module._get_ddp_logging_data()["num_parameter_tensors"]  # type: ignore[no-untyped-call]
+    named = module.module.named_parameters()
+    return bool(known != sum(w.requires_grad and name not in module.parameters_to_ignore for name, w in named))
+
+
+# What a part of a stage is, and what to do instead.
+MODULES: Sequence[tuple[Callable[[nn.Module], bool], str, str]] = (
+    (lambda part: isinstance(part, FullyShardedDataParallel), "FullyShardedDataParallel (FSDP1)", DDP_INSTEAD),
+    (lambda part: isinstance(part, FSDPModule), "fully_shard (FSDP2)", DDP_INSTEAD),
+    (_composed, "the composable replicate()", DDP_INSTEAD),
+    (_own_casts, "DistributedDataParallel(mixed_precision=…)", "use torch.autocast around the step"),
+    (_own_hooks, "DistributedDataParallel with a Python reducer or delayed parameters", DDP_INSTEAD),
+    (_changed, "DistributedDataParallel built when other weights were trained", "freeze weights first, then wrap"),
+)
+
+# What a weight is, and what to do instead.
+WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
+    (lambda weight: isinstance(weight, DTensor), "a DTensor (tensor parallel)", "give each stage whole weights"),
+    (
+        lambda weight: hasattr(weight, "_in_backward_optimizers"),
+        "updated by an optimizer in the backward",
+        "give the optimizer to `Runtime(optimize=…)`, or step it after `Runtime.step`",
+    ),
+    (
+        lambda weight: bool(weight._post_accumulate_grad_hooks),
+        "hooked by register_post_accumulate_grad_hook",
+        "do after `Runtime.step` what the hook does: within it, gradients are parts of a sum",
+    ),
+)
+
+
+def unsupported(modules: Mapping[tuple[int, int], nn.Module]) -> tuple[str, str] | None:
+    """The first thing of these stages that is refused, and what to do instead."""
+    for (_, stage), module in sorted(modules.items(), key=lambda item: item[0]):
+        for found, help in _of(module):
+            return f"stage {stage}: {found}", help
+    return None
+
+
+def _of(module: nn.Module) -> Iterator[tuple[str, str]]:
+    for name, part in module.named_modules():
+        where = f" of {name!r}" if name else ""
+        yield from ((f"{what}{where} is not supported", help) for holds, what, help in MODULES if holds(part))
+    for name, weight in module.named_parameters():
+        for holds, what, help in WEIGHTS:
+            if holds(weight):
+                yield f"the weight {name!r} is {what}, which is not supported", help
+
+
+def check_supported(notes: Sequence[Mapping[str, Any]]) -> None:
+    """Whether no rank has such a module. notes: what each rank reports of itself.
+
+    Raises:
+        RunError: PS831 on every rank.
+    """
+    for rank, note in enumerate(notes):
+        if note["unsupported"] is not None:
+            message, help = note["unsupported"]
+            raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), help))

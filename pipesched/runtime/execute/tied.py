@@ -1,0 +1,223 @@
+"""Weights that are one in the model and several tensors here, as an embedding and the head that is tied to it.
+
+    told        `Runtime(tied=…)`: each of them gets the sum of the gradients of all, so all stay equal
+    not told    tensors that begin with the same numbers are refused: each would be trained on its part of the gradient
+
+Equal numbers are seen in a sample of every weight, which ranks send each other before the first step. Numbers that a
+rule makes, as zeros or 1, 2, 3, …, are equal by chance. A block of several weights that begins as another one does,
+weight for weight, is a copy that is trained apart, more often than not: of that is warned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from pipesched.runtime.execute.errors import BOUNDARY, UNSUPPORTED, Fault, Place, RunError
+from pipesched.runtime.execute.shapes import TensorSpec
+from pipesched.stream import Stream
+
+Weight: TypeAlias = tuple[int, str]
+"""A stage, and the name of one of its parameters."""
+Tied: TypeAlias = Sequence[Sequence[Weight]]
+Shown: TypeAlias = Mapping[str, tuple[str, bool]]
+"""By the weight's name a digest of its shape, dtype and some numbers, and whether these look as if drawn at random."""
+Note: TypeAlias = Mapping[str, Any]
+
+SAMPLE = 64  # numbers of a weight that are looked at, from its first to its last
+_DRAWN = 3  # of so few different numbers at least, in no order, is said that they were drawn
+
+
+class LooksTied(UserWarning):
+    """Weights begin with the same values, and are not declared as tied."""
+
+
+def shown(module: nn.Module) -> dict[str, tuple[str, bool]]:
+    """A few numbers of each weight of a stage, as a digest: equal ones are equal, bit by bit."""
+    found = {}
+    for name, weight in module.named_parameters(remove_duplicate=False):
+        flat = weight.detach().flatten()
+        step = max(1, flat.numel() // SAMPLE)
+        sample = flat[::step].cpu().contiguous()
+        digest = hashlib.sha256(bytes(sample.view(torch.uint8).tolist())).hexdigest()
+        found[name] = f"{TensorSpec.of(weight)} {digest}", _drawn(sample.tolist())
+    return found
+
+
+def _drawn(numbers: Sequence[Any]) -> bool:
+    """Whether no rule is seen in some numbers: most of them differ, and they neither rise nor fall all along."""
+    plain = [abs(x) if isinstance(x, complex) else x for x in numbers]
+    rises = {a < b for a, b in pairwise(plain)}
+    return len(rises) == 2 and len({*plain}) >= max(_DRAWN, len(plain) // 2)
+
+
+def plain(tied: Tied | None) -> list[list[list[Any]]] | None:
+    """What a rank was told, as JSON gives it back."""
+    return None if tied is None else [[[stage, name] for stage, name in group] for group in tied]
+
+
+def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn: bool) -> list[list[Weight]]:
+    """The groups whose gradients are exchanged, of each tensor one name: the same on every rank.
+
+    notes: what each rank reports. warn: on one rank, of what may be tied, and may be meant to be several.
+
+    Raises:
+        RunError: PS831 weights that look tied and nothing says so; names of weights that are not there, not alike, or
+            not the same on every rank. PS824 tied weights that begin with different values.
+    """
+    for rank, note in enumerate(notes):
+        if note["tied"] != notes[0]["tied"]:
+            message = f"rank {rank} ties other weights than rank 0"
+            raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), "give `tied` the same groups on every rank"))
+    model = _Model(stream, notes)
+    groups = [[(stage, name) for stage, name in group] for group in tied or ()]
+    for group in groups:
+        model.require_alike(group)
+    model.require_once([weight for group in groups for weight in group])
+    model.look(groups, told=tied is not None, warn=warn)
+    return [group for group in map(model.apart, groups) if len(group) > 1]
+
+
+class _Model:
+    """The weights of all stages, as their ranks report them."""
+
+    def __init__(self, stream: Stream, notes: Sequence[Note]) -> None:
+        self.routes = [route.ranks for route in stream.placement]
+        self.rank_of = self.routes[0]
+        at = [(rank, f"0/{stage}") for stage, rank in enumerate(self.rank_of)]
+        self.shown: list[Shown] = [notes[rank]["shown"][key] for rank, key in at]
+        self.weights = {
+            (stage, name): (tuple(shape), dtype, trained)
+            for stage, (rank, key) in enumerate(at)
+            for name, shape, dtype, trained, _ in notes[rank]["weights"][key]
+        }
+        self.sharing = {
+            (route, stage, name): frozenset((of, other) for of, other in shared)
+            for route, ranks in enumerate(self.routes)
+            for stage, rank in enumerate(ranks)
+            for name, _, _, _, shared in notes[rank]["weights"][f"{route}/{stage}"]
+        }
+
+    def require_alike(self, group: Sequence[Weight]) -> None:
+        """Whether these are weights of one kind, and begin with the same values."""
+        for stage, name in group:
+            if (stage, name) not in self.weights:
+                there = [other for of, other in self.weights if of == stage]
+                help = f"its weights are {', '.join(there[:8])}{', …' if len(there) > 8 else ''}" if there else None
+                raise _refused(f"stage {stage} has no weight {name!r}, which is said to be tied", None, help)
+        first = group[0]
+        for weight in group[1:]:
+            if self.weights[weight] != self.weights[first]:
+                what = f"{_kind(self.weights[first])} and {_kind(self.weights[weight])}"
+                raise _refused(f"{_both(first, weight)} are said to be one weight: {what}", self._rank(weight), None)
+            if self.shown[weight[0]][weight[1]] != self.shown[first[0]][first[1]]:
+                message = f"{_both(first, weight)} are said to be one weight, and begin with different values"
+                help = "copy the values of one to the others before the runtime is built"
+                raise RunError(Fault(BOUNDARY, message, Place(self._rank(weight)), (), help))
+
+    def require_once(self, named: Sequence[Weight]) -> None:
+        twice = next((weight for at, weight in enumerate(named) if weight in named[:at]), None)
+        if twice is not None:
+            help = "all that are one weight are one group"
+            raise _refused(f"{_one(twice)} is named twice in `tied`", self._rank(twice), help)
+
+    def apart(self, group: Sequence[Weight]) -> list[Weight]:
+        """Of each tensor one name. Of a model with two copies of each stage all are one tensor on a rank, or none."""
+        once = [x for at, x in enumerate(group) if not any(self._one_tensor(x, y) for y in group[:at])]
+        if len(self.routes) == 1:
+            return once
+        once = [x for at, x in enumerate(group) if not any(self._one_tensor(x, y) and x[0] == y[0] for y in group[:at])]
+        held = [self.sharing[route, *weight] & {*once} for route in range(len(self.routes)) for weight in once]
+        if all(len(together) == 1 for together in held):
+            return once
+        if all(together == {*once} for together in held):
+            return []  # each SYNC adds what all of them have
+        message = f"{_both(*group[:2])} are one tensor on some ranks, and several on others"
+        raise _refused(message, None, "give each stage a tensor of its own, or those of a rank one on every rank")
+
+    def _one_tensor(self, one: Weight, other: Weight) -> bool:
+        return other in self.sharing[0, *one]
+
+    def look(self, groups: Sequence[Sequence[Weight]], *, told: bool, warn: bool) -> None:
+        """Refuse weights that begin alike and are in no group; warn of them where that may be meant."""
+        known = [*map(set, groups)]
+        found = [
+            (one, other)
+            for one, other in self._alike()
+            if not self._one_tensor(one, other) and not any({one, other} <= group for group in known)
+        ]
+        single = [pair for pair in found if not self._copied(*pair)]
+        if single and not told:
+            raise self._untold(single)
+        for one, other in (single[:1] or ([] if told else found[:1])) if warn else ():
+            help = "if they are one weight, name them in `Runtime(tied=…)`: each has only its part of the gradient"
+            warnings.warn(f"{_both(one, other)} begin with the same values; {help}", LooksTied, stacklevel=4)
+
+    def _alike(self) -> Iterator[tuple[Weight, Weight]]:
+        """Pairs of trained weights that begin with the same numbers, which look as if drawn."""
+        of: dict[str, list[Weight]] = {}
+        for stage, weights in enumerate(self.shown):
+            for name, (digest, drawn) in weights.items():
+                if drawn and self.weights[stage, name][2]:
+                    of.setdefault(digest, []).append((stage, name))
+        for alike in of.values():
+            yield from combinations(alike, 2)
+
+    def _copied(self, one: Weight, other: Weight) -> bool:
+        """Whether around both there is a block of several weights, in one of which all begin as in the other."""
+        names, others = one[1].split("."), other[1].split(".")
+        while names and others and names.pop() == others.pop():
+            parts = [self._within(of, ".".join(path)) for of, path in ((one[0], names), (other[0], others))]
+            if len(parts[0]) > 1 and parts[0] == parts[1]:
+                return True
+        return False
+
+    def _within(self, stage: int, block: str) -> dict[str, str]:
+        """The digests of what was drawn of a block, by the names in it."""
+        before = f"{block}." if block else ""
+        return {
+            name.removeprefix(before): digest
+            for name, (digest, drawn) in self.shown[stage].items()
+            if drawn and name.startswith(before)
+        }
+
+    def _untold(self, pairs: Collection[tuple[Weight, Weight]]) -> RunError:
+        groups: list[list[Weight]] = []
+        for one, other in pairs:
+            group = next((group for group in groups if one in group or other in group), None)
+            if group is None:
+                groups.append([one, other])
+            else:
+                group += [weight for weight in (one, other) if weight not in group]
+        one, other = groups[0][:2]
+        where = "" if self._rank(one) != self._rank(other) else ", and are two tensors"
+        message = f"{_both(one, other)} begin with the same values{where}, and nothing says that they are tied"
+        note = "trained as they are, each gets its own part of the gradient, and they come apart"
+        help = f"`Runtime(tied={groups})` trains them as one weight; `tied=()` says that they are several"
+        return RunError(Fault(UNSUPPORTED, message, Place(self._rank(other)), (note,), help))
+
+    def _rank(self, weight: Weight) -> int:
+        return self.rank_of[weight[0]]
+
+
+def _refused(message: str, rank: int | None, help: str | None) -> RunError:
+    return RunError(Fault(UNSUPPORTED, message, None if rank is None else Place(rank), (), help))
+
+
+def _one(weight: Weight) -> str:
+    return f"{weight[1]!r} of stage {weight[0]}"
+
+
+def _both(one: Weight, other: Weight) -> str:
+    return f"{_one(one)} and {_one(other)}"
+
+
+def _kind(weight: tuple[tuple[int, ...], str, bool]) -> str:
+    shape, dtype, trained = weight
+    return f"{dtype.removeprefix('torch.')}{list(shape)}{'' if trained else ' frozen'}"

@@ -1,0 +1,348 @@
+"""What a rank of ``pipesched run`` does: build its stages, train or evaluate, and compare with the undivided model.
+
+    error of a tensor   max |g - g0| / max |g0|, with g0 of the undivided model: the microbatches one after the other
+                        through all stages, gradients of their mean loss; of a schedule without a backward the same
+                        of the outputs of each microbatch
+    activations alive   each forward of a stage gets a token, and everything that autograd saves during it holds the
+                        token; when the last of it is freed the activation is no longer alive. On a rank that offloads
+                        some, those of which anything is on the device are counted
+
+The result is plain data: the losses, the largest error and where, the most activations alive, and the
+times of every instruction.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+from pipesched.runtime.execute.breaking import Broken
+from pipesched.runtime.execute.errors import NEEDS, STALLED, Fault, Place, RunError, printable
+from pipesched.runtime.execute.executor import Runtime
+from pipesched.runtime.execute.guard import LATE, Guard, finite
+from pipesched.runtime.execute.launch import START, Job
+from pipesched.runtime.execute.nets import Net
+from pipesched.runtime.execute.recorder import Recorder
+from pipesched.stream import Instruction, Stream, loads
+
+_GROUP_TIMEOUT = timedelta(minutes=30)  # the watchdog and the supervisor are faster
+RATE = 0.05
+"""Of plain gradient descent, which both ways of training use."""
+
+Held = tuple[int, int]
+End = Callable[[Fault], NoReturn]
+Step = Callable[[Tensor | None, Tensor | None], tuple[float | None, Mapping[int, Tensor]]]
+"""One step of an engine: inputs where a stage is that reads them, targets where the last stage is; the mean loss where
+it is known, and the outputs of an evaluation by microbatch, where the last stage is."""
+Engine = tuple[Step, list[list[list[float]]]]
+"""With the times of every step, as `Recorder.steps`, if they are taken."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """One rank. modules: by (route, stage)."""
+
+    job: Job
+    rank: int
+    device: torch.device
+    stream: Stream
+    net: Net
+    modules: dict[Held, nn.Module]
+
+    def batch(self, step: int) -> tuple[Tensor | None, Tensor | None]:
+        """Inputs and targets of a step, where this rank needs them."""
+        inputs, targets = (x.to(self.device) for x in self.net.batch(step, self.stream.microbatches))
+        stages = {stage for _, stage in self.modules}
+        reading = any(-1 in self.stream.read(stage) for stage in stages)
+        return inputs if reading else None, targets if self.stream.stages - 1 in stages else None
+
+
+def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
+    """The whole life of a rank; `folder` is empty and shared by the ranks, for them to meet.
+
+    Raises:
+        RunError: whatever ends it.
+    """
+    torch.set_num_threads(1)
+    device = _device(job, rank)
+    late = Fault(STALLED, f"rank {rank} waited {START:g} s for the other ranks to begin", Place(rank))
+    alarm = threading.Timer(START, end, [late])
+    alarm.daemon = True
+    alarm.start()
+    dist.init_process_group(
+        job.backend, init_method=f"file://{folder}/meet", rank=rank, world_size=job.ranks, timeout=_GROUP_TIMEOUT
+    )
+    stream = _stream(job, rank)
+    net = Net(job.net, stream.stages, job.seed, getattr(torch, job.dtype), stream.reads, job.samples)
+    held_by = stream.held_by(rank)
+    stages = {stage: net.stage(stage).to(device) for _, stage in held_by}  # one where two routes have it on this rank
+    modules = {held: stages[held[1]] for held in held_by}
+    for stage, module in stages.items():
+        module.requires_grad_(stage not in stream.frozen)
+    alive = Alive()
+    offloads = any(x.op == "O" for x in stream.ranks[rank])
+    for module in stages.values() if not offloads else ():
+        alive.watch(module)
+    local = Local(job, rank, device, stream, net, modules)
+    own = _own_engine(local, end, alive if offloads else None)
+    with _torch_engine(local) if job.engine == "torch" else own as (step, times):
+        alarm.cancel()
+        result = _train(local, step)
+    dist.destroy_process_group()
+    spans = [(instructions[0][1], instructions[-1][2]) for instructions in times]
+    return result | {"peak": alive.peak, "spans": spans, "steps": times if job.trace else []}
+
+
+def _device(job: Job, rank: int) -> torch.device:
+    """Where the stages of a rank are: ranks share the GPUs, if there are less of them.
+
+    Raises:
+        RunError: PS820, the backend or the device is not here, or nccl wants more GPUs.
+    """
+    if not dist.is_backend_available(job.backend):
+        raise RunError(Fault(NEEDS, f"this torch has no backend {job.backend}", help="--backend gloo runs anywhere"))
+    count = torch.cuda.device_count()
+    if job.backend == "nccl" and count < job.ranks:
+        wanting = f"nccl needs a GPU for each of {job.ranks} ranks; here are {count}"
+        raise RunError(Fault(NEEDS, wanting, help="--backend gloo runs anywhere, and shares GPUs"))
+    if job.device == "cpu" and job.backend != "nccl":
+        return torch.device("cpu")
+    if not count:
+        raise RunError(Fault(NEEDS, "there is no GPU here that torch can use", help="--device cpu runs anywhere"))
+    torch.cuda.set_device(rank % count)
+    return torch.device("cuda", rank % count)
+
+
+def _stream(job: Job, rank: int) -> Stream:
+    """The stream of a rank; where ranks are not to notice that theirs differ, with the fingerprint of the others."""
+    stream = loads(job.others.get(rank, job.stream))
+    if not job.agree:
+        stream.__dict__["fingerprint"] = loads(job.stream).fingerprint
+    return stream
+
+
+@contextmanager
+def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]:
+    """`Runtime`, under guard. alive: what counts by instructions, if that is asked for."""
+    job = local.job
+    broken = [Broken(given, local.modules.values()) for given in job.breaks if given.rank == local.rank]
+
+    def before(instruction: Instruction, index: int) -> None:
+        for one in broken:
+            one.before(instruction, index)
+        if alive is not None and any(x.op in ("F", "L") for x in instruction.parts or (instruction,)):
+            alive.peak = max(alive.peak, runtime.alive + 1)
+
+    inputs, _ = local.net.batch(0, local.stream.microbatches)
+    examples = local.net.cut(inputs.to(local.device))
+    runtime = Runtime(
+        local.stream,
+        local.modules,
+        finite(local.net.loss),
+        rank=local.rank,
+        example=examples[0],
+        device=local.device,
+        before=before,
+    )
+    if job.samples:
+        runtime.expect(examples)
+    recorder = Recorder(runtime, job.pace)
+
+    def step(inputs: Tensor | None, targets: Tensor | None) -> tuple[float, Mapping[int, Tensor]]:
+        given, wanted = (None if x is None else local.net.cut(x) for x in (inputs, targets))
+        dist.barrier()  # so that ranks begin together, as a timeline does
+        if not local.stream.forward_only:
+            return float(runtime.step(given, wanted)), {}
+        found = runtime.evaluate(given, wanted)
+        assert found.loss is not None
+        return float(found.loss), found.outputs
+
+    with Guard(runtime, timeout=job.timeout, end=end):
+        yield step, recorder.steps
+
+
+@contextmanager
+def _torch_engine(local: Local) -> Iterator[Engine]:
+    """torch's own runtime; only ranks with the last stage know the loss.
+
+    It has no guard, which sees our instructions alone: a message that does not come within the timeout is a stall, as
+    the transport reports it.
+    """
+    from torch.distributed.pipelining import PipelineStage
+
+    from pipesched.runtime.execute.torch_engine import torch_runtime
+
+    patient = dist.new_group(timeout=timedelta(seconds=local.job.timeout))
+    stages = [
+        PipelineStage(module, stage, local.stream.stages, local.device, group=patient)
+        for (_, stage), module in sorted(local.modules.items())
+    ]
+    with TemporaryDirectory() as folder:
+        order = local.stream if local.job.csv is None else Path(folder) / "order.csv"
+        if isinstance(order, Path):
+            order.write_text(local.job.csv or "", "utf-8")
+        runtime = torch_runtime(
+            order,
+            stages,
+            local.stream.microbatches,
+            local.net.loss,
+            verify=_judge(local.job.judge),
+            **local.job.options,
+        )
+
+    def step(inputs: Tensor | None, targets: Tensor | None) -> tuple[float | None, Mapping[int, Tensor]]:
+        losses: list[Tensor] = []
+        given = () if inputs is None else (inputs,)
+        try:
+            runtime.step(*given, target=targets, losses=losses, return_outputs=False)
+        except RuntimeError as error:
+            if not LATE.search(str(error)):
+                raise
+            said = " ".join(str(error).split())
+            message = f"nothing moves: a message did not come within {local.job.timeout:g} s"
+            raise RunError(Fault(STALLED, message, Place(local.rank), (printable(said),))) from error
+        return None if targets is None else float(torch.stack(losses).detach().double().mean()), {}
+
+    yield step, []
+
+
+def _judge(name: str | None) -> Callable[[str], object] | None:
+    """The function of a name such as ``module:function``: the caller chooses who judges, not the runtime."""
+    if name is None:
+        return None
+    module, _, function = name.partition(":")
+    found: Callable[[str], object] = getattr(import_module(module), function)
+    return found
+
+
+def _train(local: Local, step: Step) -> dict[str, Any]:
+    """The losses of every step, and of the undivided model; the largest error of all tensors, with its place."""
+    stream, trains = local.stream, not local.stream.forward_only
+    whole = Undivided(local.net, stream.microbatches, local.device, stream.frozen, trains=trains)
+    modules = list(local.modules.values())
+    losses, undivided, worst = [], [], (0.0, "", 0)
+    leaves = any(given.kind == "leave" and given.rank == local.rank for given in local.job.breaks)
+    for number in range(1 if leaves else local.job.steps):
+        loss, outputs = step(*local.batch(number))
+        expected, whole_outputs = whole.step(number)
+        losses.append(loss)
+        undivided.append(expected)
+        errors = [(_error(x, whole_outputs[at]), f"microbatch {at}") for at, x in outputs.items()]
+        for (_, stage), module in local.modules.items() if trains else ():
+            pairs = zip(module.named_parameters(), whole.stages[stage].parameters(), strict=True)
+            errors += ((_error(_gradient(a), _gradient(b)), f"{stage}.{name}") for (name, a), b in pairs)
+        worst = max([worst, *((error, name, number + 1) for error, name in errors)], key=lambda found: found[0])
+        if trains:
+            descend(modules)
+            whole.descend()
+    error, tensor, at = worst
+    return {"losses": losses, "undivided": undivided, "error": error, "tensor": tensor, "step": at}
+
+
+class Undivided:
+    """The whole model, step by step. frozen: the stages that are not trained. trains: whether there is a backward."""
+
+    def __init__(
+        self,
+        net: Net,
+        microbatches: int,
+        device: torch.device | str = "cpu",
+        frozen: Sequence[int] = (),
+        *,
+        trains: bool = True,
+    ) -> None:
+        self._net, self._microbatches, self._device, self._trains = net, microbatches, device, trains
+        self.stages = [net.stage(index).to(device).train(trains) for index in range(net.stages)]
+        for stage in frozen:
+            self.stages[stage].requires_grad_(requires_grad=False)
+
+    def step(self, number: int) -> tuple[float, list[Tensor]]:
+        """The mean loss and the outputs of one step, which leaves the gradients."""
+        total, outputs = 0.0, []
+        inputs, targets = (x.to(self._device) for x in self._net.batch(number, self._microbatches))
+        for x, target in zip(self._net.cut(inputs), self._net.cut(targets), strict=True):
+            with torch.set_grad_enabled(self._trains):
+                made = {-1: x}
+                for number, stage in enumerate(self.stages):
+                    made[number] = stage(*(made[source] for source in self._net.read(number)))
+                x = made[len(self.stages) - 1]
+                loss = self._net.loss(x, target) / self._microbatches
+            if self._trains:
+                loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+            outputs.append(x.detach())
+        return total, outputs
+
+    def descend(self) -> None:
+        """The optimizer's step."""
+        descend(self.stages)
+
+
+@torch.no_grad()
+def descend(modules: Sequence[nn.Module]) -> None:
+    """Gradient descent, after which no tensor has a gradient."""
+    for module in modules:
+        for weight in module.parameters():
+            if weight.grad is not None:
+                weight.sub_(RATE * weight.grad)
+                weight.grad = None
+
+
+def _gradient(weight: Tensor) -> Tensor:
+    return torch.zeros_like(weight) if weight.grad is None else weight.grad
+
+
+def _error(found: Tensor, expected: Tensor) -> float:
+    """How far a tensor is from that of the undivided model; infinite where it is not a number."""
+    scale, distance = float(expected.abs().max()), float((found - expected).abs().max())
+    if distance != distance:
+        return math.inf
+    return distance / scale if scale else (math.inf if distance else 0.0)
+
+
+class _Token:
+    """One forward of one stage."""
+
+
+class Alive:
+    """The forwards of some modules whose saved tensors are alive; `peak` is the most at once."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.peak = 0
+        self._open: list[saved_tensors_hooks] = []
+
+    def watch(self, module: nn.Module) -> None:
+        """Counts the forwards of a module from now on."""
+        module.register_forward_pre_hook(self._begin)
+        module.register_forward_hook(self._end, always_call=True)
+
+    def _begin(self, module: nn.Module, inputs: Any) -> None:
+        token = _Token()
+        self.now += 1
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(token, self._free).atexit = False
+        packed = lambda tensor: (tensor.detach(), token)  # noqa: E731  # an output holds its own graph
+        hooks = saved_tensors_hooks(packed, lambda found: found[0])
+        hooks.__enter__()
+        self._open.append(hooks)
+
+    def _end(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        self._open.pop().__exit__()
+
+    def _free(self) -> None:
+        self.now -= 1

@@ -1,0 +1,357 @@
+"""Messages on torch.distributed: posted, kept, awaited.
+
+    gloo    unique tags: delivery does not depend on the order of posts; a send meets its receive (rendezvous);
+            tensors of a GPU go through the host, so several ranks may share one
+    others  no tags: on each channel sends and receives are posted in list order, which pairs them as verified;
+            one process group (two ranks, own stream) a channel, so that channels do not block each other; where a
+            communicator carries batches, one of all ranks for all that it carries, a single message too
+
+A channel is a direction between two ranks on a communicator of the program. What is a batch in the program is one call
+of batch_isend_irecv for each communicator in it. A post waits for nothing, and nothing waits for a post but its own
+channel: the model `async`, in which a receive that is brought forward within its channel leaves the verdict as it is.
+Where a process group carries batches without tags, all that a rank posts there is one queue: the model `one-stream`.
+
+A Work handle that is dropped may take its message with it, so every handle is kept, with its tensors, until it is
+done. Who finds that out depends on the backend: a handle of NCCL can be asked, which `sweep` does at every
+instruction; one of gloo knows of its end only after a wait, which a thread for each target does in the order of posts.
+
+`blocking` is a discipline for tests: every SEND and RECV blocks in list order until its partner is there, which is the
+model `strict` on a real transport.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from pipesched.runtime.execute.exchange import everybody
+from pipesched.runtime.execute.messages import Message, Tags
+from pipesched.runtime.execute.shapes import Boundary, TensorSpec
+
+Channel = tuple[int, int, int]
+"""Communicator, source, target."""
+Label = tuple[int, ...]
+"""Of a process group: the channel that it carries, or the communicator."""
+Group = tuple[tuple[int, ...], Label]
+"""Its processes, by their numbers in the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """What a backend does.
+
+    tagged: it honours tags. host: it moves the host's memory, and its `wait` blocks the process until the message is
+    there; else `wait` only orders the queues of the GPU, and a handle can be asked whether it is done.
+    """
+
+    tagged: bool
+    host: bool
+
+
+TRANSPORTS = {"gloo": Transport(tagged=True, host=True)}
+OTHERS = Transport(tagged=False, host=False)  # right on a backend that honours tags, too
+
+
+@dataclass(eq=False, slots=True)
+class _Posted:
+    """What is under way. The tensors live as long as the handles. left: held by the thread that waits for them."""
+
+    tensors: tuple[Tensor, ...]
+    works: list[dist.Work]
+    left: threading.Lock | None = None
+    error: RuntimeError | None = None
+
+    def wait(self) -> None:
+        for work in self.works:
+            work.wait()
+
+
+class Channels:
+    """The messages of one rank. waited: seconds spent waiting for them, in all."""
+
+    def __init__(
+        self,
+        rank: int,
+        group: dist.ProcessGroup | None,
+        device: torch.device,
+        tags: Tags,
+        channels: Collection[Channel],
+        *,
+        shared: Collection[int] = (),
+        blocking: bool = False,
+    ) -> None:
+        """channels: of the program, the same on every rank. shared: the communicators that carry batches."""
+        self.rank, self.group, self.device, self.tags, self.blocking = rank, group, device, tags, blocking
+        self.waited = 0.0
+        self._waiting: Message | None = None
+        self._received: dict[Message, _Posted] = {}
+        self._sent: dict[Message, _Posted] = {}
+        self._queued: deque[tuple[Message, list[dist.Work]]] = deque()
+        self._threads: dict[int, SimpleQueue[Message | None]] = {}
+        backend = backend_of(group, device)
+        self._transport = TRANSPORTS.get(backend, OTHERS)
+        self.wire = torch.device("cpu") if self._transport.host else device  # where tensors are while they travel
+        self._shared = shared
+        self._groups = self._process_groups(channels)
+
+    @property
+    def waiting(self) -> Message | None:
+        """The message that this rank waits for at this moment, for a watchdog to read.
+
+        Where a wait only orders the queues of the GPU (`queues`), the first that they wait for.
+        """
+        queued = (message for message, works in list(self._queued) if not done(works))
+        return self._waiting or next(queued, None)
+
+    @property
+    def queues(self) -> bool:
+        """Whether a wait does not block the process: it continues, and enqueues instructions behind the message."""
+        return not self._transport.host
+
+    @property
+    def posted(self) -> tuple[Message, ...]:
+        """Receives posted and not yet taken, oldest first."""
+        return tuple(self._received)
+
+    def receive(self, message: Message, boundary: Boundary) -> None:
+        """Post a receive; with `blocking`, wait for it too."""
+        self.post({}, {message: boundary})
+
+    def take(self, message: Message) -> tuple[Tensor, ...]:
+        """The tensors of a message, once they are there.
+
+        Raises:
+            LookupError: no receive was posted for it, or it was taken before.
+        """
+        posted = self._received.get(message)
+        if posted is None:
+            raise LookupError(f"no receive is posted for {message}")
+        self._await(message, posted)
+        del self._received[message]
+        return tuple(tensor.to(self.device) for tensor in posted.tensors)
+
+    def send(self, message: Message, tensors: Sequence[Tensor]) -> None:
+        """Post a send; with `blocking`, wait until it is received. The tensors must not change afterwards."""
+        self.post({message: tensors}, {})
+
+    def post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
+        """Post messages: several of one communicator as a batch. With `blocking`, wait for all of them."""
+        self._post(sends, receives)
+        for message in receives if self.blocking else ():
+            self._await(message, self._received[message])
+        for message in sends if self.blocking else ():
+            self._release(message)
+
+    def deliver(self, message: Message, tensors: Sequence[Tensor]) -> None:
+        """Send, and wait until it is received."""
+        self._post({message: tensors}, {})
+        self._release(message)
+
+    def sent(self, message: Message) -> None:
+        """Wait until a message has been received, if it is still under way."""
+        self._release(message)
+
+    def exchange(self, outgoing: Message, incoming: Message, tensor: Tensor) -> Tensor:
+        """Give a tensor to another rank and get that rank's: both are posted, then both awaited."""
+        self._post({outgoing: (tensor,)}, {incoming: (TensorSpec.of(tensor),)})
+        (theirs,) = self.take(incoming)
+        self._release(outgoing)
+        return theirs
+
+    def sweep(self) -> None:
+        """Let go of what has arrived. Of a target only the oldest is asked: a direction keeps its order."""
+        if not self._transport.host:
+            _drop_done(self._sent)
+            while self._queued and done(self._queued[0][1]):
+                self._queued.popleft()
+
+    def finish(self) -> None:
+        """Wait until everything that was sent has been received."""
+        for message in list(self._sent):
+            self._release(message)
+
+    def _post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
+        made: dict[Message, _Posted] = {}
+        for message, boundary in receives.items():
+            made[message] = self._received[message] = _Posted(tuple(spec.empty(self.wire) for spec in boundary), [])
+        for message, tensors in sends.items():
+            ready = tuple(tensor.detach().to(self.wire).contiguous() for tensor in tensors)
+            made[message] = self._sent[message] = _Posted(ready, [])
+        for label in dict.fromkeys(map(self._label, made)):
+            together = {message: posted for message, posted in made.items() if self._label(message) == label}
+            if len(together) > 1 or any(map(self.in_line, together)):
+                self._as_batch(together)
+            else:
+                self._singly(*next(iter(together.items())))
+        for message in sends if self._transport.host and not self.blocking else ():
+            posted = self._sent[message]
+            posted.left = threading.Lock()
+            posted.left.acquire()
+            self._thread(message.target).put(message)
+
+    def _singly(self, message: Message, posted: _Posted) -> None:
+        call = dist.isend if message.source == self.rank else dist.irecv
+        for index, tensor in enumerate(posted.tensors):
+            work = call(tensor, self._peer(message), self._groups[self._label(message)], self._tag(message, index))
+            posted.works.append(_kept(work))
+
+    def _as_batch(self, together: Mapping[Message, _Posted]) -> None:
+        """One call for all. Some backends have a handle for each tensor, others one for all."""
+        calls, owners = [], []
+        for message, posted in together.items():
+            call, group = dist.isend if message.source == self.rank else dist.irecv, self._groups[self._label(message)]
+            for index, tensor in enumerate(posted.tensors):
+                calls.append(dist.P2POp(call, tensor, self._peer(message), group, self._tag(message, index)))
+                owners.append(posted)
+        works = dist.batch_isend_irecv(calls) if calls else []
+        for number, posted in enumerate(owners):
+            posted.works += works[number : number + 1] if len(works) == len(owners) else works
+
+    def _release(self, message: Message) -> None:
+        """Wait for a send, if it is still known, and let its tensors go."""
+        posted = self._sent.get(message)
+        if posted is None:
+            return
+        if posted.left is None:
+            self._await(message, posted)
+        else:
+            with self._named(message):
+                posted.left.acquire()
+            if posted.error is not None:
+                raise posted.error
+        self._sent.pop(message, None)
+
+    def _await(self, message: Message, posted: _Posted) -> None:
+        with self._named(message):
+            posted.wait()
+        if self._transport.host:
+            posted.works.clear()
+        else:
+            self._queued.append((message, posted.works))
+
+    @contextmanager
+    def _named(self, message: Message) -> Iterator[None]:
+        """For as long as this rank waits for a message."""
+        began = time.monotonic()
+        self._waiting = message
+        yield
+        self._waiting = None
+        self.waited += time.monotonic() - began
+
+    def _thread(self, target: int) -> SimpleQueue[Message | None]:
+        """The queue of the thread that waits for what is sent to a rank. It ends when these channels are gone."""
+        if target not in self._threads:
+            queue = self._threads[target] = SimpleQueue()
+            name = f"pipesched sends to rank {target}"
+            threading.Thread(target=_wait_in_order, args=(queue, self._sent), name=name, daemon=True).start()
+            weakref.finalize(self, queue.put, None)
+        return self._threads[target]
+
+    def in_line(self, message: Message) -> bool:
+        """Whether a message is behind all that was posted on its communicator before it, and not in its channel alone.
+
+        So it is where a process group without tags carries batches. Such a message is posted at its place in the list.
+        """
+        return message.communicator in self._shared and not self._transport.tagged
+
+    def _label(self, message: Message) -> Label:
+        """Of the process group of a message."""
+        communicator = message.communicator
+        one = self._transport.tagged or communicator in self._shared
+        return (communicator,) if one else (communicator, message.source, message.target)
+
+    def _tag(self, message: Message, index: int) -> int:
+        return self.tags.of_tensor(message, index) if self._transport.tagged else 0
+
+    def _peer(self, message: Message) -> int:
+        return self._global(message.target if message.source == self.rank else message.source)
+
+    def _global(self, rank: int) -> int:
+        return rank if self.group is None else dist.get_global_rank(self.group, rank)
+
+    def _process_groups(self, channels: Collection[Channel]) -> dict[Label, dist.ProcessGroup | None]:
+        """The process groups of this rank. With tags communicator 0 is the group of the program.
+
+        torch wants every process of the job in every `new_group`, in one order: a process that leaves one out numbers
+        the next ones differently, and where NCCL splits communicators off the default one (``device_id``) the others
+        wait for it. gloo needs only those that are in it. The first operation on a communicator waits for the other
+        ranks, so all are used once here: creation can never be part of a cycle later.
+        """
+        made: dict[Label, dist.ProcessGroup | None] = {(0,): self.group} if self._transport.tagged else {}
+        labels = {self._label(Message("", 0, 0, 0, source, target, c)) for c, source, target in channels} - {*made}
+        mine = {(tuple(sorted(map(self._global, self._members(label)))), label) for label in labels}
+        local: dict[str, Any] = {"use_local_synchronization": True} if self._transport.tagged else {}
+        for members, label in sorted(mine if local else self._of_all_pipelines(mine)):
+            group = dist.new_group(list(members), **local)
+            if (members, label) in mine and dist.get_rank() in members:
+                assert isinstance(group, dist.ProcessGroup)
+                dist.all_reduce(torch.zeros(1, device=self.wire), group=group)
+                made[label] = group
+        return made
+
+    def _members(self, label: Label) -> Sequence[int]:
+        """The ranks of a process group."""
+        return label[1:] or range(dist.get_world_size(self.group))
+
+    def _of_all_pipelines(self, groups: set[Group]) -> set[Group]:
+        """The process groups of all programs that the processes of the job run, replicas of each other or not."""
+        if self.group is None:
+            return groups
+        every = everybody(sorted(groups))
+        return {(tuple(members), tuple(label)) for some in every for members, label in some}
+
+
+def _drop_done(sent: dict[Message, _Posted]) -> None:
+    """Forget the sends that are done, of each target from the oldest on."""
+    held = set()
+    for message, posted in list(sent.items()):
+        if message.target not in held and done(posted.works):
+            posted.wait()  # at no cost, and torch lets its own references go
+            del sent[message]
+        else:
+            held.add(message.target)
+
+
+def _wait_in_order(queue: SimpleQueue[Message | None], sent: dict[Message, _Posted]) -> None:
+    """The life of a thread: wait for each send, and let its tensors go."""
+    while (message := queue.get()) is not None:
+        posted = sent[message]
+        assert posted.left is not None
+        try:
+            posted.wait()
+        except RuntimeError as error:  # for the rank's own thread to raise when it asks
+            posted.error = error
+        else:
+            del sent[message]
+        posted.left.release()
+        del posted  # its tensors, while the thread waits for the next
+
+
+def done(works: Sequence[dist.Work]) -> bool:
+    return all(work.is_completed() for work in works)
+
+
+def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
+    """What carries the tensors of a device; gloo if there is nothing for them but the copy through the host."""
+    if not dist.is_initialized():
+        return "gloo"
+    by_device = dict(part.split(":") for part in str(dist.get_backend_config(group)).split(","))
+    return by_device.get(device.type, "gloo")
+
+
+def _kept(work: dist.Work | None) -> dist.Work:
+    """A handle; torch gives none to a rank outside of the group."""
+    if work is None:
+        raise RuntimeError("this process is not part of the group it was given")
+    return work

@@ -1,0 +1,180 @@
+"""A fault of one rank becomes the fault of every rank, and a stall becomes a fault, within the timeout.
+
+Each rank has a thread that reports to all others where the rank is and which fault it knows of, hears the same of
+them, and judges by itself (`silence.Silence`): a rank that is stopped, even the first, stops nobody's judgement.
+
+    rank 1 ── step 1, instruction 4 (1RECV_F1) waits for … ──> rank 0, rank 2, …
+    rank 2 ── fault PS825 ───────────────────────────────────> rank 0, rank 1, …    each takes it, and tells it on
+
+Of faults that were found at the same moment one counts, the same on every rank: what a rank raised before what others
+saw of it. A connection that breaks in the transport is a weak sign, and a better one is waited for. Time in which this
+thread did not run, as in a process that was stopped and goes on, counts as no time. A thread cannot wake a main thread
+that sits in a transport's wait, so after a grace the process ends there, with the fault reported first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+from pipesched.runtime.execute.errors import OUTSIDE, RANK_LOST, STALLED, STEPS_DIFFER, Fault
+from pipesched.runtime.execute.peers import Peers
+from pipesched.runtime.execute.silence import DONE, Beat, Silence
+
+GRACE = 0.3  # seconds for a main thread that is not stuck to raise by itself
+SETTLE = 0.5  # seconds for the other ranks to take a fault
+PATIENCE = 0.3  # seconds for a better sign than a broken connection
+_LATE = 4  # periods; what is longer was no time of ours
+_SEEN = (STEPS_DIFFER, STALLED, OUTSIDE, RANK_LOST)  # what ranks find out about others; later ones count less
+
+
+class Watch(threading.Thread):
+    """The thread of one rank.
+
+    where: this rank's beat; called in this thread. end: called with the fault when the main thread has not left by
+    itself within the grace; it does not return.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        rank: int,
+        ranks: int,
+        timeout: float,
+        where: Callable[[], Beat],
+        end: Callable[[Fault], None],
+    ) -> None:
+        super().__init__(name="pipesched watchdog", daemon=True)
+        self._peers, self._rank, self._ranks = peers, rank, ranks
+        self._where, self._end = where, end
+        self._silence = Silence.begin(ranks, timeout, 0.0)
+        self._period = min(max(timeout / 20, 0.02), 0.5)
+        self._now, self._looked = 0.0, time.monotonic()
+        self._told: dict[int, Fault] = {}  # by rank, what it last said
+        self._raised: Fault | None = None
+        self._weak: tuple[Fault, float] | None = None
+        self._hinted = False
+        self._leaving = threading.Event()
+        self.fault: Fault | None = None
+
+    def run(self) -> None:
+        """Tells and hears until all ranks leave, or there is a fault."""
+        while self.fault is None and not self._all_left():
+            self._exchange(self._period)
+            if (found := self._found()) is not None:
+                self.fault = Fault.of(asdict(found))  # as the others read it
+        if self.fault is not None:
+            if not self._leaving.is_set():
+                self._silence.hear(self._rank, self._where(), self._now)
+            self._settle()
+            self.fault = replace(self.fault, notes=self.fault.notes + self._silence.places(self.fault.place))
+        else:
+            self._say()
+        self._peers.close()
+        if self.fault is not None and not self._leaving.wait(GRACE):
+            self._end(self.fault)
+
+    def publish(self, fault: Fault, *, weak: bool = False) -> None:
+        """Makes the main thread's own fault that of all ranks, unless there is another one. weak: or a better one."""
+        if weak:
+            self._weak = fault, time.monotonic() + PATIENCE
+        else:
+            self._raised = fault
+        self._peers.wake()
+
+    def lost(self, rank: int, how: str) -> Fault:
+        """The fault that another rank is gone."""
+        return self._silence.lost([rank], how)
+
+    def leave(self) -> None:
+        """Ends the thread: on a fault when all ranks know of it, else when all ranks leave."""
+        self._leaving.set()
+        self._peers.wake()
+        self.join()
+
+    def _exchange(self, period: float) -> None:
+        """Tells once, and hears for a period, or until there is news."""
+        self._say()
+        before, until = self._news(), time.monotonic() + period
+        while self._news() == before and (left := until - time.monotonic()) > 0:
+            for rank, text in self._peers.hear(left).items():
+                self._take(rank, text)
+            self._tick()
+
+    def _news(self) -> tuple[object, ...]:
+        own = self._leaving.is_set(), self._raised, self._weak
+        return *own, dict(self._told), len(self._peers.closed), self._all_left()
+
+    def _say(self) -> None:
+        beat = self._silence.beats.get(self._rank)
+        if self.fault is None or beat is None:
+            beat = self._where()
+            if self._leaving.is_set() and self._raised is None and self._weak is None:
+                beat = replace(beat, state=DONE, at="", outside=False)
+            self._silence.hear(self._rank, beat, self._now)
+        fault = None if self.fault is None else asdict(self.fault)
+        self._peers.say(json.dumps({"beat": beat.plain(), "fault": fault}, separators=(",", ":")))
+
+    def _take(self, rank: int, text: str) -> None:
+        """What a rank says. A text that cannot be read is no sign of life."""
+        try:
+            said = json.loads(text)
+            beat, fault = Beat.of(said["beat"]), said["fault"]
+            if fault is not None:
+                self._told[rank] = Fault.of(fault)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return
+        self._silence.hear(rank, replace(beat, place=replace(beat.place, rank=rank)), self._now)
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        self._now += min(now - self._looked, _LATE * self._period)
+        self._looked = now
+
+    def _found(self) -> Fault | None:
+        """The fault that is reported, that this rank raised, that it sees, or of which it has a weak sign."""
+        if self._told:
+            return min(self._told.values(), key=_order)
+        if self._raised is not None:
+            return self._raised
+        closed = {rank: how for rank, how in sorted(self._peers.closed.items()) if not self._silence.left(rank)}
+        if closed:
+            return self._silence.lost(list(closed), next(iter(closed.values())))
+        found = self._silence.judge(self._now)
+        if found is None and self._weak is not None and time.monotonic() >= self._weak[1]:
+            return self._weak[0]
+        self._hint()
+        return found
+
+    def _hint(self) -> None:
+        """Says once what may be a stall between two steps, where a rank may rightly wait for long."""
+        beat = self._silence.waits_elsewhere(self._now)
+        if beat is not None and not self._hinted and beat.place.rank == self._rank:
+            sys.stderr.write(f"warning: for {self._silence.timeout:g} s nothing moves: {beat}\n")
+        self._hinted = beat is not None
+
+    def _all_left(self) -> bool:
+        return self._leaving.is_set() and all(self._silence.left(rank) for rank in range(self._ranks))
+
+    def _settle(self) -> None:
+        """Until every rank that is there knows of the same fault, but not for long."""
+        until = time.monotonic() + SETTLE
+        while time.monotonic() < until:
+            self._exchange(min(self._period, SETTLE / 10))
+            assert self.fault is not None
+            self.fault = min([self.fault, *self._told.values()], key=_order)
+            fresh = {rank for rank, seen in self._silence.seen.items() if self._now - seen < self._silence.fresh}
+            there = fresh - {self._rank, *self._peers.closed}
+            if all(self._told.get(rank) == self.fault for rank in there):
+                break
+        self._say()
+
+
+def _order(fault: Fault) -> tuple[int, int, str]:
+    """The least of the faults of one moment counts."""
+    seen = _SEEN.index(fault.code) + 1 if fault.code in _SEEN else 0
+    return seen, fault.place.rank if fault.place else sys.maxsize, fault.dumps()

@@ -1,0 +1,96 @@
+"""Where a thread is, seen from another one: in a step or outside, in which collective, at which line of whose code.
+
+    time.sleep  <  optimizer.py:12  <  train.py:57                        outside of a step, at train.py:57
+    all_reduce  <  train.py:41  <  pipesched's STEP                       in a step, in all_reduce of train.py:41
+    all_reduce  <  pipesched's mean of the losses                         in a step, in a collective of our own
+    torch's backward  <  pipesched's average of replicas                  in a step, in DistributedDataParallel's
+
+The line is the innermost one that is neither torch's, ours, nor of an installed package.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from inspect import unwrap
+from pathlib import PurePath
+from sysconfig import get_paths
+from traceback import walk_stack, walk_tb
+from types import FrameType
+
+from pipesched.runtime.execute.errors import printable
+from pipesched.runtime.execute.executor import Runtime
+from pipesched.runtime.execute.replicas import Replica
+
+_STANDARD = get_paths()["stdlib"]
+_INSTALLED = {"site-packages", "dist-packages"}
+_COLLECTIVES = "torch.distributed.distributed_c10d"
+_STEPS = (Runtime.step.__code__, Runtime.evaluate.__code__)
+_AVERAGE = unwrap(Replica._reach).__code__
+_USERS = {
+    "pipesched.runtime.execute.training",
+    "pipesched.runtime.execute.breaking",
+}  # they use the runtime as a user's script does
+_CODE = 80  # characters of a line that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """inside: in a step. line: ``train.py:41 (dist.all_reduce(x))``. collective: its name. ours: called by us."""
+
+    inside: bool = False
+    line: str = ""
+    collective: str = ""
+    ours: bool = False
+
+    def __str__(self) -> str:
+        """``in all_reduce, at train.py:41 (…)``."""
+        collective = f"in {self.collective}" if self.collective else ""
+        return ", ".join(filter(None, (collective, self.line and f"at {self.line}")))
+
+
+def of_thread(thread: int) -> Whereabouts:
+    """Of a thread that runs."""
+    frame = sys._current_frames().get(thread)
+    return _whereabouts([] if frame is None else [(x, line or 0) for x, line in walk_stack(frame)])
+
+
+def of_error(error: BaseException) -> Whereabouts:
+    """Of the code that raised it."""
+    return _whereabouts(list(walk_tb(error.__traceback__))[::-1])
+
+
+def _whereabouts(frames: list[tuple[FrameType, int]]) -> Whereabouts:
+    """Of these frames and the lines that they are at, from the innermost one on."""
+    inside = any(frame.f_code in _STEPS for frame, _ in frames)
+    collective, ours = "", False
+    for frame, _ in frames:
+        if frame.f_code is _AVERAGE:
+            collective = "the all-reduce of DistributedDataParallel"
+            break
+        if (ours := _is_ours(frame)) or not _is_library(frame):
+            break
+        name = frame.f_code.co_name
+        collective = name if _module(frame) == _COLLECTIVES and name[0] != "_" else collective
+    lines = (_line(frame, line) for frame, line in frames if not _is_ours(frame) and not _is_library(frame))
+    return Whereabouts(inside, next(lines, ""), collective, ours)
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return _module(frame).startswith("pipesched.") and _module(frame) not in _USERS
+
+
+def _is_library(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file.startswith((_STANDARD, "<frozen", "<string>")) or not _INSTALLED.isdisjoint(PurePath(file).parts)
+
+
+def _line(frame: FrameType, number: int) -> str:
+    file = frame.f_code.co_filename
+    code = linecache.getline(file, number).strip()
+    return printable(f"{PurePath(file).name}:{number}" + (f" ({code:.{_CODE}})" if code else ""))

@@ -1,0 +1,175 @@
+"""The supervisor of `launch.Launcher`, and the ranks that it forks.
+
+It imports torch and starts no thread, so a fork is a rank that is ready at once. A rank ends by itself in every case
+that the watchdog knows; for the others, such as one that is stopped, the supervisor has a clock: once one rank has
+ended badly, or without a result, the rest have a few seconds. An empty line a second says that it is there itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from typing import Any, NoReturn
+
+from pipesched.runtime.execute.errors import RAISED, Fault, Place, RunError
+from pipesched.runtime.execute.launch import ALIVE, EXTRA, Job
+
+BAD = 1  # the exit status of a rank that reports a fault
+_FORKS = multiprocessing.get_context("fork")
+
+
+def main() -> None:
+    """Reads jobs from stdin, a line each, writes an outcome a line to stdout, until stdin ends."""
+    from pipesched.runtime.execute import training  # torch, once for all ranks
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for line in _lines():
+        job = Job.loads(line)
+        if job.judge is not None:
+            with contextlib.suppress(ImportError):  # a rank says so
+                import_module(job.judge.partition(":")[0])  # once for all ranks
+        _say(json.dumps(_run(job, training.train)))
+    os._exit(0)  # there is nothing to clean up, and taking torch apart takes a second
+
+
+def _lines() -> Iterator[str]:
+    """The lines of stdin, read without a buffer, so that its end shows in `wait` while ranks run."""
+    pending = b""
+    while chunk := os.read(0, 1 << 16):
+        *lines, pending = (pending + chunk).split(b"\n")
+        yield from (line.decode() for line in lines)
+
+
+def _say(line: str = "") -> None:
+    """A line for the caller; an empty one is a sign of life."""
+    data = f"{line}\n".encode()
+    with contextlib.suppress(BrokenPipeError):  # stdin ends then, too
+        while data:
+            data = data[os.write(1, data) :]
+
+
+@dataclass
+class _Rank:
+    """A rank as its supervisor sees it. said: its result as JSON, once it has given one."""
+
+    process: ForkProcess
+    pipe: Connection
+    said: bytes = b""
+    seconds: float | None = None
+    stopped: bool = False
+
+
+def _run(job: Job, train: Any) -> list[dict[str, Any]]:
+    """The results of all ranks of a job; ends the process if the caller is gone."""
+    ranks: list[_Rank] = []
+    lifeline, held = os.pipe()  # nobody writes: its end means to a rank that the supervisor is gone
+    with tempfile.TemporaryDirectory(prefix="pipesched-") as folder:
+        try:
+            for number in range(job.ranks):
+                ours, theirs = _FORKS.Pipe(duplex=False)
+                process = _FORKS.Process(target=_be_rank, args=(job, number, folder, lifeline, held, theirs, train))
+                process.start()
+                theirs.close()
+                ranks.append(_Rank(process, ours))
+            _supervise(ranks)
+        finally:
+            _kill(ranks)
+            os.close(lifeline)
+            os.close(held)
+    return [
+        {
+            "rank": number,
+            "status": rank.process.exitcode,
+            "seconds": rank.seconds,
+            "stopped": rank.stopped,
+            **(json.loads(rank.said) if rank.said else {"data": None, "fault": None}),
+        }
+        for number, rank in enumerate(ranks)
+    ]
+
+
+def _supervise(ranks: list[_Rank]) -> None:
+    """Until every pipe has ended; the end of a pipe is the end of its rank."""
+    began, deadline = time.monotonic(), math.inf
+    _say()
+    while running := [rank for rank in ranks if rank.seconds is None]:
+        left = deadline - time.monotonic()
+        ready = wait([0, *(rank.pipe for rank in running)], max(min(left, ALIVE), 0))
+        _say()
+        if 0 in ready:  # no job is sent while one runs, so this is the end of the caller
+            raise SystemExit(BAD)
+        if left <= 0 and not ready:
+            _kill(ranks)
+        for rank in (rank for rank in running if rank.pipe in ready):
+            try:
+                said = rank.pipe.recv_bytes()
+                rank.said = rank.said or said  # the watchdog and the main thread may both have written
+            except (EOFError, OSError):
+                rank.process.join()
+                rank.seconds = time.monotonic() - began
+                if rank.process.exitcode != 0 or not rank.said:
+                    deadline = min(deadline, time.monotonic() + EXTRA)
+
+
+def _kill(ranks: list[_Rank]) -> None:
+    for rank in ranks:
+        if rank.seconds is None:
+            rank.stopped = True
+            rank.process.kill()
+
+
+def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe: Connection, train: Any) -> NoReturn:
+    """The life of a rank. It leaves by `os._exit`: what it inherited is not its to clean up."""
+
+    def fail(fault: Fault) -> NoReturn:
+        """The last resort of the watchdog: the main thread is stuck."""
+        _send(pipe, None, fault)
+        os._exit(BAD)
+
+    status = BAD
+    try:
+        os.close(held)
+        threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+        os.dup2(2, 1)  # the supervisor's stdout is for outcomes
+        _send(pipe, train(job, number, folder, fail))
+        status = 0
+    except RunError as error:
+        if error.fault.code == RAISED and error.fault.place and error.fault.place.rank == number:
+            traceback.print_exception(error.__cause__)
+        _send(pipe, None, error.fault)
+    except BaseException as error:
+        traceback.print_exc()
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        _send(pipe, None, Fault(RAISED, said, Place(number)))
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _send(pipe: Connection, data: dict[str, Any] | None, fault: Fault | None = None) -> None:
+    pipe.send_bytes(json.dumps({"data": data, "fault": fault and fault.dumps()}).encode())
+
+
+def _end_with(lifeline: int) -> None:
+    """Ends this process when its supervisor does."""
+    os.read(lifeline, 1)
+    os._exit(BAD)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Compares a measured run with its plan."""

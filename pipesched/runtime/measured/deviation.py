@@ -1,0 +1,177 @@
+"""A measured run compared with the plan that it ran: how long a cost of 1 lasts, and where the run leaves the plan.
+
+    plan   F0 F1 ·  B0 B1          late(op)  = start in the run - start in the plan
+    run    F0 F1 ·· B0- B1         ratio     = work in the run / cost, of all operations of a kind, or of a stage's
+
+The unit makes the work of the whole run, at the medians over its steps, equal to the cost of the whole plan: what is
+late then is late for the order and for waiting, not because the machine is slow. One step is laid over the plan: the
+one of median length, without the first of several.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.analysis.timeline import Timeline, slot_costs
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.model.columns import Ints
+from pipesched.model.costs import Ticks
+from pipesched.model.ops import LETTERS, Compute, Op
+from pipesched.model.schedule import Schedule
+from pipesched.runtime.measured.measured_run import Measured, running
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How long some operations took, and their cost. stage: -1 for all of a kind. Both in units, means."""
+
+    kind: str
+    stage: int
+    planned: Fraction
+    ran: Fraction
+
+    @property
+    def ratio(self) -> Fraction | None:
+        return self.ran / self.planned if self.planned else None
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The first operation of a rank that starts later than planned by more than the allowance; times in units."""
+
+    rank: int
+    operation: Compute
+    planned: Fraction
+    ran: Fraction
+
+
+@dataclass(frozen=True, eq=False)
+class Against:
+    """start, end: of the work, in nanoseconds from the begin of the step, by operation of the plan.
+
+    unit: nanoseconds of a cost of 1. step: the one that is laid over the plan, from 1. lengths: of every step, in
+    nanoseconds. allowance: how late is late, in units: half a mean slot.
+    """
+
+    start: Ints
+    end: Ints
+    unit: int
+    step: int
+    lengths: tuple[int, ...]
+    skew: int
+    kinds: tuple[Ratio, ...]
+    stages: tuple[Ratio, ...]
+    late: tuple[Late, ...]
+    allowance: Fraction
+
+    @property
+    def makespan(self) -> Fraction:
+        """Of the step, in units."""
+        return Fraction(int(self.end.max(initial=0)), self.unit)
+
+
+def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measured) -> Against:
+    """The run of a schedule compared with its plan.
+
+    Raises:
+        PipeschedError: PS817, the run is of another schedule; the caller has checked that the plan ends (PS306).
+    """
+    at = _matched(schedule, measured.schedule)
+    seen = running(measured)
+    lengths = measured.end.max(axis=1) - measured.begin.min(axis=1)
+    step = _typical(lengths)
+    work = np.median(seen.work[1:] if measured.steps > 1 else seen.work, axis=0)[at]
+    cost = slot_costs(schedule, ticks)
+    heads = ~schedule.joined
+    whole = Fraction(int(cost.sum()), ticks.scale)
+    unit = max(round(Fraction(float(work[heads].sum())) / whole), 1) if whole else 1
+    zero = int(measured.begin[step].min())
+    start, end = seen.start[step][at] - zero, seen.end[step][at] - zero
+    planned = [Fraction(int(x), ticks.scale) for x in times.start.tolist()]
+    allowance = Fraction(int(cost.sum()), 2 * max(int(heads.sum()), 1) * ticks.scale)
+    by_kind, by_stage = _ratios(schedule, cost, work, ticks.scale, unit)
+    late = _late(schedule, planned, [Fraction(int(x), unit) for x in start.tolist()], allowance)
+    all_lengths = tuple(int(x) for x in lengths.tolist())
+    return Against(start, end, unit, step + 1, all_lengths, seen.skew, by_kind, by_stage, late, allowance)
+
+
+def _typical(lengths: Ints) -> int:
+    """The step of median length, without the first of several; the lower one of two."""
+    later = np.arange(len(lengths))[1:] if len(lengths) > 1 else np.arange(len(lengths))
+    order = later[np.argsort(lengths[later], kind="stable")]
+    return int(order[(len(order) - 1) // 2])
+
+
+def _matched(plan: Schedule, ran: Schedule) -> Ints:
+    """The index in the run of each operation of the plan.
+
+    Raises:
+        PipeschedError: PS817.
+    """
+    busy = np.count_nonzero(np.diff(plan.start))
+    for words, asked, did in (
+        ("ranks", busy, ran.ranks),
+        ("stages", plan.stages, ran.stages),
+        ("microbatches", plan.microbatches, ran.microbatches),
+    ):
+        if asked != did:
+            raise _differ(f"{did} {words} ran; the schedule has {asked}")
+    orders = [plan.order(rank) for rank in range(plan.ranks)]
+    others = {order[0]: order for order in (ran.order(rank) for rank in range(ran.ranks)) if order}
+    where = {compute: i for i, compute in enumerate(ran[i] for i in range(len(ran)))}
+    for rank, order in enumerate(orders):
+        same = others.get(order[0]) if order else None
+        if order and same is None:
+            raise _differ(f"no rank ran {order[0]} first, as rank {rank} of the schedule does")
+        if same is not None and same != order:
+            at = next((i for i, (a, b) in enumerate(zip(order, same, strict=False)) if a != b), None)
+            i = min(len(order), len(same)) if at is None else at
+            theirs = f"ran {same[i]}" if i < len(same) else "ran nothing"
+            ours = f"has {order[i]}" if i < len(order) else "ends"
+            raise _differ(f"as operation {i + 1} of rank {rank} the schedule {ours}, and the rank {theirs}")
+    return np.array([where[compute] for compute in (plan[i] for i in range(len(plan)))], dtype=np.int64)
+
+
+def _differ(message: str) -> PipeschedError:
+    return fail(
+        Code.TRACE_DIFFERS, f"the run is of another schedule: {message}", help="give the file and sizes that ran"
+    )
+
+
+def _ratios(
+    schedule: Schedule, cost: Ints, work: Ints, scale: int, unit: int
+) -> tuple[tuple[Ratio, ...], tuple[Ratio, ...]]:
+    """By kind, and by kind and stage, in order; an overlap pair counts under the stage of its first operation."""
+    groups: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for i in np.flatnonzero(~schedule.joined).tolist():
+        kind = Op(int(schedule.op[i])).name
+        kind += Op(int(schedule.op[i + 1])).name if schedule.paired[i] else ""
+        groups[kind, -1].append(i)
+        groups[kind, int(schedule.stage[i])].append(i)
+
+    def ratio(key: tuple[str, int], members: list[int]) -> Ratio:
+        planned = Fraction(int(cost[members].sum()), scale * len(members))
+        return Ratio(*key, planned, Fraction(float(work[members].sum())) / (unit * len(members)))
+
+    made = [ratio(key, groups[key]) for key in sorted(groups, key=_by_kind)]
+    return tuple(x for x in made if x.stage < 0), tuple(x for x in made if x.stage >= 0)
+
+
+def _by_kind(key: tuple[str, int]) -> tuple[int, str, int]:
+    kind, stage = key
+    return len(kind), str(LETTERS.index(kind[0])) + kind, stage
+
+
+def _late(schedule: Schedule, planned: list[Fraction], ran: list[Fraction], allowance: Fraction) -> tuple[Late, ...]:
+    """The first operation of each rank that is late."""
+    found = []
+    for rank in range(schedule.ranks):
+        for i in range(int(schedule.start[rank]), int(schedule.start[rank + 1])):
+            if ran[i] - planned[i] > allowance:
+                found.append(Late(rank, schedule[i], planned[i], ran[i]))
+                break
+    return tuple(found)

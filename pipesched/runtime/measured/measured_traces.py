@@ -1,0 +1,292 @@
+"""Measured runs, as Chrome's trace events: the operations of a pipeline among whatever else a trace holds.
+
+    {"ph": "X", "name": "PP:2F1", "ts": 12.5, "dur": 80.25}                              torch's profiler
+    {"ph": "X", "args": {"op": "F", "stage": 2, "microbatch": 1}, "ts": …, "dur": …}     `pipesched run --trace`
+
+torch's pipeline runtime records each action under its name in a CSV, one file a rank (`_get_profiler_function_name`
+in torch.distributed.pipelining.schedules, 2.13); the file gives its rank under `distributedInfo`, and the origin of its
+times under `baseTimeNanoseconds`. Times are microseconds there, and whole nanoseconds here. A trace of ours may hold
+all ranks, and says how long an operation waited. An operation that is there several times ran in so many steps. What
+the profiler repeats of an action on a device (`gpu_user_annotation`) is not read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pipesched.diagnostics import Code, Label, budgeted, fail
+from pipesched.formats.rows import SPARE, Bad, place, rank_table
+from pipesched.formats.torch_cells import read_cell
+from pipesched.model.columns import Column, Ints, makes
+from pipesched.model.ops import LETTERS, MAKERS, Compute, Op, Result
+from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import NEWEST
+from pipesched.runtime.measured.measured_run import Measured
+from pipesched.source import Source
+from pipesched.support import budget
+from pipesched.support.foreign import json_of
+
+_PREFIX = "PP:"
+_WHERE = "traces of `pipesched run --trace FILE`, or of torch's profiler with a schedule of torch's pipeline runtime"
+_LONGEST = 2**62  # nanoseconds, 146 years
+_STAGES = 4096
+
+
+def read(sources: Sequence[Source]) -> Measured:
+    """The run of which these are the traces, one file for all ranks or a file a rank.
+
+    Raises:
+        PipeschedError: PS816, no trace, or one without operations of a pipeline; PS818, operations are missing, or are
+            there more often than others, or on two ranks; PS843, it costs more than its budget.
+    """
+    found = [_records(source, number) for number, source in enumerate(sources)]
+    with budgeted("the trace"):
+        made = together([record for records, _ in found for record in records])
+    return replace(made, kernels=any(kernels for _, kernels in found))
+
+
+def _records(source: Source, number: int) -> tuple[list[Record], bool]:
+    """The slots of a file, and whether it has kernels. number: the rank of a file of torch's that does not say it."""
+    data = _json(source)
+    events = data.get("traceEvents") if isinstance(data, dict) else data
+    if not isinstance(events, list):
+        raise fail(Code.TRACE, f"{source.name} is no trace: it has no list `traceEvents`", help=f"give {_WHERE}")
+    about: Mapping[str, Any] = data if isinstance(data, dict) else {}
+    try:
+        found = list(_found(events, _rank(about, number), _base(about)))
+    except _Unusable as error:
+        raise fail(Code.TRACE, f"{source.name}: {error}") from None
+    if not found:
+        message = f"{source.name} has no operation of a pipeline among its {len(events):,} events"
+        raise fail(Code.TRACE, message, help=f"give {_WHERE}")
+    return found, any(isinstance(event, dict) and event.get("cat") == "kernel" for event in events)
+
+
+class _Unusable(Exception):
+    """An operation that is there, and cannot be read."""
+
+
+def _json(source: Source) -> Any:
+    """The value of a file.
+
+    Raises:
+        PipeschedError: PS816; PS843, it costs more than its budget.
+    """
+    if not source.text.strip():
+        raise fail(Code.TRACE, f"{source.name} is empty", help=f"give {_WHERE}")
+    try:
+        with budgeted(source):
+            return json_of(source.text)
+    except json.JSONDecodeError as wrong:
+        at = min(wrong.pos, max(len(source.text) - 1, 0))
+        label = Label(source.span(at, at + 1), "the text is no JSON from here on")
+        message = f"{source.name} is no trace: {wrong.msg[:1].lower()}{wrong.msg[1:]}"
+        raise fail(Code.TRACE, message, label, help="a profile that was cut off must be written again") from None
+
+
+def _rank(about: Mapping[str, Any], number: int) -> int:
+    given = about.get("distributedInfo")
+    rank = given.get("rank") if isinstance(given, dict) else None
+    return rank if isinstance(rank, int) and rank >= 0 else number
+
+
+def _base(about: Mapping[str, Any]) -> int:
+    base = about.get("baseTimeNanoseconds", 0)
+    return base if isinstance(base, int) and 0 <= base < _LONGEST else 0
+
+
+def _found(events: Sequence[Any], rank: int, base: int) -> Iterator[Record]:
+    for event in events:
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            continue
+        name, args = event.get("name"), event.get("args")
+        if isinstance(name, str) and name.startswith(_PREFIX):
+            entries = _named(name.removeprefix(_PREFIX))
+            if entries and event.get("cat") != "gpu_user_annotation":
+                yield Record(rank, entries, *_span(event, base))
+        elif isinstance(args, dict) and args.get("op") in tuple(LETTERS):
+            own = args.get("rank", event.get("pid"))
+            if not isinstance(own, int) or isinstance(own, bool) or not 0 <= own < 2**31:
+                raise _Unusable(f"an operation has no rank: {_short(event)}")
+            yield Record(own, _operations(args), *_span(event, base), _waited(args))
+
+
+def _named(text: str) -> tuple[Entry, ...]:
+    """The computes of an action's name; none for sends, receives and the like."""
+    entries = read_cell(text, NEWEST)
+    if isinstance(entries, Bad):
+        raise _Unusable(f"{_PREFIX}{text} is not an action of torch's pipeline runtime")
+    return tuple(entries) if entries[0][0].compute else ()
+
+
+def _operations(args: Mapping[str, Any]) -> tuple[Entry, ...]:
+    """The operation of an event, and the second part of an overlap pair."""
+    found: list[Entry] = []
+    for part in (args, args.get("with")):
+        if part is None:
+            continue
+        op, stage, microbatch = (part.get(x) if isinstance(part, dict) else None for x in ("op", "stage", "microbatch"))
+        numbers = [x for x in (stage, microbatch) if isinstance(x, int) and not isinstance(x, bool) and 0 <= x < 2**31]
+        if op not in tuple(LETTERS) or len(numbers) < 2:
+            raise _Unusable(f"no operation: {_short(part)}")
+        found.append((Op[op], numbers[0], numbers[1]))
+    return tuple(found)
+
+
+def _span(event: Mapping[str, Any], base: int) -> tuple[int, int]:
+    """Begin and end in nanoseconds."""
+    begin, length = (_nanoseconds(event.get(key), 1000) for key in ("ts", "dur"))
+    if begin is None or length is None or length < 0:
+        raise _Unusable(f"an operation without `ts` and `dur`: {_short(event)}")
+    return base + begin, base + begin + length
+
+
+def _waited(args: Mapping[str, Any]) -> int:
+    waited = _nanoseconds(args.get("waited"), 10**9)
+    return -1 if waited is None else max(waited, 0)
+
+
+def _nanoseconds(value: object, unit: int) -> int | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
+        return None
+    return round(value * unit) if abs(value) * unit < _LONGEST else None
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+# Slots put together by step: the k-th time that an operation runs is in step k. Every operation runs once a step, and a
+# step has the same order each time, as a list of instructions has.
+#
+#     rank 0   F0 F0 B0 F0 F0 B0 …
+#              ---step 0-- ---step 1--
+
+
+Entry: TypeAlias = tuple[Op, int, int]
+
+_WHOLE_STEPS = "profile whole steps, and give the traces of all ranks of one pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One slot that ran: its one or two operations, on a rank, in nanoseconds. waited: -1 where it is not known."""
+
+    rank: int
+    entries: tuple[Entry, ...]
+    begin: int
+    end: int
+    waited: int = -1
+
+
+Slot: TypeAlias = tuple[Entry, ...]
+
+
+def together(records: Sequence[Record]) -> Measured:
+    """The run of which these are the slots.
+
+    Raises:
+        PipeschedError: PS818, operations are missing, or are there more often than others, or on two ranks.
+    """
+    slots = _slots(records)
+    steps = _steps(slots)
+    ranks = sorted({found[0].rank for found in slots.values()})
+    row, orders = {rank: i for i, rank in enumerate(ranks)}, [list[Slot]() for _ in ranks]
+    for slot, found in sorted(slots.items(), key=lambda item: (item[1][0].begin, item[1][0].end)):
+        orders[row[found[0].rank]].append(slot)
+    schedule = _schedule(orders)
+    if schedule.stages > _STAGES:
+        raise budget.Spent(f"its {schedule.stages:,} stages are more than the {_STAGES:,} that are fitted one by one")
+    _require_all(schedule)
+    zero = min(record.begin for record in records)
+    listed = [slots[slot] for order in orders for slot in order for _ in slot]
+
+    def column(name: str, less: int) -> Ints:
+        values = [[getattr(found[step], name) - less for found in listed] for step in range(steps)]
+        return np.array(values, dtype=np.int64)
+
+    waited = column("waited", 0)
+    return Measured(schedule, column("begin", zero), column("end", zero), None if (waited < 0).any() else waited)
+
+
+def _slots(records: Sequence[Record]) -> dict[Slot, list[Record]]:
+    """The times of every slot, in order."""
+    slots: dict[Slot, list[Record]] = defaultdict(list)
+    owner: dict[Entry, tuple[int, Slot]] = {}
+    for record in sorted(records, key=lambda record: (record.begin, record.end, record.rank)):
+        slots[record.entries].append(record)
+        for entry in record.entries:
+            rank, slot = owner.setdefault(entry, (record.rank, record.entries))
+            if rank != record.rank:
+                message = f"{name(entry)} ran on two ranks, {min(rank, record.rank)} and {max(rank, record.rank)}"
+                raise fail(Code.TRACE_INCOMPLETE, message, help="give the traces of the ranks of one pipeline alone")
+            if slot != record.entries:
+                message = f"{name(entry)} ran in two slots, once in a pair"
+                raise fail(Code.TRACE_INCOMPLETE, message, help="give the traces of one schedule alone")
+    return slots
+
+
+def _steps(slots: Mapping[Slot, Sequence[Record]]) -> int:
+    """How often everything ran."""
+    counts = {slot: len(found) for slot, found in slots.items()}
+    most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+    if counts[most] != counts[least]:
+        often = f"{_times(counts[least])} and {name(most[0])} {_times(counts[most])}"
+        raise fail(Code.TRACE_INCOMPLETE, f"{name(least[0])} ran {often}", help=_WHOLE_STEPS)
+    return counts[most]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _schedule(orders: Sequence[Sequence[Slot]]) -> Schedule:
+    """The order of the first step. A rank holds a stage if it ran its operations."""
+    flat = [(rank, entry) for rank, order in enumerate(orders) for slot in order for entry in slot]
+    rank, op, stage, microbatch = (np.array(column) for column in zip(*((r, *e) for r, e in flat), strict=True))
+    shape = int(stage.max()) + 1, int(microbatch.max()) + 1
+    if shape[0] * shape[1] > SPARE + 4 * len(flat):
+        message = f"{len(flat)} operations for {shape[0]:,} stages and {shape[1]:,} microbatches: most are missing"
+        raise fail(Code.TRACE_INCOMPLETE, message, help=_WHOLE_STEPS)
+    forward_first: Column = np.argsort(~makes(op, Result.ACTIVATION), kind="stable")
+    table = rank_table(shape, [(stage[forward_first], microbatch[forward_first], rank[forward_first])])
+    listed = [
+        [Compute(Op(op), stage, microbatch, i > 0) for slot in order for i, (op, stage, microbatch) in enumerate(slot)]
+        for order in orders
+    ]
+    return Schedule.from_orders(listed, place(table, len(orders)), "measured")
+
+
+def _require_all(schedule: Schedule) -> None:
+    """Whether every stage ran a forward of every microbatch, and each backward that others of its kind did.
+
+    Raises:
+        PipeschedError: PS818.
+    """
+    stages, microbatches = schedule.stages, schedule.microbatches
+    for result in (
+        [Result.ACTIVATION] if schedule.forward_only else [Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS]
+    ):
+        letters = " or ".join(op.name for op in MAKERS[result])
+        seen = np.zeros((stages, microbatches), dtype=np.bool_)
+        chosen = makes(schedule.op, result)
+        seen[schedule.stage[chosen], schedule.microbatch[chosen]] = True
+        missing = np.argwhere(~seen)
+        if len(missing):
+            stage, microbatch = missing[0].tolist()
+            more = f", and {len(missing) - 1:,} more are missing" if len(missing) > 1 else ""
+            message = f"no {letters} of stage {stage} and microbatch {microbatch} was measured{more}"
+            raise fail(Code.TRACE_INCOMPLETE, message, help=_WHOLE_STEPS)
+
+
+def name(entry: Entry) -> str:
+    """An operation as people read it."""
+    return str(Compute(*entry))

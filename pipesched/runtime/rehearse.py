@@ -1,0 +1,363 @@
+"""One rank of a large pipeline on this machine: real bytes, and how long its computes take, as costs.
+
+    request, file ──> emit: verified, as a stream ──> the rank's list, its neighbours imitated ──> bytes, costs.toml
+
+    def stage(stage, stages):                    the factory: `--stages module:stage`, or `file.py:stage`
+        return module                            with --model, which says what enters
+        return module, inputs                    one microbatch of what enters: a tensor or a tuple of them
+        return module, inputs, loss              of what the last stage makes, a number
+
+Costs are in milliseconds. A stage that is on another rank has its costs in `--costs`, as the rehearsal of that rank
+wrote them, or those of the nearest one that was measured.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.examine import Options
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import gigabytes
+from pipesched.model.ops import LETTERS
+from pipesched.model.units import MILLISECONDS
+from pipesched.planning.footprint import CHANGING
+from pipesched.report.tables import table
+from pipesched.runtime.calibrate import plain, rounded
+from pipesched.source import Source
+from pipesched.stream import Stream, loads
+from pipesched.verbs.emit import emit
+
+if TYPE_CHECKING:
+    from pipesched.planning.transformer.config import Trained
+    from pipesched.runtime.execute.rehearsal import Part, Rehearsed
+    from pipesched.runtime.execute.stage_bytes import StageBytes
+
+DIGITS = 3
+MAX_STEPS = 10_000
+_KINDS = (*LETTERS, "FB")
+
+
+@dataclass(frozen=True)
+class Request:
+    """factory: ``module:function``. steps: that are measured, after one that counts bytes."""
+
+    factory: str | None = None
+    rank: int = 0
+    steps: int = 2
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        """Raises PipeschedError: PS225, a value beyond its limits."""
+        if self.factory is None:
+            raise fail(Code.USAGE, "no stages to run", help="give --stages module:function, which makes them")
+        if not 1 <= self.steps <= MAX_STEPS:
+            raise fail(Code.USAGE, f"{self.steps} steps; 1 to {MAX_STEPS:,} can be run")
+
+
+@dataclass(frozen=True)
+class OneRank:
+    """What the list of a rank took. notes: what was assumed. given: costs by stage. by_model: bytes, by a model."""
+
+    stream: Stream
+    request: Request
+    found: Rehearsed
+    notes: tuple[str, ...]
+    given: Mapping[str, Sequence[Fraction]]
+    by_model: int | None
+
+    def __repr__(self) -> str:
+        return f"<OneRank {self.request.rank} of {self.stream.name}: {self.found.peak:,} bytes>"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    @property
+    def stages(self) -> Mapping[int, StageBytes]:
+        """Bytes of one microbatch, by stage."""
+        return self.found.stages
+
+    @property
+    def costs(self) -> Costs:
+        """In milliseconds, as every function takes them."""
+        return Costs({key: tuple(map(Fraction, row)) for key, row in self._rows().items()}, unit=MILLISECONDS)
+
+    def _rows(self) -> dict[str, list[str]]:
+        """Of each kind that ran, a number for every stage."""
+        made: dict[str, list[str]] = {}
+        for kind in _KINDS:
+            known = {s: x for s in self.found.stages if (x := self.found.median(kind, s)) is not None}
+            row = dict(enumerate(self.given.get(kind, ())))
+            row |= {stage: Fraction(rounded(Fraction(seconds * 1000), DIGITS)) for stage, seconds in known.items()}
+            if row:
+                near = [min(row, key=lambda s: (abs(s - stage), s)) for stage in range(self.stream.stages)]
+                made[kind] = [plain(rounded(row[s], DIGITS)) for s in near]
+        return made
+
+    def toml(self) -> str:
+        """The costs as `--costs` reads them."""
+        stages, rank = sorted(self.found.stages), self.request.rank
+        measured = ", ".join(map(str, stages))
+        lines = [
+            f"# rehearsed by pipesched: rank {rank} of {self._title} on {self.request.device}, "
+            f"{self.request.steps} steps of {self.stream.microbatches} microbatches",
+            f"# {DIGITS} significant digits; measured on stages {measured}, "
+            f"of others {'as in --costs' if self.given else 'the nearest'}",
+            *(f"# {note}" for note in self.notes),
+            f'unit = "{MILLISECONDS.name}"',
+            *(f"{key} = [{', '.join(row)}]" for key, row in self._rows().items()),
+        ]
+        return "\n".join(" ".join(line.split()) for line in lines) + "\n"
+
+    @property
+    def _title(self) -> str:
+        return " ".join([self.stream.name, *(f"{name}={value}" for name, value in self.stream.parameters.items())])
+
+    def text(self) -> str:
+        """The peak, and a row a stage."""
+        found, rank = self.found, self.request.rank
+        instructions = self.stream.ranks[rank]
+        share = 100 * found.predicted / found.peak if found.peak else 100.0
+        head = [
+            f"rehearsed  {self._title}   rank {rank} of {len(self.stream.ranks)} on {self.request.device}, "
+            f"{len(instructions)} instructions",
+            f"    peak {_size(found.peak)} at instruction {found.at + 1} ({instructions[found.at]}), not counting "
+            f"{_size(found.weights)} of weights, and as much of their gradients",
+            f"    {_size(found.predicted)} follow from one microbatch: {share:.1f} %",
+        ]
+        if self.by_model is not None and found.peak:
+            head.append(f"    {_size(self.by_model)} is what the model says: {100 * self.by_model / found.peak:.1f} %")
+        headers = ("stage", "message\nin", "message\nout", "kept\nafter F", "kept\nafter I", "most\nin a backward")
+        rows = [
+            [
+                str(stage),
+                *(_size(x) for x in (one.entering, one.leaving, one.kept["F"], one.kept.get("I"), _backward(one))),
+            ]
+            for stage, one in sorted(found.stages.items())
+        ]
+        times = [
+            f"stage {stage}: " + ", ".join(f"{kind} {said}" for kind in _KINDS if (said := self._time(kind, stage)))
+            for stage in sorted(found.stages)
+        ]
+        return "\n".join([*head, "", table(headers, rows), "", *times, *(f"note: {note}" for note in self.notes)])
+
+    def _time(self, kind: str, stage: int) -> str:
+        found = self.found.median(kind, stage)
+        return "" if found is None else f"{plain(rounded(Fraction(found * 1000), DIGITS))} {MILLISECONDS.name}"
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        found = self.found
+        return {
+            "ok": True,
+            "name": self.stream.name,
+            "rank": self.request.rank,
+            "device": self.request.device,
+            "peak_bytes": found.peak,
+            "peak_instruction": found.at,
+            "predicted_bytes": found.predicted,
+            "model_bytes": self.by_model,
+            "weight_bytes": found.weights,
+            "stages": [
+                {
+                    "stage": stage,
+                    "entering": one.entering,
+                    "leaving": one.leaving,
+                    "kept": dict(one.kept),
+                    "most": dict(one.most),
+                }
+                for stage, one in sorted(found.stages.items())
+            ],
+            "unit": MILLISECONDS.name,
+            "costs": {key: [float(x) for x in row] for key, row in self._rows().items()},
+            "notes": list(self.notes),
+            "file": None,
+            "diagnostics": [],
+        }
+
+
+def rehearse(source: Source, options: Options, request: Request) -> OneRank:
+    """A rank's list, verified and run. The model of the options says what enters, where the factory does not.
+
+    Raises:
+        PipeschedError: what the verdict found; PS225; PS814; PS820, there is no torch; PS824, PS825, PS828, PS829 and
+            PS831, a factory or a stage that does not do.
+    """
+    if find_spec("torch") is None:
+        raise fail(Code.NEEDS, "a rehearsal needs torch, which is not installed", help="pip install pipesched[torch]")
+    made = emit(source, options, "stream")
+    if made.order is None:
+        raise PipeschedError(made.report.diagnostics)
+    stream = loads("".join(made.pieces()))
+    if not 0 <= request.rank < len(stream.ranks):
+        raise fail(Code.USAGE, f"rank {request.rank} is not there: the schedule has {len(stream.ranks)} ranks")
+    if stream.reads:
+        message = f"{stream.name}: stages that read others than the one before them are not rehearsed"
+        raise fail(Code.TARGET, message, help="`pipesched run` runs them, on all ranks")
+    from pipesched.runtime.execute import rehearsal
+    from pipesched.runtime.execute.errors import RunError
+
+    _require(request.device)
+    notes: list[str] = []
+    function, held = _factory(request.factory or ""), sorted({stage for _, stage in stream.held_by(request.rank)})
+    parts = {stage: _part(function, stage, stream.stages, request, options.model, notes) for stage in held}
+    try:
+        with _raising(Code.STAGE_RAISED, f"a stage of rank {request.rank}"):
+            found = rehearsal.rehearse(stream, request.rank, parts, device=request.device, steps=request.steps)
+    except RunError as error:
+        from pipesched.runtime.run import diagnostic
+
+        raise PipeschedError([diagnostic(error.fault)]) from None
+    asked = options.costs.over(Costs(unit=MILLISECONDS)).given if options.costs else {}
+    given = {kind: row for kind, row in asked.items() if isinstance(row, tuple) and len(row) == stream.stages}
+    used = made.report.parts.bytes
+    by_model = None if used is None else sum(used.ranks[request.rank][kind] for kind in CHANGING)
+    return OneRank(stream, request, found, tuple(dict.fromkeys(notes)), given, by_model)
+
+
+def _require(device: str) -> None:
+    """Raises PipeschedError: PS820, there is no such device."""
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise fail(Code.NEEDS, "there is no GPU that torch can use here", help="--device cpu")
+
+
+@contextmanager
+def _raising(code: Code, who: str) -> Iterator[None]:
+    """What somebody's code raises, with the line of it."""
+    from pipesched.interop.frameworks.recording import Unknown
+    from pipesched.runtime.execute.errors import RunError
+
+    try:
+        yield
+    except (RunError, PipeschedError):
+        raise
+    except Unknown as error:
+        raise fail(code, str(error), help="--stages module:function, or file.py:function") from None
+    except (Exception, SystemExit) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        own = [x for x in traceback.extract_tb(error.__traceback__) if not _ours(x.filename)]
+        notes = (f"{own[-1].filename}, line {own[-1].lineno}: {own[-1].line}",) if own else ()
+        raise fail(code, f"{who} raised {said}", notes=notes) from None
+
+
+def _ours(filename: str) -> bool:
+    return (
+        "site-packages" in filename or filename.startswith("<") or Path(__file__).parents[1] in Path(filename).parents
+    )
+
+
+def _factory(name: str) -> Any:
+    """The function of ``module:function``; modules of its folder, or of this one, are found too.
+
+    Raises:
+        PipeschedError: PS828.
+    """
+    import torch  # noqa: F401  before any folder of the user's, in which a file may have that name
+
+    from pipesched.interop.frameworks.python_function import found
+
+    path = name.rpartition(":")[0]
+    folder = str(Path(path).resolve().parent if path.endswith(".py") else Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
+    with _raising(Code.FACTORY, name):
+        function = found(name)[1]
+    if not callable(function):
+        raise fail(Code.FACTORY, f"{name} is no function: {type(function).__name__}")
+    return function
+
+
+def _part(function: Any, stage: int, stages: int, request: Request, trained: Trained | None, notes: list[str]) -> Part:
+    """A stage as the factory gives it.
+
+    Raises:
+        PipeschedError: PS828, it raises; PS829, it gives something else.
+    """
+    from torch import Tensor, nn
+
+    from pipesched.runtime.execute.rehearsal import Part
+
+    with _raising(Code.FACTORY, f"{request.factory}({stage}, {stages})"):
+        given = function(stage, stages)
+    module, *rest = given if isinstance(given, tuple | list) else (given,)
+    help = "return a module, (module, inputs) or (module, inputs, loss)"
+    if not isinstance(module, nn.Module) or len(rest) > 2:
+        kinds = ", ".join(type(x).__name__ for x in (module, *rest))
+        raise fail(Code.NO_STAGE, f"{request.factory} gives no module for stage {stage}: {kinds}", help=help)
+    if any(x.is_meta for x in (*module.parameters(), *module.buffers())):
+        help = f"module.to_empty(device={request.device!r}), and set its weights"
+        raise fail(
+            Code.NO_STAGE, f"stage {stage} is on torch's meta device: there is nothing to compute with", help=help
+        )
+    with _raising(Code.STAGE_RAISED, f"stage {stage}, moved to {request.device},"):
+        module.to(request.device)
+    if rest:
+        inputs = tuple(rest[0]) if isinstance(rest[0], tuple | list) else (rest[0],)
+    elif trained is not None:
+        inputs = _of_model(trained, stage, module)
+    else:
+        message = f"what enters stage {stage} is not known: {request.factory} gives a module alone"
+        raise fail(Code.NO_STAGE, message, help="return (module, inputs), or give --model")
+    if not inputs or not all(isinstance(x, Tensor) for x in inputs):
+        kinds = ", ".join(type(x).__name__ for x in inputs) or "nothing"
+        raise fail(Code.NO_STAGE, f"what enters stage {stage} is no tensor: {kinds}", help=help)
+    if any(x.is_meta for x in inputs):
+        raise fail(Code.NO_STAGE, f"what enters stage {stage} is on torch's meta device", help="torch.zeros(...)")
+    loss = rest[1] if len(rest) > 1 else _entropy if trained is not None else _mean
+    if stage + 1 == stages and len(rest) < 2:
+        said = "cross entropy of its outputs with random words" if trained is not None else "the mean of its output"
+        notes.append(f"the loss of the last stage is {said}; the factory may give another")
+    return Part(module, tuple(x.to(request.device) for x in inputs), loss)
+
+
+def _of_model(trained: Trained, stage: int, module: Any) -> tuple[Any, ...]:
+    """One microbatch of what a model says enters a stage: words, or hidden vectors of the module's dtype."""
+    import torch
+
+    transformer, training = trained
+    rows, tokens = training.microbatch, transformer.sequence // training.context
+    if stage == 0:
+        return (torch.randint(transformer.vocabulary, (rows, tokens)),)
+    kinds = [x.dtype for x in module.parameters() if x.is_floating_point()]
+    return (torch.randn(rows, tokens, transformer.hidden, dtype=kinds[0] if kinds else None),)
+
+
+def _mean(output: Any) -> Any:
+    return _one(output).mean()
+
+
+def _one(output: Any) -> Any:
+    """Raises PipeschedError: PS829, what the last stage makes is no tensor."""
+    from torch import Tensor
+
+    if not isinstance(output, Tensor):
+        message = f"the last stage gives {type(output).__name__}, of which no loss is known"
+        raise fail(Code.NO_STAGE, message, help="return (module, inputs, loss): a function from that to a number")
+    return output
+
+
+def _entropy(output: Any) -> Any:
+    import torch
+
+    logits = _one(output).flatten(0, -2)
+    return torch.nn.functional.cross_entropy(
+        logits, torch.randint(logits.shape[-1], logits.shape[:1], device=logits.device)
+    )
+
+
+def _backward(one: StageBytes) -> int | None:
+    return max((one.most[op] for op in ("I", "W", "B") if op in one.most), default=None)
+
+
+def _size(count: int | None) -> str:
+    return "-" if count is None else gigabytes(count)

@@ -1,0 +1,240 @@
+"""A run on this machine: a schedule trains or evaluates a small real model, and is compared with its prediction.
+
+    request, file ──> emit: verified, as a stream ──> Job ──> a process a rank ──> Outcome ──> Rehearsal
+
+Each compute is made to last its cost in units of `pace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from os import PathLike
+from statistics import median
+from typing import Any
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.examine import Options
+from pipesched.model.schedule import Program
+from pipesched.model.torch_versions import installed_version
+from pipesched.runtime.execute import launch, trace_events
+from pipesched.runtime.execute.errors import Fault, RunError
+from pipesched.runtime.execute.launch import Break, Job, Outcome
+from pipesched.runtime.run_report import Prediction, Rehearsal
+from pipesched.schedule_analysis import Analysis
+from pipesched.source import Source
+from pipesched.stream import dumps, loads
+from pipesched.verbs.emit import Emission, emit
+from pipesched.verbs.verify import verify
+
+MAX_RANKS = 64
+MAX_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to run. samples: of each microbatch, where they differ. timeout: seconds that are a stall. pace: milliseconds
+    of a cost of 1. faults: KIND@RANK[:N].
+    """
+
+    net: str = "mlp"
+    samples: tuple[int, ...] | None = None
+    steps: int = 3
+    backend: str = "gloo"
+    device: str = "cpu"
+    engine: str = "pipesched"
+    timeout: float = 30
+    pace: float = 20
+    trace: bool = False
+    faults: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises PipeschedError: PS225, a value beyond its limits, or a fault that is none."""
+        if not 1 <= self.steps <= MAX_STEPS:
+            raise fail(Code.USAGE, f"{self.steps} steps; 1 to {MAX_STEPS:,} can be run")
+        if not 0.1 <= self.timeout <= 86_400:
+            raise fail(Code.USAGE, f"a timeout of {self.timeout:g} s; 0.1 s to a day can be given")
+        if not 0 <= self.pace <= 60_000:
+            raise fail(Code.USAGE, f"a pace of {self.pace:g} ms; 0 to a minute can be given")
+        if self.engine == "torch" and (self.trace or self.faults):
+            raise fail(Code.USAGE, "--trace and --fault are for our own engine", help="leave out --engine torch")
+        if self.engine == "torch" and self.samples:
+            raise fail(Code.USAGE, "--samples is for our own engine", help="leave out --engine torch")
+        _ = self.breaks
+
+    @property
+    def breaks(self) -> tuple[Break, ...]:
+        """The faults to make."""
+        try:
+            return tuple(map(Break.parse, self.faults))
+        except ValueError as error:
+            raise fail(Code.USAGE, str(error)) from None
+
+
+def run(source: Source, options: Options, request: Request) -> Rehearsal:
+    """Train with a schedule, or evaluate with one that has no backward, and compare.
+
+    Raises:
+        PipeschedError: what the verdict found; PS225, PS814; PS820 to PS826, PS836, PS837, what ended the run.
+    """
+    made = _verified(emit(source, options, "stream"))
+    if request.engine == "torch":
+        _verified(emit(source, options, "torch-csv"))
+        if made.order is not None and made.order.placement.frozen:
+            help = "`emit --target torch-csv` has the order for a script of yours; `--engine pipesched` runs it here"
+            raise fail(Code.TARGET, "torch's engine does not run frozen stages here", help=help)
+    predicted = Prediction.of(made, request.pace / 1000, request.timeout)
+    job = _job(made, predicted, request)
+    return _compared(made, job, _outcome(job), predicted)
+
+
+def _verified(emission: Emission) -> Emission:
+    """What is right, and can be run on this machine.
+
+    Raises:
+        PipeschedError: what the verdict found; PS225, PS814.
+    """
+    order = emission.order
+    if order is None:
+        raise PipeschedError(emission.report.diagnostics)
+    if order.ranks > MAX_RANKS:
+        raise fail(Code.USAGE, f"{order.ranks} ranks are that many processes here; at most {MAX_RANKS} can be run")
+    return emission
+
+
+def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
+    """What the processes do.
+
+    Raises:
+        PipeschedError: PS225, a fault on a rank that is not there, a pace beyond the timeout, samples for too few.
+    """
+    ranks, text = emission.report.ranks, "".join(emission.pieces())
+    if any(broken.rank >= ranks for broken in request.breaks):
+        raise fail(Code.USAGE, f"a fault on a rank beyond the last, which is {ranks - 1}")
+    assert emission.order is not None
+    count, samples = emission.order.placement.microbatches, request.samples or ()
+    if samples and len(samples) != count:
+        raise fail(Code.USAGE, f"--samples has {len(samples)} entries for {count} microbatches")
+    ours = request.engine == "pipesched"
+    pace = predicted.computes(emission.report.stages) if ours else {}
+    lasting = (x if isinstance(x, tuple) else (x,) for row in pace.values() for x in row)
+    longest = max((max(each) for each in lasting), default=0.0)
+    if longest >= request.timeout:
+        message = f"a compute lasts {longest:g} s, which a timeout of {request.timeout:g} s takes for a stall"
+        raise fail(Code.USAGE, message, help="--pace shortens computes, --timeout waits longer")
+    return Job(
+        text,
+        ranks,
+        request.net,
+        samples,
+        steps=request.steps,
+        backend=request.backend,
+        device=request.device,
+        timeout=request.timeout,
+        trace=request.trace,
+        pace=pace,
+        engine=request.engine,
+        judge=None if ours else f"{__name__}:judge",
+        others={broken.rank: _another(text) for broken in request.breaks if broken.kind == "stream"},
+        breaks=request.breaks,
+    )
+
+
+def _another(text: str) -> str:
+    """A valid stream that is not this one: the last rank ends before it steps."""
+    stream = loads(text)
+    return dumps(replace(stream, ranks=(*stream.ranks[:-1], stream.ranks[-1][:-1])))
+
+
+def _outcome(job: Job) -> Outcome:
+    """How all ranks ended, if they ended well.
+
+    Raises:
+        PipeschedError: PS820 to PS826, PS836, PS837, what ended the run.
+    """
+    try:
+        with launch.Launcher() as launcher:
+            outcome = launcher.run(job)
+    except RunError as error:
+        raise PipeschedError([diagnostic(error.fault)]) from None
+    if outcome.fault is not None:
+        raise PipeschedError([diagnostic(outcome.fault)])
+    return outcome
+
+
+def diagnostic(fault: Fault) -> Diagnostic:
+    labels = (Label(None, f"at {fault.place}"),) if fault.place else ()
+    return Diagnostic(Code(fault.code), fault.message, labels, fault.notes, fault.help)
+
+
+def judge(text: str) -> None:
+    """Whether the order that torch is going to run is right; called in every rank.
+
+    Raises:
+        RunError: the first finding.
+    """
+    try:
+        require_right(text)
+    except PipeschedError as error:
+        first = next(found for found in error.diagnostics if found.severity == "error")
+        message = f"torch's lowering: {first.message}"
+        raise RunError(Fault(str(first.code), message, None, first.notes, first.help)) from None
+
+
+def require_right(text: str) -> None:
+    """The verdict on a torch CSV with messages, as text, for the torch that is installed.
+
+    Raises:
+        PipeschedError: everything that is wrong with it.
+    """
+    report = verify(Source("torch's lowering", text), Options(torch_version=installed_version()))
+    if not report.ok:
+        raise PipeschedError(report.diagnostics)
+
+
+def torch_runtime(
+    order: str | PathLike[str], stages: Sequence[Any], n_microbatches: int, loss_fn: Any = None, **options: Any
+) -> Any:
+    """torch's own pipeline runtime with a CSV loaded, refused before its first step if torch lowered it wrong.
+
+    order: the path of a torch CSV, of computes alone or with messages, or a stream. stages, loss_fn, options: as of
+    torch's schedules, such as ``scale_grads=False``. What torch will run is read back and verified.
+
+    Raises:
+        PipeschedError: what is wrong with the order that torch made.
+    """
+    from pipesched.runtime.execute.torch_engine import torch_runtime as make
+
+    return make(order, stages, n_microbatches, loss_fn, verify=require_right, **options)
+
+
+def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Prediction) -> Rehearsal:
+    """What the ranks report, with the prediction."""
+    data = [rank.data or {} for rank in outcome.ranks]
+    worst = max(data, key=lambda entry: float(entry["error"]))
+    stream = loads(job.stream)
+    share = Fraction(job.ranks, stream.stages)
+    assert isinstance(emission.order, Program)
+    steps = {rank.rank: rank.data["steps"] for rank in outcome.ranks if rank.data} if job.trace else {}
+    return Rehearsal(
+        emission,
+        job,
+        tuple(next(entry["losses"] for entry in data if None not in entry["losses"])),
+        tuple(worst["undivided"]),
+        worst["error"],
+        worst["tensor"],
+        worst["step"],
+        tuple(share * entry["peak"] for entry in data),
+        Analysis(emission.order.computes).memory.peak,  # what is counted knows of no M
+        _measured([entry["spans"] for entry in data]),
+        predicted,
+        trace_events.dumps(stream, steps) if job.trace else "",
+    )
+
+
+def _measured(spans: Sequence[Sequence[Sequence[float]]]) -> float | None:
+    """The median seconds of a step, over all ranks. The first step warms up, if there are others."""
+    later = [own[1:] or own for own in spans]
+    times = [max(end for _, end in step) - min(begin for begin, _ in step) for step in zip(*later, strict=True)]
+    return median(times) if times else None

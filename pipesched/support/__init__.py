@@ -1,0 +1,1 @@
+"""Limits, foreign text, files and processes: what everything else rests on."""

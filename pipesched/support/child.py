@@ -1,0 +1,42 @@
+"""How a process of ours begins: with this very package, and with nothing of the folder that it is started in.
+
+    python -m MODULE    sys.path = current folder, PYTHONPATH, standard library, site-packages
+    command(MODULE)     sys.path = PYTHONPATH, standard library, site-packages; pipesched from where it is here
+
+So a json.py or a torch.py among a user's files is never run in the place of the module that is meant. An empty entry
+of PYTHONPATH is the current folder too, and mostly a slip (``PYTHONPATH=$PYTHONPATH:/there``): it is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+_BEGIN = """\
+import sys
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+folder, module = sys.argv[1:]
+found = PathFinder.find_spec("pipesched", [folder])
+sys.modules["pipesched"] = package = module_from_spec(found)
+found.loader.exec_module(package)
+import_module(module).main()
+"""
+
+
+def command(module: str) -> list[str]:
+    """The command line that runs ``main()`` of a module of this package."""
+    return [sys.executable, "-P", "-c", _BEGIN, str(Path(__file__).parents[2]), module]
+
+
+def environment(**wanted: str) -> dict[str, str]:
+    """What the process finds: `wanted` where the user has nothing else, and his variables."""
+    return {**wanted, **os.environ, "PYTHONSAFEPATH": "1", **_path(os.environ)}
+
+
+def _path(given: Mapping[str, str]) -> dict[str, str]:
+    entries = given.get("PYTHONPATH", "").split(os.pathsep)
+    return {"PYTHONPATH": os.pathsep.join(filter(None, entries))}

@@ -1,0 +1,134 @@
+"""Text from outside is marked where it comes in, so that every line end and every colour of an output is ours.
+
+    "a\\n::add-mask::b"             a value of a file
+    "a\\U0010000a::add-mask::b"     the same as `Foreign`: what ends or steers a line has become its shadow
+
+A shadow is a character of the private plane 16, as far from its begin as its character is from 0. It does nothing to a
+terminal, and stays what it is in whatever the text becomes part of: joined, split, quoted in a message, wrapped. On the
+way out (`safe`) it is shown as one mark; JSON has the character itself, escaped.
+
+Values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and their like
+elsewhere. Nouns that a text may reach another way, as `Source`, `Label`, `Diagnostic` and `Setting`, `mark` their own.
+In Python such texts stay marked; `real` gives what was there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NewType
+
+from pipesched.support import budget
+
+Foreign = NewType("Foreign", str)
+"""A text in which nothing ends or steers a line. `foreign` alone makes one; nouns that keep such text ask for it."""
+
+STEERING = (
+    (0x00, 0x1F),  # C0, with tab and line ends
+    (0x7F, 0x9F),  # DEL, C1
+    (0x61C, 0x61C),  # marks of direction, ends of lines and paragraphs, invisible signs
+    (0x200E, 0x200F),
+    (0x2028, 0x202E),
+    (0x2060, 0x206F),
+    (0xFEFF, 0xFEFF),
+)
+"""The characters that end or steer a line, as ranges with both ends."""
+
+
+SHADOWS = 0x100000
+_SHADOW = {code: chr(SHADOWS + code) for low, high in STEERING for code in range(low, high + 1)}
+_REAL = {ord(shadow): chr(code) for code, shadow in _SHADOW.items()}
+_ESCAPED = {letter: _SHADOW[ord(character)] for letter, character in zip("bfnrt", "\b\f\n\r\t", strict=True)}
+
+
+def among(plane: int, ranges: tuple[tuple[int, int], ...] = STEERING) -> str:
+    """The characters of ranges, moved to a plane, as part of a class of `re`."""
+    return "".join(f"{chr(plane + low)}-{chr(plane + high)}" for low, high in ranges)
+
+
+_WRITTEN = re.compile(rf"\\u([0-9a-fA-F]{{4}})|\\(.)|([{among(0, STEERING[1:])}])", re.S)
+
+_ENDS = {("Expecting property name enclosed in double quotes", "}"): "object", ("Expecting value", "]"): "array"}
+
+
+def foreign(text: str) -> Foreign:
+    """The text, marked; one that is marked already stays as it is."""
+    return Foreign(text if text.isprintable() else text.translate(_SHADOW))
+
+
+def real(text: str) -> str:
+    """The text itself, for data that goes out as it came in."""
+    return text if text.isascii() else text.translate(_REAL)
+
+
+def values(tree: Any) -> Any:
+    """A value with all that it holds, each text in it marked, keys too."""
+    match tree:
+        case str():
+            return foreign(tree)
+        case dict():
+            return {values(key): values(value) for key, value in tree.items()}
+        case list() | tuple() if type(tree) in (list, tuple):  # no row with names
+            return type(tree)(map(values, tree))
+    return tree
+
+
+def mark(noun: object, *names: str) -> None:
+    """Marks fields of a frozen noun that has just been made."""
+    for name in names:
+        object.__setattr__(noun, name, values(getattr(noun, name)))
+
+
+def toml_of(text: str, **how: Any) -> dict[Foreign, Any]:
+    """The table of a text of TOML; how: as of ``tomllib.loads``, whose errors these are.
+
+    Raises:
+        Spent: it costs more than its budget.
+    """
+    budget.keys(text)
+    made: dict[Foreign, Any] = values(budget.parsed(partial(tomllib.loads, **how), text, budget.WRITTEN))
+    return made
+
+
+def json_of(text: str | bytes, **how: Any) -> Any:
+    """The value of a text of JSON; how: as of ``json.loads``, whose errors these are, at the places of the text.
+
+    Raises:
+        Spent: it costs more than its budget.
+    """
+    given = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass")
+    try:
+        return budget.parsed(partial(_json, how), given)
+    except json.JSONDecodeError as error:
+        raise _as_of_3_13(error) from None
+
+
+def _as_of_3_13(error: json.JSONDecodeError) -> json.JSONDecodeError:
+    """The error as every later Python has it: a comma too many is told as such, at its place."""
+    before = error.doc[: error.pos].rstrip(" \t\r\n")
+    kind = _ENDS.get((error.msg, error.doc[error.pos : error.pos + 1])) if before.endswith(",") else None
+    return (
+        json.JSONDecodeError(f"Illegal trailing comma before end of {kind}", error.doc, len(before) - 1)
+        if kind
+        else error
+    )
+
+
+def _json(how: Mapping[str, Any], given: str) -> Any:
+    if given.isascii() and "\\" not in given:
+        return json.loads(given, **how)
+    try:
+        return json.loads(_WRITTEN.sub(_marked, given), **how)
+    except json.JSONDecodeError:
+        json.loads(given, **how)
+        raise
+
+
+def _marked(found: re.Match[str]) -> str:
+    """The shadow of a character that steers, however JSON writes it; anything else as it is."""
+    code, letter, character = found.groups()
+    shadow = _ESCAPED.get(letter) if letter else _SHADOW.get(int(code, 16) if code else ord(character))
+    return shadow or found[0]

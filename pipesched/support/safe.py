@@ -1,0 +1,125 @@
+"""What comes from files, names and arguments, made safe for the form in which it goes out: shown, never obeyed.
+
+    line         one line for people        no control characters, no line ends, nothing that turns the line around
+    file         whole texts for a file     what was marked on the way in (`foreign`) is a mark
+    data         whole texts for programs   and no control characters but line ends, tabs and our own colours
+    terminal     whole texts for people     and nothing that a CI system obeys: ``::add-mask::…``, ``##[group]…``
+    commands     the same, for GitHub       but our ``::error …::`` and ``::warning …::``
+    annotation   GitHub's ``::error …::``   and %, line ends; in its properties : and , as well
+    xml          SVG, HTML, GraphML         and & < > " '
+    text         the same, where another writer escapes what is markup
+    dot          names in Graphviz          and no markup, no escapes
+    json         whole documents            escaped, not replaced: a reader gets the text itself; but half characters
+    ascii-json   the same                   and everything else that is not ASCII
+
+Ordinary text of any script stays as it is, joiners and wide characters included. Each form is one row of `FORMS`, and
+is used where the form is made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import escape
+from typing import Literal, TypeAlias
+
+from pipesched.support.foreign import SHADOWS, among, real
+
+Form: TypeAlias = Literal[
+    "line", "file", "data", "terminal", "commands", "annotation", "property", "xml", "text", "dot", "json", "ascii-json"
+]
+
+_CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # C0 but for tab and line ends, DEL, C1
+_TURNING = r"\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # marks of direction, invisible signs, ends of lines
+_HALVES = r"\ud800-\udfff"
+_SHADOWS = among(SHADOWS)
+_NONE = r"\ufff9-\ufffb\ufdd0-\ufdef\ufffe\uffff\U000e0000-\U000e007f"  # no characters, tags
+_REPLACED = "�"
+
+STEERING = re.compile(rf"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
+"""What no text of ours may hold, comments included: it steers a terminal, or shows a line in another order."""
+
+_DANGEROUS = re.compile(rf"[{_CONTROLS}\r{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")
+_NOT_IN_A_LINE = re.compile(rf"[{_CONTROLS}\t\n\r{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")
+_NOT_IN_JSON = re.compile(rf"[\x7f-\x9f{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")
+_COLOUR_OR_DANGER = re.compile(rf"(\x1b\[[0-9;]*m)|[{_CONTROLS}\u202a-\u202e\u2066-\u2069{_HALVES}{_SHADOWS}]|\r(?!\n)")
+_MARKED = re.compile(f"[{_SHADOWS}]")
+# GitHub's runner obeys `::name …::` behind blanks and `##[name]` anywhere in a line (actions/runner, ActionCommand.cs),
+# Azure's obeys `##vso[name]`. A line of ours that begins with `:::` is a place in a drawing.
+_COMMAND = re.compile(r"^([^\S\n]*):(?=:(?!: ))|#(?=#(?:\[|vso\[))", re.M)
+_NOT_OURS = re.compile(rf"(?!^::(?:error|warning) )(?:{_COMMAND.pattern})", re.M)
+
+
+def line(text: str) -> str:
+    """For one line of a terminal; every character that cannot be shown there becomes one mark."""
+    return text if text.isascii() and text.isprintable() else _NOT_IN_A_LINE.sub(_REPLACED, text)
+
+
+def _terminal(text: str) -> str:
+    """For a terminal or a log, as the last look at what is written to one."""
+    return _harmless(text, _COMMAND)
+
+
+def _harmless(text: str, command: re.Pattern[str]) -> str:
+    shown = _data(text)
+    return command.sub(rf"\1{_REPLACED}", shown) if "::" in shown or "##" in shown else shown
+
+
+def _data(text: str) -> str:
+    """Line ends, tabs and colours stay as they are."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    return _COLOUR_OR_DANGER.sub(lambda found: found[1] or _REPLACED, text)
+
+
+def _annotation(text: str) -> str:
+    lines = (line(part) for part in text.split("\n"))
+    return "%0A".join(part.replace("%", "%25") for part in lines)
+
+
+def _text(text: str) -> str:
+    return _DANGEROUS.sub(_REPLACED, text)
+
+
+def _dot(text: str) -> str:
+    """For graphviz, which quotes: a name that ends in a backslash would take the quote away, <…> would be markup."""
+    shown = line(text).replace("\\", "\\\\")
+    return f" {shown}" if shown.startswith("<") else shown
+
+
+def _json(text: str) -> str:
+    """Of a document, where what is not ASCII is in strings alone."""
+    made = text if text.isascii() and "\x7f" not in text else _NOT_IN_JSON.sub(_escaped, text)
+    return made.replace("##", r"#\u0023") if "##" in made else made
+
+
+def _ascii_json(text: str) -> str:
+    made = _json(text)
+    return made if made.isascii() else re.sub(r"[^\x00-\x7e]", _escaped, made)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = real(found[0])
+    return r"\ufffd" if "\ud800" <= character <= "\udfff" else json.dumps(character)[1:-1]
+
+
+FORMS: dict[Form, Callable[[str], str]] = {
+    "line": line,
+    "file": lambda text: text if text.isascii() else _MARKED.sub(_REPLACED, text),
+    "data": _data,
+    "terminal": _terminal,
+    "commands": lambda text: _harmless(text, _NOT_OURS),
+    "annotation": _annotation,
+    "property": lambda text: _annotation(text).replace(":", "%3A").replace(",", "%2C"),
+    "xml": lambda text: escape(_text(text)),
+    "text": _text,
+    "dot": _dot,
+    "json": _json,
+    "ascii-json": _ascii_json,
+}
+
+
+def safe(text: str, form: Form) -> str:
+    """The text as it can be in a form."""
+    return FORMS[form](text)

@@ -1,0 +1,101 @@
+"""``pipesched fmt``: the canonical form of .ps files, in place."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from pipesched import render
+from pipesched.command import flags, terminal
+from pipesched.command.terminal import Output
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail
+
+
+@click.command(short_help="Rewrite .ps files in their canonical form.")
+@click.argument("files", type=flags.target, nargs=-1, required=True, metavar="FILES...")
+@flags.options("fmt")
+def fmt(files: tuple[str, ...], *, check: bool, diff: bool, **given: Any) -> int:
+    """Rewrite .ps files in their canonical form; comments stay. - reads stdin and writes stdout."""
+    results = [_format(target) for target in files]
+    with flags.output_of(given) as out:
+        if not check and not diff:
+            _write(results, out)
+        if out.format == "json":
+            out.line(terminal.dumps(_json(results, dry=check or diff)))
+        else:
+            _tell(results, out, check=check, diff=diff)
+    return _status(results, dry=check or diff)
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """A file before and after, or why it has no canonical form."""
+
+    target: str
+    name: str
+    before: str = ""
+    after: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+
+def _format(target: str) -> Formatted:
+    from pipesched.language.printer import format_source
+    from pipesched.library.inputs import read_path
+
+    try:
+        if target.lower().endswith((".csv", ".json", ".md", ".py", ".toml", ".yaml", ".yml", ".html")):
+            raise fail(Code.USAGE, f"fmt is for .ps files, not for {target}")
+        source = read_path(target)
+        return Formatted(target, source.name, source.text, format_source(source))
+    except PipeschedError as error:
+        return Formatted(target, target, diagnostics=error.diagnostics)
+
+
+def _write(results: list[Formatted], out: Output) -> None:
+    """The new text, in the place of the old one; stdin's goes to the output even if nothing changed."""
+    for result in results:
+        if result.target == "-" and out.format != "json":
+            out.write(result.after, "data")  # the text itself, whatever its comments look like
+        elif result.changed and result.target != "-":
+            terminal.replace_file(result.target, result.after)
+
+
+def _tell(results: list[Formatted], out: Output, *, check: bool, diff: bool) -> None:
+    """Names and differences are results; what was rewritten, and what is wrong, goes to stderr."""
+    for result in results:
+        if result.diagnostics:
+            terminal.complain(result.diagnostics, out.format, out.color_choice)
+        elif result.changed and diff:
+            out.write(_difference(result))
+        elif result.changed and check:
+            out.line(render.clean(result.name))
+        elif result.changed and result.target != "-":
+            out.complain(f"rewrote {render.clean(result.name)}")
+
+
+def _difference(result: Formatted) -> str:
+    before, after = result.before.splitlines(keepends=True), result.after.splitlines(keepends=True)
+    name = render.clean(result.name)
+    lines = difflib.unified_diff(before, after, name, name)
+    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+def _json(results: list[Formatted], *, dry: bool) -> dict[str, object]:
+    return {
+        "ok": _status(results, dry=dry) == 0,
+        "changed": [result.name for result in results if result.changed],
+        "diagnostics": [render.as_json(d) for result in results for d in result.diagnostics],
+    }
+
+
+def _status(results: list[Formatted], *, dry: bool) -> int:
+    """That of the findings; 1 too where nothing is written and something would change."""
+    found = [diagnostic for result in results for diagnostic in result.diagnostics]
+    return max(exit_status(found), int(dry and any(result.changed for result in results)))

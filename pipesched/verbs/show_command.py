@@ -1,0 +1,68 @@
+"""``pipesched show``: a schedule as a picture."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from pipesched import render
+from pipesched.chart.views import COLUMNS
+from pipesched.command import endings, flags
+from pipesched.command.terminal import Output, dumps, replace_file, utf8, wants_color
+from pipesched.diagnostics import Code, fail
+
+
+@click.command(short_help="Draw a schedule: in the terminal, or as SVG, page, trace or graph.")
+@click.argument("file", type=flags.target, metavar="FILE")
+@flags.options("show")
+def show(file: str, **given: Any) -> int:
+    """Draw a .ps file, a torch CSV, an order, a stream, a built-in name, or - for stdin.
+
+    \b
+    pipesched show zb_h1 --p 4 --m 8                  a chart in the terminal
+    pipesched show dualpipe --p 8 --m 20 -o dp.svg    a figure for a paper, or dp.pdf, dp.png
+    pipesched show 1f1b --p 4 -o 1f1b.html            a page to zoom and to point at
+    pipesched show 1f1b --p 4 -o 1f1b.json            a trace for Perfetto
+    pipesched show 1f1b --p 4 --measured run.json     a measured run under the plan
+
+    A file that is wrong is drawn as far as it runs, with exit status 1.
+    """
+    from pipesched.compile import read
+    from pipesched.verbs import show as verb
+
+    asked, path = flags.asked("show", given), given["output"]
+    if given["json"]:
+        endings.form("show", path, "json", "json", endings.LINES)
+    elif given["format"]:
+        endings.form("show", path, given["format"], "text")
+    how = verb.request(given, "" if given["json"] else os.path.splitext(path or "")[1].lower())
+    to_stdout = path in (None, "-")
+    how = replace(
+        how,
+        width=how.width or shutil.get_terminal_size((COLUMNS, 24)).columns,
+        ascii=how.ascii or (to_stdout and not utf8(sys.stdout)),
+        color=not given["json"] and wants_color(given["color"], sys.stdout if to_stdout else None),
+    )
+    with Output("json" if given["json"] else "text", given["color"], path, given["digits"]) as out:
+        source = read(file)
+        try:
+            made = verb.show(source, asked, how)
+        except verb.NoDot as error:
+            dot = os.path.splitext(str(path))[0] + ".dot"
+            replace_file(dot, error.dot)
+            raise fail(Code.NEEDS, f"{error.diagnostics[0].message}; {dot} has the graph as DOT") from None
+        out.write(dumps(made.to_json()) + "\n" if given["json"] else made.drawn)
+        if made.fault is not None and not given["json"]:
+            far = (
+                "as it stands"
+                if made.chart.analysis.standstill is None
+                else f"as far as it runs {made.chart.analysis.standstill.under}"
+            )
+            fault = render.concise(made.fault, source.name)
+            out.complain(f"{fault}; drawn {far}, `pipesched verify` reports all")
+        return made.exit_status

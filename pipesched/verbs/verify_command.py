@@ -1,0 +1,99 @@
+"""``pipesched verify``: the verdict on every file at every size."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipesched import render
+from pipesched.command import flags
+from pipesched.command.options import compile_options
+from pipesched.command.sizes import Sizes, combinations, count
+from pipesched.command.terminal import Output, dumps
+from pipesched.diagnostics import PipeschedError
+from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.report.report import Report
+
+
+@click.command(short_help="Check schedules: order, deadlock, memory, claims.")
+@click.argument("files", type=flags.target, nargs=-1, required=True, metavar="FILES...")
+@flags.options("verify")
+def verify(files: tuple[str, ...], **given: Any) -> int:
+    """Check schedules: .ps files, torch CSV files, orders, streams, answers of optimize --json,
+    built-in names, - for stdin, or FRAMEWORK:NAME.
+
+    \b
+    FRAMEWORK:NAME executes code of others, as torch:ZBVZeroBubble or python:module:function,
+    in a process without sockets and with a temporary home. That is no sandbox: a generator is its
+    author's code. `pipesched list` has the frameworks; -D NAME=VALUE gives their options.
+
+    \b
+    A size may be a list or an inclusive range; several files or sizes print a line each:
+      pipesched verify 1f1b zb_h1 --p 2..8 --m 16,32
+
+    \b
+    MODEL is strict, buffered(k), one-stream, pair-stream or async. Where it is named,
+    the makespan with messages that wait for their turn is shown with the ideal one.
+    An answer is judged by what can be derived anew; an engine's word is called that, and is no proof.
+    Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file.
+    """
+    from pipesched.verbs.library import lists
+
+    grid = flags.grid(given)
+    sources = [_read(target) for target in files]
+    listed = [lists([source]) if isinstance(source, Source) else frozenset() for source in sources]
+    runs = count(grid, listed)
+    with flags.output_of(given) as out:
+        reports = _reports(zip(files, sources, listed, strict=True), given, grid)
+        return out.verdict(next(reports)) if runs == 1 else _many(reports, out)
+
+
+def _read(target: str) -> Source | PipeschedError:
+    from pipesched.library.inputs import read
+
+    try:
+        return read(target)
+    except PipeschedError as error:
+        return error
+
+
+def _reports(
+    files: Iterable[tuple[str, Source | PipeschedError, Collection[str]]],
+    given: Mapping[str, Any],
+    grid: Mapping[str, Sizes],
+) -> Iterator[Report]:
+    """The report of every file at every size; a file that cannot be read has one for each size too."""
+    from pipesched.report.report import Report
+    from pipesched.verbs import verify as verb
+
+    basis = compile_options(given, {})
+    for target, source, listed in files:
+        for parameters in combinations(grid, listed):
+            if isinstance(source, PipeschedError):
+                yield Report(target, target, parameters, diagnostics=source.diagnostics)
+            else:
+                yield verb.verify(source, replace(basis, parameters=parameters))
+
+
+def _many(reports: Iterator[Report], out: Output) -> int:
+    """A line for each report as it comes, or all as one object; the worst exit status."""
+    seen, statuses, assumed = [], [], dict[str, None]()
+    for report in reports:
+        statuses.append(report.exit_status)
+        assumed |= dict.fromkeys(report.rests_on)
+        if out.format == "json":
+            seen.append(report.to_json())
+        else:
+            out.line(report.line(color=out.color) if out.format == "text" else out.shown(report))
+    if out.format == "json":
+        out.line(dumps({"ok": not any(statuses), "runs": seen}))
+    elif out.format == "text":
+        for line in render.assumptions([*assumed], verbose=out.verbose):
+            out.line(line)
+        out.complain(f"{statuses.count(0)} of {len(statuses)} hold")
+    return max(statuses)
