@@ -80,7 +80,7 @@ Slip = tuple[str, str, str, str | Edit, str]
 
 SLIPS: dict[str, Slip] = {
     # the language
-    "colon": (HEAD + RANK.replace("{ F }", ": F"), PS, "write `{`, put `}` here", (": F", "{ F }"), "ok"),
+    "colon": (HEAD + RANK.replace("{ F }", ": F"), PS, "a block is written in braces", (": F", "{ F }"), "ok"),
     "range": (HEAD.replace("0 .. p", "0 .. p - 1") + RANK, PS, "`0 .. p` is p ranks", ("p - 1", "p"), "ok"),
     "dots": (HEAD.replace("..", "...") + RANK, PS, "write `..`", ("...", ".."), "ok"),
     "lower case": (HEAD + RANK.replace("F", "f"), PS, "did you mean `F`?", ("f }", "F }"), "ok"),
@@ -120,7 +120,7 @@ SLIPS: dict[str, Slip] = {
     "no chunk": (HEAD + RANK.replace("F", "F[1]"), PS, "write `F`", ("F[1]", "F"), "ok"),
     "ranks from 1": (HEAD.replace("rank s", "rank s + 1") + RANK, PS, "write `s`", ("s + 1", "s"), "ok"),
     "division": (HEAD + "let w = p / 2\n" + RANK, PS, "write `p // 2`", ("p / 2", "p // 2"), "ok"),
-    "power": (HEAD + "let w = p ** 2\n" + RANK, PS, "write `p * p`", ("p ** 2", "p * p"), "ok"),
+    "power": (HEAD + "let w = p ** 2\n" + RANK, PS, "there is no power: write the product", ("p ** 2", "p * p"), "ok"),
     "and": (
         HEAD + RANK.replace("repeat m {", "if m > 0 && p > 0 { repeat m {", 1),
         PS,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.explain.brackets import MOST, Pairing, Problem
 from pipesched.explain.expected import unexpected, unknown
-from pipesched.explain.slips import explained
+from pipesched.explain.habits import explained
 from pipesched.language.tokens import (
     COMMENT,
     ITEMS,
@@ -47,12 +47,7 @@ _HEAD = ("schedule", "name", "(", ")")
 
 
 def mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
-    """What is wrong with a text, in its order: the first `MOST` findings, habits of other languages as one each."""
-    return explained(source, lambda text: _mistakes(text, lark, words))[:MOST]
-
-
-def _mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
-    """The findings, each for itself; an edited text that parses has none."""
+    """The first `MOST` mistakes of a text, in its order; habits of other languages with their remedy."""
     written = [token for token in words.scan(source.text) if token.kind != COMMENT]
     if not written:
         return [_empty(source)]
@@ -63,7 +58,7 @@ def _mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
         problems += pairing.problems
         if pairing.out and len(pairing.problems) < MOST:
             problems += Walk(source, pairing.out, problems, Table(lark), words).run()
-    return _one_a_line([problem.diagnostic for problem in problems])[:MOST]
+    return _once(map(explained, _one_a_line([problem.diagnostic for problem in problems])))[:MOST]
 
 
 def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
@@ -78,6 +73,14 @@ def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
             kept.append((start, finding))
             blamed[line] = min(blamed.get(line, 3), 1 if weight == 0 else 2)
     return [finding for _, finding in sorted(kept, key=itemgetter(0))]
+
+
+def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """The findings, of those of a line with one remedy the first."""
+    first: dict[tuple[int, str], Diagnostic] = {}
+    for finding in findings:
+        first.setdefault((finding.where.line if finding.where else 0, finding.help or finding.message), finding)
+    return list(first.values())
 
 
 def _weighed(finding: Diagnostic) -> tuple[int, int, int, Diagnostic]:

@@ -1,7 +1,7 @@
 """The schedule language: text to tree to schedule, and back to text.
 
 ast                 what was written
-parser              text -> tree; recover: why a text is not in the language (tokens, brackets, expected, slips, habits)
+parser              text -> tree; recover: why a text is not in the language (tokens, brackets, expected, habits)
 printer             tree or text -> canonical text (`pipesched fmt`); layout: blanks within lines, columns across them
 typecheck           names and types; translate, statements: -> Python bytecode that carries the places of the .ps file
 evaluate            tree + parameters -> Schedule: placement_lines, rank_programs and the operations they run
