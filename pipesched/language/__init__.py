@@ -1,12 +1,10 @@
 """The schedule language: text to tree to schedule, and back to text.
 
 ast                 what was written
-parser              text -> tree; recover: why a text is not in the language (tokens, brackets, expected, habits)
+parser              text -> tree; tokens: the words of any text
 printer             tree or text -> canonical text (`pipesched fmt`); layout: blanks within lines, columns across them
 typecheck           names and types; translate, statements: -> Python bytecode that carries the places of the .ps file
 evaluate            tree + parameters -> Schedule: placement_lines, rank_programs and the operations they run
 greedy              orders by a rule: all ranks on one clock
 claims              what a file says about itself, checked exactly
-writer              a schedule as a .ps file: its words (spelling), loops (folding), ranks that share one (sharing),
-                    its stages (placement_writer)
 """
