@@ -13,6 +13,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pipesched import extension
+
 if TYPE_CHECKING:
     __version__: str
     from pipesched.diagnostics import Diagnostic, PipeschedError
@@ -89,6 +91,8 @@ __all__ = [
     "verify",
     "why",
 ]
+
+extension.register()
 
 _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Calibration": "runtime.calibrate",

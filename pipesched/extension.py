@@ -1,1 +1,58 @@
-"""Extensions add rows to the tables of the core, which imports nothing of them."""
+"""An extension adds rows to tables of the core, which imports nothing of it.
+
+An extension is a folder with a module `rows`, whose `ROWS` are its rows. That module imports this one alone: a row names
+its functions by path, and they are imported when they are called. `register` says which extensions there are; without
+any, the core verifies, shows in characters and emits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Generic, TypeVar, cast
+
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True)
+class Lazy(Generic[Given]):
+    """A function or value of an extension, as ``planning.footprint:footprint``; imported when it is needed."""
+
+    path: str
+
+    def load(self) -> Given:
+        """The object itself."""
+        module, _, name = self.path.partition(":")
+        return cast("Given", getattr(import_module(f"pipesched.{module}"), name))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table. place: where it stands among the rows of all owners; equal places in the order of owners."""
+
+    place: int = field(default=0, kw_only=True)
+
+
+Kind = TypeVar("Kind", bound=Row)
+_registered: tuple[str, ...] = ()
+
+
+def register(*names: str) -> None:
+    """Set the folders of all extensions, in their order."""
+    global _registered
+    _registered = names
+    rows.cache_clear()
+
+
+def registered() -> tuple[str, ...]:
+    """The folders of all extensions."""
+    return _registered
+
+
+@cache
+def rows(kind: type[Kind]) -> tuple[Kind, ...]:
+    """The rows of one kind of all extensions, by place."""
+    made = [import_module(f"pipesched.{name}.rows").ROWS for name in _registered]
+    found = [row for own in made for row in own if isinstance(row, kind)]
+    return tuple(sorted(found, key=lambda row: row.place))
