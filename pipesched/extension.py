@@ -1,6 +1,6 @@
 """An extension adds rows to tables of the core, which imports nothing of it.
 
-An extension is a folder with a module `rows`, whose `ROWS` are its rows. That module imports this one alone: a row names
+An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports this module alone: a row names
 its functions by path, and they are imported when they are called. `register` says which extensions there are; without
 any, the core verifies, shows in characters and emits.
 """
