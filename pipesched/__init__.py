@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pipesched.insight.diff_report import Difference
     from pipesched.insight.why_report import Why
     from pipesched.interop.check_report import Checked
-    from pipesched.interop.survey import Survey
     from pipesched.model.costs import Costs
     from pipesched.model.placement import Placement
     from pipesched.model.schedule import Program, Schedule
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
         rehearse,
         run,
         show,
-        survey,
         verify,
         why,
     )
@@ -71,7 +69,6 @@ __all__ = [
     "Report",
     "Schedule",
     "Source",
-    "Survey",
     "Why",
     "__version__",
     "calibrate",
@@ -86,7 +83,6 @@ __all__ = [
     "rehearse",
     "run",
     "show",
-    "survey",
     "torch_runtime",
     "verify",
     "why",
@@ -109,7 +105,6 @@ _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Rehearsal": "runtime.run_report",
     "Plan": "planning.plans",
     "Source": "source",
-    "Survey": "interop.survey",
     "Why": "insight.why_report",
     "check_config": "shell.api",
     "torch_runtime": "runtime.run",

@@ -166,6 +166,7 @@ def test_the_options_reach_the_checks(folder: Path, capsys: pytest.CaptureFixtur
         (["verify", "1f1b", "--p", "4", "-o", "no/such/folder/x"], "cannot write"),
         (["order", "1f1b", "--p", "2,4"], "one size at a time"),
         (["explain", "PS999"], "no code is called"),
+        (["survey", "torch", "--p", "2..4"], "write `pipesched verify FRAMEWORK:NAME --p 2..8 --m 4,8`"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -210,6 +211,16 @@ def test_a_place_that_is_not_there_is_said_before_the_work(
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("it has begun"))
     assert main(arguments) == 2
     assert "cannot write no/such/" in capsys.readouterr().err
+
+
+def test_the_commands_are_listed_by_what_they_are_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """Four groups, and each command in one of them."""
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    groups = re.findall(r"^(Look|Make|Run|Other people's):\n((?:  .*\n)+)", shown, re.M)
+    assert [title for title, _ in groups] == ["Look", "Make", "Run", "Other people's"]
+    listed = [name for _, lines in groups for name in re.findall(r"^  (\w+)", lines, re.M)]
+    assert sorted(listed) == sorted(app.app.commands) and len(groups[0][1].splitlines()) >= 7
 
 
 def test_no_command_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,7 +131,6 @@ def test_json_has_the_text_itself(tmp_path: Path) -> None:
     verdict = json.loads(typed("verify", str(path), "--json").out)
     assert verdict["ok"] and verdict["name"] == HOSTILE and verdict["parameters"][HOSTILE] == 7
     assert loads(typed("emit", str(path)).out.decode()) == named
-    assert json.loads(typed("emit", str(path), "--target=primus").out)["name"] == HOSTILE
 
 
 @pytest.mark.parametrize(
@@ -185,7 +184,6 @@ def test_a_name_is_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ["compare", "named.json", f"{CALLED}.csv", "--plot", "d.svg"],
         [*plan, "-o", "e.html"],
         [*plan, "--plot", "f.svg"],
-        ["survey", "python:mine.py:order", "--p=2", "--m=2", "-o", "g.html"],
     ]
     for words in commands:
         done = typed(*words)

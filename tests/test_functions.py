@@ -21,7 +21,6 @@ VERBS = (
     "show",
     "why",
     "compare",
-    "survey",
     "plan",
     "diff",
     "emit",
@@ -30,7 +29,7 @@ VERBS = (
     "calibrate",
 )
 OWN = {"verify": {"target"}, "optimize": {"target", "progress"}, "compare": {"schedules"}, "diff": {"a", "b"}}
-OWN |= {"calibrate": {"traces"}, "survey": {"framework"}, "plan": {"executor"}}
+OWN |= {"calibrate": {"traces"}, "plan": {"executor"}}
 WRONG = "0F0,0B0\n0F1,1B0\n"
 
 

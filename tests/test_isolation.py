@@ -36,7 +36,6 @@ COMMANDS = {
     "show": ("1f1b", *SIZE, "-o", "1f1b.dot"),
     "why": ("1f1b", *SIZE),
     "compare": ("1f1b", "zb_h1", *SIZE),
-    "survey": (f"python:{Path(__file__).parent / 'generators' / 'slips.py'}:rows", *SIZE),
     "plan": ("--model", "megatron-1.7b", "--gpus", "4", "--device", "a100", "--executor", "processes:1"),
     "diff": ("1f1b", "1f1b", *SIZE),
     "optimize": ("--p", "3", "--m", "5", "--mem-cap", "2", "--cost", "F=2,I=3,W=1", "--time-limit", "5"),
@@ -105,7 +104,7 @@ def test_no_command_runs_what_is_there(trap: Path) -> None:
     assert statuses.pop("optimize") in (0, 3) and set(statuses.values()) == {0}, done.stderr
 
 
-@pytest.mark.parametrize("name", ["verify", "survey"])
+@pytest.mark.parametrize("name", ["verify"])
 def test_nor_does_the_console_script(name: str, trap: Path) -> None:
     """As users begin it."""
     assert begun(trap, str(PROGRAM), name, *COMMANDS[name]).returncode == 0

@@ -13,6 +13,7 @@ import ast
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from pipesched.insight.likeness import same_order
 from pipesched.interop.frameworks import megatron, megatron_rank
 from pipesched.interop.frameworks.fakes import Fake, Undecided
 from pipesched.source import Source
+from tests.readers.typed import typed
 from tests.runtime.megatron_processes import EXCHANGES
 
 HERE = Path(__file__).parent
@@ -227,15 +229,15 @@ def test_forward_only() -> None:
 
 
 @executed
-def test_the_page_shows_what_the_survey_says() -> None:
-    """The recorded block of schedules/found is the beginning of its output."""
+def test_the_page_shows_what_verify_says() -> None:
+    """The recorded block of schedules/found is its output."""
     if core(SITE).version != "0.16.1":
         pytest.skip("the page is of 0.16.1")
     page = (HERE.parent / "schedules" / "found" / "README.md").read_text("utf-8")
-    recorded = page.partition("--v 1,2\n")[2].partition("\n```")[0]
-    assert recorded and str(pipesched.survey("megatron", p="2..4", v="1,2", framework_path=str(SITE))).startswith(
-        recorded
-    )
+    (block,) = re.findall(r"^```text\n(.*?)^```", page, re.M | re.S)
+    for command, recorded in re.findall(r"^\$ pipesched (.*)\n((?:[^$].*\n)+)", block, re.M):
+        told = typed(*command.split(), "--framework-path", str(SITE))
+        assert (told.out + told.err).decode() == recorded
 
 
 # Real processes

@@ -34,7 +34,6 @@ OWN: Mapping[str, Forms] = {
     "list": {**LINES, "text": (".txt", ".ps", ".toml")},
     "fmt": {"text": (".ps", ".txt", ".diff"), "concise": (".txt",), "github": (".txt",), "json": (".json",)},
     "plan": _PAGE,
-    "survey": _PAGE,
     "calibrate": _COSTS,
     "rehearse": _COSTS,
 }

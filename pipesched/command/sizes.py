@@ -70,19 +70,6 @@ def read(value: object) -> Sizes:
     return Sizes(found)
 
 
-def multiples(value: object) -> tuple[tuple[int, str], ...]:
-    """Numbers of microbatches, some of them in the unit p: ``8,p,2p`` is ((8, ""), (1, "p"), (2, "p"))."""
-    several = value if isinstance(value, Iterable) else [value]
-    parts = value.split(",") if isinstance(value, str) else map(str, several)
-    found: list[tuple[int, str]] = []
-    for part in map(str.strip, parts):
-        if part.endswith("p"):
-            found.append((whole(part[:-1] or "1"), "p"))
-        else:
-            found += [(m, "") for m in read(part)]
-    return tuple(found)
-
-
 def _range(part: str) -> tuple[int, int]:
     low, dots, high = (end.strip() for end in part.partition(".."))
     if not WHOLE.fullmatch(low) or (dots and not WHOLE.fullmatch(high)):

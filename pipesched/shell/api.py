@@ -39,7 +39,7 @@ from pipesched import compile
 from pipesched.analysis.communication import parse_model
 from pipesched.command import options, sources, values
 from pipesched.command.options import MAX_OPS
-from pipesched.command.sizes import combinations, count, multiples, parameter_of, setting
+from pipesched.command.sizes import combinations, count, parameter_of, setting
 from pipesched.command.sizes import read as several
 from pipesched.compile import Options
 from pipesched.diagnostics import Code, PipeschedError, fail
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from pipesched.insight.diff_report import Difference
     from pipesched.insight.why_report import Why
     from pipesched.interop.check_report import Checked
-    from pipesched.interop.survey import Survey
     from pipesched.optimizer.optimize_report import Optimum
     from pipesched.optimizer.solve.search.state import State
     from pipesched.planning.plans import Plan
@@ -314,30 +313,6 @@ def compare(
     count(grid, [listed] * len(compared))
     asked = options.compile_options(given, {})
     return verb.compare(compared, combinations(grid, listed), asked, per_stage=given["cost_per"] == "stage")
-
-
-def survey(
-    framework: str,
-    *,
-    max_ops: int = MAX_OPS,
-    framework_path: str | None = None,
-    framework_time: float = 600,
-    **parameters: Parameter | str | bool | Sequence[object],
-) -> Survey:
-    """What the schedules of a framework do at many sizes and options: ``p="2..8", v="1..3", m="p,2p"``.
-
-    An option of the framework may have several values, each of which is tried. `str()` is the table, `html()` a page.
-
-    Raises:
-        PipeschedError: PS225, no such framework, or too many; PS850, it is not there; PS852, it took too long.
-    """
-    given = options.read("survey", {name: x for name, x in locals().items() if name not in ("framework", "parameters")})
-    from pipesched.interop import survey as verb
-
-    readers: dict[str, Callable[[object], Any]] = {"p": several, "v": several, "m": multiples}
-    sizes = {x: options.value(x, read, parameters.pop(x)) if x in parameters else None for x, read in readers.items()}
-    grid = verb.configurations(framework, **verb.request({**sizes, "definitions": parameters.items()}))
-    return verb.survey(grid, options.compile_options(given, {}))
 
 
 def plan(

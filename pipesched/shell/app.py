@@ -7,6 +7,7 @@ import difflib
 import os
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -20,7 +21,6 @@ from pipesched.insight.diff_command import diff
 from pipesched.insight.why_command import why
 from pipesched.interop.check_command import check
 from pipesched.interop.frameworks.frameworks import call
-from pipesched.interop.survey_command import survey
 from pipesched.lift.order_command import order
 from pipesched.optimizer.optimize_command import optimize
 from pipesched.planning.plan_command import plan
@@ -43,9 +43,26 @@ Examples:
   pipesched show zb_h1 --p 4 --m 8 -o zb_h1.svg
   pipesched explain PS401"""
 
+_GONE = {
+    "survey": "pipesched verify FRAMEWORK:NAME --p 2..8 --m 4,8",
+}
+_GROUPS = {
+    "Look": (verify, show, why, compare, diff, explain, list_schedules),
+    "Make": (optimize, plan, emit, fmt),
+    "Run": (run_command, rehearse, calibrate),
+    "Other people's": (check, order),
+}
+
 
 class Commands(click.Group):
     """A group that knows what a stranger types: near misses, and a file where a command belongs."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by what they are for."""
+        width = max(map(len, self.commands))
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{x.name:{width}}", x.get_short_help_str(100)) for x in commands])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -64,6 +81,8 @@ class Commands(click.Group):
             asked = others[0] if others else ""
             help = "pipesched --help" if not asked else f"pipesched {asked} --help"
             return f"write `{help}`" if asked in ("", *self.commands) else f"write `pipesched explain {asked}`"
+        if name in _GONE:
+            return f"write `{_GONE[name]}`"
         if near := difflib.get_close_matches(name.lower(), self.commands, n=1):
             return f"did you mean `{near[0]}`?"
         if os.path.exists(name) or name in built_in() or known_as(name) or call(name) or Path(name).suffix:
@@ -90,26 +109,7 @@ def app(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-_COMMANDS = (
-    verify,
-    optimize,
-    show,
-    why,
-    compare,
-    survey,
-    plan,
-    diff,
-    emit,
-    run_command,
-    rehearse,
-    calibrate,
-    check,
-    order,
-    fmt,
-    list_schedules,
-    explain,
-)
-for _command in _COMMANDS:
+for _command in chain.from_iterable(_GROUPS.values()):
     app.add_command(_command)
 
 

@@ -370,7 +370,6 @@ BASES = {
     "show": "1f1b --p=2 --m=2",
     "why": "1f1b --p=2 --m=2",
     "compare": "1f1b gpipe --p=2 --m=2",
-    "survey": "python:none:none",
     "plan": "--model=llama3-70b --gpus=0",
     "diff": "1f1b gpipe --p=2 --m=2",
     "emit": "1f1b --p=2 --m=2",

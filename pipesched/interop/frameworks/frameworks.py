@@ -25,7 +25,6 @@ class Framework:
     title: what is executed. package: what must be installed, empty where nothing need be. recorder: our module that
     runs it. tried: the versions that it was tried with, as the beginnings of their numbers. names: what comes after
     the colon. options: what ``-D`` takes, besides p, v and m, and what each means. open: its recorder knows of more.
-    ways: settings that belong together, which a survey tries by these names.
     """
 
     name: str
@@ -36,7 +35,6 @@ class Framework:
     names: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     open: bool = False
-    ways: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,16 +122,6 @@ _ROWS = (
             "forward_only": "true: evaluation",
         },
         open=True,
-        ways={
-            "batched": {},
-            "unbatched": {"batch_p2p_comm": False},
-            "overlap": {"batch_p2p_comm": False, "overlap_p2p_comm": True},
-            "overlap, flush": {
-                "batch_p2p_comm": False,
-                "overlap_p2p_comm": True,
-                "overlap_p2p_comm_warmup_flush": True,
-            },
-        },
     ),
 )
 FRAMEWORKS: Mapping[str, Framework] = {row.name: row for row in _ROWS}

@@ -13,7 +13,7 @@ import select
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -53,30 +53,6 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
     asked = _request(call, options, path, limit)
     head, body = _run(asked.pop("command"), asked, limit)
     return _answer(call, options, _found(call, limit, head, body), _printed(str(head.get("said", ""))))
-
-
-def record_all(
-    asked: Sequence[tuple[Call, Mapping[str, object]]], *, path: str | None = None, limit: float = TIME
-) -> Iterator[Answer | PipeschedError]:
-    """Many schedules of one framework, by one process: rows without places, or what `record` would raise of one alone.
-
-    Raises:
-        PipeschedError: as `record`, of all of them.
-    """
-    if not asked:
-        return
-    call, options = asked[0]
-    request = _request(call, options, path, limit)
-    request["grid"] = [(_request(*one, path, limit)["name"], dict(one[1])) for one in asked]
-    head, body = _run(request.pop("command"), request, limit)
-    found = _found(call, limit, head, body)
-    if "error" in found:
-        raise _failure(call, call.framework, found, Label(call.span(0, len(call.text)), "this is executed"), ())
-    for (call, options), one in zip(asked, found["answers"], strict=True):
-        try:
-            yield _answer(call, options, {"refused": [], **one}, ())
-        except PipeschedError as error:
-            yield error
 
 
 def _request(call: Call, options: Mapping[str, object], path: str | None, limit: float) -> dict[str, Any]:

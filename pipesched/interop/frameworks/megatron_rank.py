@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipesched.interop.frameworks.fakes import Fake, Undecided, lines
-from pipesched.interop.frameworks.recording import WANTED, Nonsense, shown
+from pipesched.interop.frameworks.recording import Nonsense, shown
 
 
 @dataclass(eq=False)
@@ -128,7 +128,7 @@ class Rank:
     def place(self) -> tuple[tuple[str, int], ...]:
         """The innermost line, and that of the schedule from which it came."""
         found: list[tuple[str, int]] = []
-        for line in lines(self.folder) if WANTED["places"] else ():
+        for line in lines(self.folder):
             if line[0].endswith("schedules.py"):
                 return (*found[:1], line)
             found.append(line)

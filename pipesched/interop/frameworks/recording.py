@@ -36,7 +36,6 @@ from pipesched.interop.frameworks import fence
 LARGEST = 256 * 2**20  # bytes of an answer
 SAID = 4096  # of what it prints, the last bytes
 FOLDERS: list[str] = []  # in which modules are looked for before the installed packages
-WANTED = {"places": True}  # whether anybody asks where each word was made
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -243,26 +242,11 @@ def _answer(request: dict[str, Any], folder: str, refused: list[dict[str, Any]])
         _find(request["path"])
         _fence(folder, refused)
         recorder = import_module(f"pipesched.interop.frameworks.{request['recorder']}")
-        if "grid" in request:
-            WANTED["places"] = False
-            return {"answers": [{**_one(recorder, *asked), "places": None} for asked in request["grid"]]}
-        return _one(recorder, request["name"], request["options"])
-    except BaseException as error:
-        return _failed(error)
-
-
-def _one(recorder: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """One schedule, or what kept it from being recorded."""
-    try:
-        found = asdict(recorder.record(name, options))
+        found = asdict(recorder.record(request["name"], request["options"]))
         json.dumps(found)
     except BaseException as error:
-        return _failed(error)
+        return {"error": _kind(error), "message": _said(error), "help": getattr(error, "help", None), **_place(error)}
     return found
-
-
-def _failed(error: BaseException) -> dict[str, Any]:
-    return {"error": _kind(error), "message": _said(error), "help": getattr(error, "help", None), **_place(error)}
 
 
 def _find(path: list[str]) -> None:
