@@ -11,7 +11,8 @@ from hypothesis import given, settings
 
 from pipesched.diagnostics import PipeschedError
 from pipesched.language import ast
-from pipesched.language.parser import grammar, parse
+from pipesched.language.grammar import grammar
+from pipesched.language.parser import parse
 from pipesched.language.printer import format_source
 from pipesched.source import Source
 from tests.depth import deep

@@ -25,7 +25,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 EXTRAS = ("cpsat", "dask", "figures")
-TOOLS = ("hypothesis", "jsonschema", "pytest")  # what quick tests need of the extra `test`
+TOOLS = ("hypothesis", "jsonschema", "lark", "pytest")  # what quick tests need of the extra `test`
 VERBS = (
     "--help",
     "verify zb_h1 --p 2..4 --json",

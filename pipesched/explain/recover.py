@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.explain.brackets import MOST, Pairing, Problem
 from pipesched.explain.expected import unexpected, unknown
 from pipesched.explain.habits import explained
+from pipesched.language.grammar import Grammar
 from pipesched.language.tokens import (
     COMMENT,
+    END,
     ITEMS,
     LONGEST,
     STATEMENTS,
@@ -39,25 +41,21 @@ from pipesched.language.tokens import (
 )
 from pipesched.source import Source
 
-if TYPE_CHECKING:
-    from lark import Lark
-
-
 _HEAD = ("schedule", "name", "(", ")")
 
 
-def mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
+def mistakes(source: Source, grammar: Grammar) -> list[Diagnostic]:
     """The first `MOST` mistakes of a text, in its order; habits of other languages with their remedy."""
-    written = [token for token in words.scan(source.text) if token.kind != COMMENT]
+    written = [token for token in grammar.words.scan(source.text) if token.kind != COMMENT]
     if not written:
         return [_empty(source)]
     problems: list[Problem] = []
-    tokens = [kept for token in written for kept in _words_meant(token, source, words, problems)]
+    tokens = [kept for token in written for kept in _words_meant(token, source, grammar.words, problems)]
     if tokens:
-        pairing = Pairing(source, tokens, words.kinds).run()
+        pairing = Pairing(source, tokens, grammar.words.kinds).run()
         problems += pairing.problems
         if pairing.out and len(pairing.problems) < MOST:
-            problems += Walk(source, pairing.out, problems, Table(lark), words).run()
+            problems += Walk(source, pairing.out, problems, grammar).run()
     return _once(map(explained, _one_a_line([problem.diagnostic for problem in problems])))[:MOST]
 
 
@@ -125,12 +123,12 @@ class Walk:
     known: what is wrong with the words and brackets; their statements are not blamed again.
     """
 
-    def __init__(self, source: Source, tokens: list[Token], known: list[Problem], table: Table, words: Words) -> None:
-        self.source, self.table, self.words = source, table, words
+    def __init__(self, source: Source, tokens: list[Token], known: list[Problem], grammar: Grammar) -> None:
+        self.source, self.table, self.words = source, Table(grammar), grammar.words
         self.tokens = [*tokens, Token(END, "", tokens[-1].end)]
         self.blamed = sorted(problem.offset for problem in known)
         self.problems: list[Problem] = []
-        self.stack = table.start
+        self.stack = START
         self.begun = self.item = 0  # where the statement begins that is being read, and the item that it is in
         self.carried_on = -1  # the last token that had no place: within its line, it begins nothing
         self.astray = False  # whether statements outside every rank have been reported
@@ -219,7 +217,7 @@ class Walk:
         if self._drop_to_list():
             return self.table.moved(self.stack, token.kind) is not None
         if token.text in ITEMS:  # the head is what is half read
-            self.stack = self.table.start
+            self.stack = START
             return token.text == "schedule" or self._supply(*_HEAD)
         return False
 
@@ -237,7 +235,7 @@ class Walk:
             return
         self.forgiven.add(at + 1)
         if not self._drop_to_list():
-            self.stack = self.table.start
+            self.stack = START
             self._supply(*_HEAD)
         if not self._supply("if", "true"):
             self._supply("rank", "0")
@@ -273,13 +271,11 @@ class Walk:
 # The grammar's LR table, walked without building anything. A stack is a way into the table: states, each with the
 # symbol that led to it. A token either moves it on, by some reductions and one shift, or has no action: a syntax error.
 
-END = "$END"
-
 
 class Stack(NamedTuple):
     """The top of a stack, and what is below it; stacks share what they have in common."""
 
-    state: Any
+    state: int
     symbol: str
     below: Stack | None
 
@@ -291,29 +287,28 @@ class Stack(NamedTuple):
             stack = stack.below
 
 
+START = Stack(0, "", None)
+
+
 class Table:
     """The moves of a grammar."""
 
-    def __init__(self, lark: Lark) -> None:
-        conf = lark.parse_interactive("").parser_state.parse_conf
-        self.actions: Mapping[Any, Mapping[str, tuple[Any, Any]]] = conf.states
-        self.start = Stack(conf.start_state, "", None)
-        self.end: Any = conf.end_state
+    def __init__(self, grammar: Grammar) -> None:
+        self.states = grammar.states
+        self.ends = [(rule.origin, len(rule.symbols)) for rule in grammar.rules]
 
     def moved(self, stack: Stack, kind: str) -> Stack | None:
         """The stack after a token of this kind, or None."""
-        while not (kind == END and stack.state == self.end):
-            act, what = self.actions[stack.state].get(kind, (None, None))
-            if act is None:
-                return None
-            if not hasattr(what, "expansion"):
-                return Stack(what, kind, stack)
-            for _ in what.expansion:
+        while (move := self.states[stack.state].get(kind)) is not None:
+            if move >= 0:
+                return Stack(move, kind, stack)
+            origin, size = self.ends[~move]
+            for _ in range(size):
                 assert stack.below is not None
                 stack = stack.below
-            stack = Stack(self.actions[stack.state][what.origin.name][1], what.origin.name, stack)
-        return stack
+            stack = Stack(self.states[stack.state][origin], origin, stack)
+        return None
 
     def takes(self, stack: Stack) -> set[str]:
         """The kinds of token that have an action."""
-        return {kind for kind in self.actions[stack.state] if kind.isupper() and self.moved(stack, kind)}
+        return {kind for kind in self.states[stack.state] if kind.isupper() and self.moved(stack, kind)}

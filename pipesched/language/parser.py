@@ -1,9 +1,9 @@
 """Text -> tree. LALR(1): linear time, one pass, no ambiguity; a file that is right is read once and nothing more.
 
-    text --lark, grammars/pipesched.lark--> reductions --Build--> ast.File
+    text --grammar--> reductions --Build--> ast.File
       \\__ not in the language --recover--> every independent mistake, in words
 
-The grammar is loaded with the first file; a program that parses nothing does not import lark.
+The tables are read with the first file.
 """
 
 from __future__ import annotations
@@ -12,20 +12,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, partial
-from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language import ast
-from pipesched.language.tokens import Words, known_release, too_long
-from pipesched.library.assets import asset
+from pipesched.language.grammar import Children, grammar
+from pipesched.language.tokens import Token, known_release, too_long
 from pipesched.source import Source, Span
 from pipesched.support.safe import STEERING
-
-if TYPE_CHECKING:
-    from lark import Lark
-
 
 NESTED = 100  # brackets inside one another
 WORDS = 100_000  # names, numbers, signs and strings of a file
@@ -33,34 +28,6 @@ OPS_A_WORD = 20  # --max-ops allows more words too: one for so many operations
 
 _COMMENTS = 10  # lines of them for each word that a file may have
 _WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"?|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z_0-9.]')
-
-
-@dataclass(frozen=True)
-class Grammar:
-    """The grammar, ready to read; one text at a time, for all share the builder."""
-
-    lark: Lark
-    words: Words
-    build: Build
-    lock: Lock
-
-
-@cache
-def grammar() -> Grammar:
-    """The grammar of the language. The first call takes some 50 ms, half of it the import of lark."""
-    from lark import Lark
-
-    build = Build()
-    lark = Lark(
-        asset("grammars", "pipesched.lark").read_text("utf-8"),
-        parser="lalr",
-        lexer="basic",
-        start="file",
-        keep_all_tokens=True,
-        maybe_placeholders=False,
-        transformer=build,
-    )
-    return Grammar(lark, Words(tuple(lark.terminals)), build, Lock())
 
 
 def parse(source: Source, words: int = WORDS) -> ast.File:
@@ -75,21 +42,15 @@ def parse(source: Source, words: int = WORDS) -> ast.File:
     if tree is None:
         from pipesched.explain.recover import mistakes
 
-        raise PipeschedError(mistakes(source, grammar().lark, grammar().words))
+        raise PipeschedError(mistakes(source, grammar()))
     return tree
 
 
 def _read(source: Source) -> ast.File | None:
     """The tree, or None if the text is not in the language."""
-    from lark.exceptions import UnexpectedInput
-
-    with grammar().lock:
-        grammar().build.begin(source)
-        try:
-            tree = grammar().lark.parse(source.text)
-        except UnexpectedInput:
-            return None
-        return tree if isinstance(tree, ast.File) and not grammar().build.doubtful else None
+    build = Build(source)
+    tree: ast.File | None = grammar().read(source.text, build)
+    return None if build.doubtful else tree
 
 
 def _refuse_long(source: Source, words: int) -> None:
@@ -148,7 +109,6 @@ def _refuse_deep(source: Source) -> None:
 
 DEEPEST = 200  # operators, calls and blocks inside one another
 
-Children: TypeAlias = list[Any]  # tokens of lark and nodes of ours, as the rule has them; None where one is left out
 AnyNode = TypeVar("AnyNode", bound=ast.Node)
 
 
@@ -163,9 +123,9 @@ def _value(part: _Part | None) -> Any:
     return None if part is None else part.value
 
 
-def _text(token: str) -> str:
+def _text(token: Token) -> str:
     """A string without its quotes; line ends are ``\\n`` whatever the file has."""
-    return str(token)[1:-1].replace("\r\n", "\n")
+    return token.text[1:-1].replace("\r\n", "\n")
 
 
 def _inner(c: Children) -> Any:
@@ -173,15 +133,15 @@ def _inner(c: Children) -> Any:
 
 
 def _stages(c: Children) -> tuple[Any, ...]:
-    variable, (low, high) = (c[2], c[4].value) if c[3] == "in" else (None, (c[2], None))
+    variable, (low, high) = (c[2], c[4].value) if c[3].text == "in" else (None, (c[2], None))
     return _value(c[0]), variable, low, high, c[-3], _value(c[-1]), _value(c[-2]) or ()
 
 
 def _cost(c: Children) -> tuple[Any, ...]:
-    if c[1] == "[":
-        return str(c[0]), c[-1], None, tuple(c[2:-3:2])
-    values = tuple(c[3:-1:2]) if c[2] == "[" else None
-    return str(c[0]), None if values else c[2], values
+    if c[1].text == "[":
+        return c[0].text, c[-1], None, tuple(c[2:-3:2])
+    values = tuple(c[3:-1:2]) if isinstance(c[2], Token) else None
+    return c[0].text, None if values else c[2], values
 
 
 PARTS: dict[str, Callable[[Children], Any]] = {
@@ -209,7 +169,7 @@ NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[Any, ...]]]] =
     "costs": (ast.Costs, lambda c: (tuple(c[1::2]),)),
     "cost": (ast.Cost, _cost),
     "claim": (ast.Claim, lambda c: (c[1], _value(c[2]), _value(c[3]))),
-    "operation": (ast.Operation, lambda c: (str(c[0]), _value(c[1]), _value(c[2]))),
+    "operation": (ast.Operation, lambda c: (c[0].text, _value(c[1]), _value(c[2]))),
     "overlap": (ast.Overlap, lambda c: (c[2], c[4])),
     "drain": (ast.Drain, lambda c: (_value(c[2]),)),
     "loop": (ast.For, lambda c: (c[1], *c[3].value, c[4].value)),
@@ -218,8 +178,8 @@ NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[Any, ...]]]] =
     "greedy": (ast.Greedy, lambda c: (tuple(c[2:-1]),)),
     "line": (ast.Line, lambda c: (c[0], _value(c[1]))),
     "conditional": (ast.Conditional, lambda c: (c[1], c[3], c[5])),
-    "binary": (ast.Binary, lambda c: (str(c[1]), c[0], c[2])),
-    "unary": (ast.Unary, lambda c: (str(c[0]), c[1])),
+    "binary": (ast.Binary, lambda c: (c[1].text, c[0], c[2])),
+    "unary": (ast.Unary, lambda c: (c[0].text, c[1])),
     "call": (ast.Call, lambda c: (c[0], tuple(c[2:-1:2]))),
     "entry": (ast.Entry, lambda c: (c[0], c[2])),
 }
@@ -230,28 +190,26 @@ DEEPER = ("block", "choice", "greedy", "conditional", "binary", "unary", "call",
 
 
 class Build:
-    """Makes nodes for one source at a time; `begin` it for each.
+    """Makes the nodes of a source.
 
     doubtful: whether something was read that the grammar lets pass and the language does not: a number of too many
     digits, a release rule that nobody knows.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.doubtful = False
+        self.depth: dict[int, int] = {}  # by id, until the parent is made
         for rule, value in PARTS.items():
             setattr(self, rule, partial(self._part, value, rule in DEEPER))
         for rule, (kind, fields) in NODES.items():
             setattr(self, rule, partial(self._node, kind, fields, rule in DEEPER))
 
-    def begin(self, source: Source) -> None:
-        self.source = source
-        self.doubtful = False
-        self.depth: dict[int, int] = {}  # by id, until the parent is made
-
     def _span(self, children: Children) -> Span:
         there = [child for child in children if child is not None]
         first, last = there[0], there[-1]
-        start = first.span.start if isinstance(first, ast.Node) else first.start_pos
-        end = last.span.end if isinstance(last, ast.Node) else last.end_pos
+        start = first.span.start if isinstance(first, ast.Node) else first.start
+        end = last.span.end if isinstance(last, ast.Node) else last.end
         return Span(self.source, start, end)
 
     def _made(self, node: AnyNode, children: Children, levels: int = 0) -> AnyNode:
@@ -279,9 +237,10 @@ class Build:
         return ast.File(self._span(c), c[1], parameters, documentation, tuple(c[7:]), title)
 
     def release(self, c: Children) -> _Part | None:
-        if c and c[1].type == "NAME":
-            self.doubtful |= not known_release("".join(c[1:]))
-        return self._part(lambda c: "".join(c[1:]), 0, c)
+        rule = "".join([token.text for token in c[1:]])
+        if c and c[1].kind == "NAME":
+            self.doubtful |= not known_release(rule)
+        return self._part(lambda _: rule, 0, c)
 
     def group(self, c: Children) -> ast.Expression:
         """The inner expression, its place widened by the brackets."""
@@ -289,13 +248,13 @@ class Build:
         return self._made(replace(inner, span=self._span(c)), c)
 
     def number(self, c: Children) -> ast.Number:
-        text = str(c[0])
+        text = c[0].text
         if too_long(text):
             self.doubtful, text = True, "0"
         return ast.Number(self._span(c), Fraction(text) if "." in text else int(text))
 
     def boolean(self, c: Children) -> ast.Boolean:
-        return ast.Boolean(self._span(c), c[0] == "true")
+        return ast.Boolean(self._span(c), c[0].text == "true")
 
     def name(self, c: Children) -> ast.Name:
-        return ast.Name(self._span(c), str(c[0]))
+        return ast.Name(self._span(c), c[0].text)

@@ -16,8 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipesched.language import ast
+from pipesched.language.grammar import grammar
 from pipesched.language.layout import WIDTH, Line, breakable, gap, rendered
-from pipesched.language.parser import WORDS, grammar, parse
+from pipesched.language.parser import WORDS, parse
 from pipesched.language.tokens import COMMENT, Token
 from pipesched.source import Source
 

@@ -10,20 +10,16 @@ can be found in it (`recover`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pipesched.model.ops import LETTERS
 from pipesched.source import Source
 
-if TYPE_CHECKING:
-    from lark.lexer import TerminalDef
-
 LONGEST = 18  # digits: every such number fits in 64 bits
-COMMENT, UNKNOWN, UNCLOSED = "COMMENT", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
+COMMENT, END, UNKNOWN, UNCLOSED = "COMMENT", "$END", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
 ITEMS = ("schedule", "require", "let", "route", "stage", "frozen", "slices", "rank", "costs", "claim")
 SOFT = ("frozen", "reads", "slices", "greedy", "R", "O", "L")
 """Words that are names too, wherever a name can be."""
@@ -69,32 +65,39 @@ def known_release(rule: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
 class Words:
-    """The terminals of the grammar: `kinds` by their text, `texts` by their kind, where the text is fixed."""
+    """The terminals of the grammar: `kinds` by their text, `texts` by their kind, where the text is fixed.
 
-    terminals: tuple[TerminalDef, ...]
+    patterns: kind and regular expression, in the order in which they are tried; of words that are no names, too.
+    """
 
-    @cached_property
-    def kinds(self) -> Mapping[str, str]:
-        return {t.pattern.value: t.name for t in self.terminals if t.pattern.type == "str"}
-
-    @cached_property
-    def texts(self) -> Mapping[str, str]:
-        return {kind: text for text, kind in self.kinds.items()}
+    def __init__(self, patterns: Sequence[tuple[str, str]], kinds: Mapping[str, str], ignored: Container[str]) -> None:
+        self.patterns, self.kinds, self._ignored = patterns, kinds, ignored
+        self.texts = {kind: text for text, kind in kinds.items()}
 
     def kind(self, word: str) -> str:
         """The kind of a single word."""
         return self.scan(word)[0].kind
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        ordered = sorted(
-            (t for t in self.terminals if t.name != "GAP"), key=lambda t: (-t.pattern.max_width, -len(t.pattern.value))
-        )
-        known = "|".join(f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in ordered)
+    def _known(self) -> re.Pattern[str]:
+        return re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in self.patterns))
+
+    @cached_property
+    def _any(self) -> re.Pattern[str]:
+        known = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in self.patterns if kind != "GAP")
         begins = re.escape("".join({text[0] for text in self.kinds} | set('"#<>!*%.')))
         return re.compile(rf"(?P<DOTS>\.{{3,}})|{known}|(?P<{UNKNOWN}>\w+|[^\w\s{begins}]+|(?s:.))")
+
+    def read(self, text: str) -> Iterator[Token]:
+        """The tokens of a text in the language, an END behind them; elsewhere an UNKNOWN is the last."""
+        at = 0
+        while found := self._known.match(text, at):
+            at = found.end()
+            kind, word = str(found.lastgroup), found.group()
+            if kind not in self._ignored:
+                yield Token(self.kinds.get(word, kind), word, found.start())
+        yield Token(END if at == len(text) else UNKNOWN, "", at)
 
     def scan(self, text: str) -> list[Token]:
         """Every token of a text, comments among them, blanks not."""
@@ -114,7 +117,7 @@ class Words:
         return tokens
 
     def _token(self, text: str, at: int, after_head: bool) -> Token:
-        found = self._pattern.match(text, at)
+        found = self._any.match(text, at)
         assert found is not None  # UNKNOWN takes any character
         kind, word = str(found.lastgroup).replace("DOTS", UNKNOWN), found.group()
         whole = kind == "TEXT" and _item_follows(text, found.end())

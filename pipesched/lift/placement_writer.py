@@ -19,8 +19,8 @@ from itertools import groupby
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
+from pipesched.language.grammar import grammar
 from pipesched.language.layout import Line
-from pipesched.language.parser import grammar
 from pipesched.language.scope import BUILTINS
 from pipesched.language.tokens import SOFT
 from pipesched.lift.spelling import linear

@@ -8,7 +8,8 @@ import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.language.evaluate import Unit, evaluate
-from pipesched.language.parser import grammar, parse
+from pipesched.language.grammar import grammar
+from pipesched.language.parser import parse
 from pipesched.language.printer import format_source
 from pipesched.lift import writer
 from pipesched.model.schedule import Schedule

@@ -1,0 +1,106 @@
+"""The grammar as plain data, and the parser that walks its LALR(1) table.
+
+    grammars/pipesched.lark --lark, `made`--> grammars/pipesched.lalr.json --`grammar`--> Grammar --`read`--> a tree
+
+The file carries a checksum of the grammar. Where they differ, because somebody changes the grammar, each process makes
+the tables for itself with lark, in a third of a second; `python -m tests.test_grammar` writes the file anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from json import loads
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+from zlib import crc32
+
+from pipesched.language.tokens import Words
+from pipesched.library.assets import asset
+
+Plain: TypeAlias = dict[str, Any]
+Children: TypeAlias = list[Any]  # tokens, and what a builder made; None where a part is left out
+
+
+class Rule(NamedTuple):
+    """A rule of the grammar; the rules whose names begin with `_` give their children to the rule around them.
+
+    action: the method of the builder that makes the value; None passes on the only child.
+    """
+
+    origin: str
+    action: str | None
+    symbols: Sequence[str]
+
+
+class Grammar(NamedTuple):
+    """states: for each state and symbol the next state, or ``~r`` where rule r ends."""
+
+    words: Words
+    rules: Sequence[Rule]
+    states: Sequence[Mapping[str, int]]
+
+    def read(self, text: str, build: object) -> Any:
+        """The value that a builder makes of a text; None if the text is not in the language.
+
+        Nothing recurses, neither here nor in a builder that makes a node of nodes: a deep file costs no stack.
+        """
+        ends = [(len(rule.symbols), rule.origin, _maker(rule, build)) for rule in self.rules]
+        states: list[int] = [0]
+        values: Children = []
+        for token in self.words.read(text):
+            while (move := self.states[states[-1]].get(token.kind)) is not None and move < 0:
+                size, origin, make = ends[~move]
+                at = len(values) - size
+                values[at:] = [make(values[at:])]
+                states[at + 1 :] = [self.states[states[at]][origin]]
+            if move is None:
+                return None
+            states.append(move)
+            values.append(token)
+        return values[0]
+
+
+def _maker(rule: Rule, build: object) -> Callable[[Children], Any]:
+    """The function from the children of a rule to its value."""
+    if rule.action is None:
+        return itemgetter(0)
+    make = _children if rule.origin.startswith("_") else getattr(build, rule.action)
+    if not any(symbol.startswith("_") and symbol.islower() for symbol in rule.symbols):
+        return make
+    return lambda children: make(_flat(children))
+
+
+def _children(children: Children) -> Children:
+    return children
+
+
+def _flat(children: Children) -> Children:
+    """The children with those of inner lists; a first list grows in place, so that n repetitions take n steps."""
+    flat = children[0] if type(children[0]) is list else children[:1]
+    for child in children[1:]:
+        flat.extend(child if type(child) is list else (child,))
+    return flat
+
+
+@cache
+def grammar() -> Grammar:
+    """The grammar of the language; some 3 ms."""
+    text = asset("grammars", "pipesched.lark").read_text("utf-8")
+    data = _kept()
+    if data.get("checksum") != crc32(text.encode()):
+        from pipesched.language.grammar_tables import made
+
+        data = made(text)
+    words = Words(data["terminals"], data["words"], frozenset(data["ignored"]))
+    rules = [Rule(origin, action, tuple(symbols)) for origin, action, symbols in data["rules"]]
+    return Grammar(words, rules, data["states"])
+
+
+def _kept() -> Plain:
+    """The tables of the file; empty where it is missing."""
+    try:
+        data: Plain = loads(asset("grammars", "pipesched.lalr.json").read_bytes())
+    except FileNotFoundError:
+        return {}
+    return data
