@@ -149,12 +149,11 @@ def _ps(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loa
 
 
 def _order(source: Source, *, parameters: Mapping[str, Value], microbatches: int | None, max_ops: int) -> Loaded:
-    from pipesched.explain import misread
     from pipesched.formats import order_text
     from pipesched.formats.rows import first, there
 
     _require_sizes_alone(source, parameters)
-    order = misread.reading(source, "order", partial(order_text.read, most_ranks=most_ranks(max_ops)))
+    order = order_text.read(source, most_ranks=most_ranks(max_ops))
     _require_ranks(source, order, parameters)
     if microbatches not in (None, order.placement.microbatches):
         last = order.placement.microbatches - 1
@@ -169,7 +168,7 @@ def _torch_csv(source: Source, *, parameters: Mapping[str, Value], max_ops: int,
     from pipesched.formats import torch_csv
 
     _require_sizes_alone(source, parameters)
-    order = misread.reading(source, "torch-csv", partial(torch_csv.read, most_ranks=most_ranks(max_ops), **expected))
+    order = misread.reading(source, partial(torch_csv.read, most_ranks=most_ranks(max_ops), **expected))
     _require_ranks(source, order, parameters)
     return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule, torch=True)
 
