@@ -24,7 +24,6 @@ from pipesched.model.numbers import Value
 from pipesched.model.ops import Result
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import NO_UNIT, Unit
-from pipesched.runtime.measured.deviation import Against
 from pipesched.schedule_analysis import Analysis
 
 
@@ -133,19 +132,3 @@ def chart(schedule: Schedule, costs: Costs | None = None, *, title: str = "") ->
         PipeschedError: PS222, costs that do not fit it.
     """
     return Chart(Analysis(schedule, costs or Costs()), name=title)
-
-
-def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
-    """A plan and a step of a run of it on one clock: a tick is a nanosecond, a unit the time that a cost of 1 took."""
-    schedule, scale = plan.schedule, run.unit
-    never = (-1,) * schedule.ranks
-    planned = Timeline(
-        _rescaled(plan, plan.times.start, scale), _rescaled(plan, plan.times.end, scale), plan.times.turn, never
-    )
-    ran = Timeline(run.start, run.end, plan.times.turn, never)
-    return replace(plan, clock=Clock(planned, scale)), replace(plan, clock=Clock(ran, scale))
-
-
-def _rescaled(plan: Chart, ticks: Ints, scale: int) -> Ints:
-    """Ticks of the plan as nanoseconds, rounded down."""
-    return np.array([int(x) * scale // plan.scale for x in ticks.tolist()], dtype=np.int64)

@@ -28,13 +28,13 @@ from pipesched.chart import caption, slots
 from pipesched.chart.apportion import intervals, rows
 from pipesched.chart.axis import Axis, ruler
 from pipesched.chart.chart import Chart, engines
+from pipesched.chart.colours import MIXED, alarm, paint, terminal
 from pipesched.chart.slots import KINDS, highest
 from pipesched.chart.text_layout import Lanes, Layout, Text
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES, Op
-from pipesched.views.palette import MIXED, alarm, paint, terminal
 
 _LEAST = 24  # columns without which no picture is of use
 

@@ -1,8 +1,7 @@
 """Colours of operations, distinct for people who see all colours, few, or none.
 
-The default is the palette of Color Universal Design (jfly.uni-koeln.de/color): forward sky blue, backward vermilion,
-its parts I orange and W bluish green. Every cell bears dark text, a letter where there is no colour, and later chunks
-of a rank are lighter. Two styles repeat the looks of papers:
+The default is that of a terminal (`chart.colours`). Every cell bears dark text, and a letter where there is no colour.
+Two styles repeat the looks of papers:
 
     zero-bubble   arXiv:2401.10241, colours of the plots of the authors' code. Its B is our I.
     megatron      arXiv:2104.04473: forward blue, backward green, the first chunk dark, later ones light, idle grey
@@ -15,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from hashlib import sha256
 
+from pipesched.chart.colours import FILL, LIGHTEN, channels, shade
 from pipesched.diagnostics import Code, fail
 from pipesched.model.ops import Op
 
@@ -34,7 +33,7 @@ class Style:
     name: str
     fill: Mapping[str, str]
     called: Mapping[str, str] = field(default_factory=dict)
-    lighten: float = 0.6
+    lighten: float = LIGHTEN
     numbers: bool = False
     first: int = 0
     idle: str | None = None
@@ -43,7 +42,7 @@ class Style:
 
     def colour(self, op: Op) -> str:
         """Of a kind of compute; of a class that the style has none for, the default style's."""
-        return self.fill.get(op.kind.colour) or STYLES["default"].fill[op.kind.colour]
+        return self.fill.get(op.kind.colour) or FILL[op.kind.colour]
 
     def words(self, op: Op) -> str:
         """What the legend says of a kind."""
@@ -53,15 +52,7 @@ class Style:
 STYLES = {
     "default": Style(
         "default",
-        {
-            "forward": "#56b4e9",
-            "input": "#e69f00",
-            "weights": "#009e73",
-            "full": "#d55e00",
-            "recompute": "#b3b3b3",
-            "offload": "#cc79a7",
-            "load": "#f0e442",
-        },
+        FILL,
     ),
     "zero-bubble": Style(
         "zero-bubble",
@@ -83,14 +74,10 @@ STYLES = {
     ),
 }
 
-MIXED = 245  # forwards and backwards in one character
-_BLACK = 16
-_LEVELS = (0, 95, 135, 175, 215, 255)  # of the colours 16 to 231 of a terminal, a cube
-
 GROUND = ("#ffffff", "#14171c")  # of a figure, on light and on dark
 
-# What waits for ever, on light and on dark, and in a terminal. It is hatched or has a mark too, for all eyes.
-ALARM = ("#b00020", "#ff6b81", 160)
+# What waits for ever, on light and on dark. It is hatched or has a mark too, for all eyes.
+ALARM = ("#b00020", "#ff6b81")
 
 
 def style(name: str) -> Style:
@@ -104,45 +91,12 @@ def style(name: str) -> Style:
     return STYLES[name]
 
 
-def shade(colour: str, chunk: int, chunks: int, lighten: float) -> str:
-    """The colour of a chunk: the first as it is, the last `lighten` of the way to white."""
-    part = lighten * chunk / (chunks - 1) if chunks > 1 else 0.0
-    return "#" + "".join(f"{round(x + (255 - x) * part):02x}" for x in _channels(colour))
-
-
-@cache
-def terminal(op: Op, chunk: int, chunks: int) -> int:
-    """The nearest of a terminal's 256 colours to the default shade of a chunk."""
-    look = STYLES["default"]
-    want = _channels(shade(look.colour(op), chunk, chunks, look.lighten))
-
-    def away(number: int) -> int:
-        levels = (_LEVELS[number // 36], _LEVELS[number // 6 % 6], _LEVELS[number % 6])
-        return sum((a - b) ** 2 for a, b in zip(want, levels, strict=True))
-
-    return 16 + min(range(216), key=away)
-
-
-def _channels(colour: str) -> list[int]:
-    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-
-
 def ink(colour: str) -> str:
     """Black or white, whichever has more contrast (relative luminance, WCAG 2.2)."""
-    light = [channel / 255 for channel in _channels(colour)]
+    light = [channel / 255 for channel in channels(colour)]
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in light]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#fff"
-
-
-def paint(text: str, background: int, *, bold: bool = False) -> str:
-    """Black on one of the 256 colours, by ANSI codes."""
-    return f"\x1b[{'1;' * bold}38;5;{_BLACK};48;5;{background}m{text}\x1b[0m" if text else text
-
-
-def alarm(text: str) -> str:
-    """Bold white on red, by ANSI codes."""
-    return f"\x1b[1;38;5;231;48;5;{ALARM[2]}m{text}\x1b[0m"
 
 
 SIZE = 12

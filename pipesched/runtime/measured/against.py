@@ -14,12 +14,14 @@ from textwrap import wrap
 
 import numpy as np
 
+from pipesched.analysis.timeline import Timeline
 from pipesched.chart import caption, slots
 from pipesched.chart.axis import Axis, Viewport, axis, ruler
-from pipesched.chart.chart import Chart, measured
+from pipesched.chart.chart import Chart, Clock
 from pipesched.chart.text import Text, legend, row, spans
 from pipesched.chart.text_layout import Layout
 from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import Ints
 from pipesched.model.numbers import shown
 from pipesched.runtime.measured.deviation import Against, Ratio
 from pipesched.support.safe import safe
@@ -192,3 +194,19 @@ def decimal(value: Fraction) -> str:
     if abs(value) >= 1000:
         return f"{float(value):.0f}"
     return f"{float(value):.2f}".rstrip("0").rstrip(".")
+
+
+def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
+    """A plan and a step of a run of it on one clock: a tick is a nanosecond, a unit the time that a cost of 1 took."""
+    schedule, scale = plan.schedule, run.unit
+    never = (-1,) * schedule.ranks
+    planned = Timeline(
+        _rescaled(plan, plan.times.start, scale), _rescaled(plan, plan.times.end, scale), plan.times.turn, never
+    )
+    ran = Timeline(run.start, run.end, plan.times.turn, never)
+    return replace(plan, clock=Clock(planned, scale)), replace(plan, clock=Clock(ran, scale))
+
+
+def _rescaled(plan: Chart, ticks: Ints, scale: int) -> Ints:
+    """Ticks of the plan as nanoseconds, rounded down."""
+    return np.array([int(x) * scale // plan.scale for x in ticks.tolist()], dtype=np.int64)
