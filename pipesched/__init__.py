@@ -88,7 +88,7 @@ __all__ = [
     "why",
 ]
 
-extension.register()
+extension.register("views", "planning", "runtime")
 
 _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Calibration": "runtime.calibrate",

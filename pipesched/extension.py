@@ -7,6 +7,7 @@ any, the core verifies, shows in characters and emits.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -56,3 +57,38 @@ def rows(kind: type[Kind]) -> tuple[Kind, ...]:
     made = [import_module(f"pipesched.{name}.rows").ROWS for name in _registered]
     found = [row for own in made for row in own if isinstance(row, kind)]
     return tuple(sorted(found, key=lambda row: row.place))
+
+
+@dataclass(frozen=True)
+class View(Row):
+    """A picture. draw: of a chart and a request its text, or the bytes of a file.
+
+    suffixes: of files, that name the view. takes: the options that mean something for it. forms: by suffix, of a view
+    that is written in several; form: the form of a file without a suffix.
+    """
+
+    name: str
+    draw: Lazy[Callable[..., str | bytes]]
+    suffixes: tuple[str, ...]
+    takes: tuple[str, ...] = ()
+    forms: Mapping[str, str] = field(default_factory=dict)
+    form: str = ""
+
+    def written(self, suffix: str) -> str:
+        """The form in which a file of that suffix is written."""
+        return self.forms.get(suffix, self.form or self.name)
+
+
+@dataclass(frozen=True)
+class Overlay(Row):
+    """A picture of more than the plan, where an option of `show` asks for it.
+
+    draw: by name of a view, of a chart, a request and what `lay` gives. lay: of an examination and a request what is
+    drawn, as `chart.views.Laid`; the plan where there is none. without: options that mean nothing then, and why.
+    """
+
+    option: str
+    draw: Mapping[str, Lazy[Callable[..., str | bytes]]]
+    lay: Lazy[Callable[..., object]] | None = None
+    without: tuple[str, ...] = ()
+    why: str = ""

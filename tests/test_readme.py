@@ -24,7 +24,7 @@ from unittest import mock
 import pytest
 
 import pipesched
-from pipesched.chart.views import VIEWS
+from pipesched.chart.views import views
 from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
 from pipesched.formats.in_memory import written
 from pipesched.formats.readers import READERS
@@ -225,10 +225,10 @@ def test_what_is_made_is_current(readme: str) -> None:
 
 
 def test_every_kind_of_picture_is_in_the_guide() -> None:
-    """The table of suffixes has those of VIEWS, and no others."""
+    """The table of suffixes has those of the views, and no others."""
     guide = (TOP / "pipesched" / "README.md").read_text("utf-8").partition("## See it")[2].partition("\n## ")[0]
     rows = [line.split(" | ")[0] for line in guide.splitlines() if line.startswith("| `.")]
-    suffixes = {suffix for view in VIEWS.values() for suffix in (*view.suffixes, *view.forms)}
+    suffixes = {suffix for view in views().values() for suffix in (*view.suffixes, *view.forms)}
 
     assert {suffix for row in rows for suffix in re.findall(r"`(\.\w+)`", row)} == suffixes
 

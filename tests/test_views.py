@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from pipesched import extension
 from pipesched.__main__ import main
-from pipesched.chart.views import VIEWS, Request, View, taking
+from pipesched.chart.chart import Chart
+from pipesched.chart.views import Request, takes, taking, views
+from pipesched.extension import Lazy, View
 
 
+def names(chart: Chart, how: Request) -> str:
+    return f"{chart.schedule.ranks} ranks from {how.begin}\n"
+
+
+@pytest.fixture
+def with_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An extension of one view."""
+    rows, work = ModuleType("pipesched.added.rows"), ModuleType("pipesched.added.work")
+    vars(rows)["ROWS"] = (View("names", Lazy("added.work:names"), (".names",), ("begin",)),)
+    vars(work)["names"] = names
+    for module in (rows, work):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    before = extension.registered()
+    extension.register(*before, "added")
+    yield
+    extension.register(*before)
+
+
+@pytest.mark.usefixtures("with_names")
 def test_a_row_is_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that is added is drawn by its suffix, and takes the options that it names and no others."""
-    row = View(
-        "names", lambda chart, how, run: f"{chart.schedule.ranks} ranks from {how.begin}\n", (".names",), ("begin",)
-    )
-    monkeypatch.setitem(VIEWS, "names", row)
     monkeypatch.chdir(tmp_path)
     size = ["show", "1f1b", "--p", "2", "--m", "2", "-o", "a.names"]
     assert main([*size, "--from", "3"]) == 0
@@ -25,13 +46,22 @@ def test_a_row_is_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_suffix_names_one_view() -> None:
     """Of two views that write a suffix one owns it."""
-    owned = [suffix for view in VIEWS.values() for suffix in view.suffixes]
+    owned = [suffix for view in views().values() for suffix in view.suffixes]
     assert len(owned) == len(set(owned))
-    assert all(suffix in owned for view in VIEWS.values() for suffix in view.forms)
+    assert all(suffix in owned for view in views().values() for suffix in view.forms)
 
 
 def test_options_of_the_rows_are_those_of_a_request() -> None:
     """What a row takes, a request holds."""
     fields = set(Request.__dataclass_fields__)
-    assert {option for view in VIEWS.values() for option in view.takes} <= fields
+    assert {option for view in views().values() for option in takes(view)} <= fields
     assert taking("force") == ("svg", "dag")
+
+
+def test_without_extensions_the_text_is_the_one_view() -> None:
+    before = extension.registered()
+    extension.register()
+    try:
+        assert [*views()] == ["text"] and taking("measured") == ()
+    finally:
+        extension.register(*before)

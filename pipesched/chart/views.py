@@ -1,4 +1,4 @@
-"""VIEWS: every kind of picture, a row each.
+"""Views: every kind of picture, a row each; the text is the core's, all others are extensions'.
 
     name    suffixes                        what it is
     text    .txt                            a chart in characters
@@ -8,25 +8,28 @@
     dag     .dot .gv .graphml, .svg .pdf    the dependency graph: DOT, GraphML, or laid out by the program `dot`
     csv     .csv                            the times, a line an operation
 
-With a model, text, svg and html are what every rank holds over time (`views.stacked`).
+An overlay is drawn in place of the plan alone: a measured run under it, the bytes of a transformer over time.
 
 A row names the options that mean something for it; elsewhere they are refused, and help texts name its rows. A view is
-imported when it is drawn. To add one is to add its file here in `views/` and its row.
+imported when it is drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError
+from pipesched.extension import Lazy, Overlay, View, rows
+
 if TYPE_CHECKING:
+    from pipesched.chart.axis import Viewport
     from pipesched.chart.chart import Chart
-    from pipesched.runtime.measured.deviation import Against
+    from pipesched.schedule_analysis import Analysis
 
 GRAPHML = "graphml"
-
 
 COLUMNS = 80
 """Of a text, where there is no terminal."""
@@ -54,121 +57,68 @@ class Request:
     force: bool = False
     color: bool = False
 
+    @property
+    def viewport(self) -> Viewport:
+        """The part of time that is drawn."""
+        from pipesched.chart.axis import Viewport
+
+        return Viewport(self.begin, self.end)
+
 
 @dataclass(frozen=True)
-class View:
-    """A row. draw: the picture of a chart, with a measured run of it or None; None where the program `dot` is missing.
+class Laid:
+    """What an overlay draws: an analysis and, over it, something of its own. published: its keys in JSON."""
 
-    suffixes: of files, that name the view. takes: the options that mean something for it. forms: by suffix, of a view
-    that is written in several; form: in which it is, else.
+    analysis: Analysis
+    over: object = None
+    published: Mapping[str, object] = field(default_factory=dict)
+
+
+class NotLaidOutError(PipeschedError):
+    """PS820: no program lays out a graph. text: the graph itself."""
+
+    def __init__(self, message: str, text: str) -> None:
+        super().__init__([Diagnostic(Code.NEEDS, message)])
+        self.text = text
+
+
+def text(chart: Chart, how: Request) -> str:
+    """A chart in characters."""
+    from pipesched.chart.text import Text, render
+
+    return render(chart, Text(how.width or COLUMNS, how.viewport, how.color, how.ascii))
+
+
+TEXT = View("text", Lazy("chart.views:text"), (".txt",), ("width", "begin", "end", "ascii"))
+
+
+def views() -> dict[str, View]:
+    """All views by name."""
+    return {view.name: view for view in (TEXT, *rows(View))}
+
+
+def overlay(how: Request) -> Overlay | None:
+    """The overlay that is asked for."""
+    return next((row for row in rows(Overlay) if getattr(how, row.option)), None)
+
+
+def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:
+    """The picture of a chart; of one under an overlay, with what that gave.
+
+    Raises:
+        PipeschedError: PS225, PS815, what cannot be drawn; PS820, what it needs is not installed.
     """
-
-    name: str
-    draw: Callable[[Chart, Request, Against | None], str | bytes | None]
-    suffixes: tuple[str, ...]
-    takes: tuple[str, ...] = ()
-    forms: Mapping[str, str] = field(default_factory=dict)
-    form: str = ""
-
-    def written(self, suffix: str) -> str:
-        """The form in which a file of that suffix is written."""
-        return self.forms.get(suffix, self.form or self.name)
+    above = overlay(how)
+    if above is None:
+        return views()[how.format].draw.load()(chart, how)
+    return above.draw[how.format].load()(chart, how, over)
 
 
-def _text(chart: Chart, how: Request, run: Against | None) -> str:
-    from pipesched.chart import text
-    from pipesched.chart.axis import Viewport
-    from pipesched.runtime.measured import against
-
-    characters = text.Text(how.width or COLUMNS, Viewport(how.begin, how.end), how.color, how.ascii)
-    return text.render(chart, characters) if run is None else against.text(chart, run, characters)
-
-
-def _svg(chart: Chart, how: Request, run: Against | None) -> str | bytes:
-    from pipesched.chart.axis import Viewport
-    from pipesched.runtime.measured import against
-    from pipesched.views import svg
-
-    shapes = svg.Svg(how.style or "default", how.messages, how.memory, Viewport(how.begin, how.end), how.force)
-    figure = svg.render(chart, shapes) if run is None else against.figure(chart, run, shapes)
-    return figure if how.written == "svg" else svg.printed(figure, how.written)
-
-
-def _html(chart: Chart, how: Request, run: Against | None) -> str:
-    from pipesched.views import html
-
-    return html.render(chart)
-
-
-def _trace(chart: Chart, how: Request, run: Against | None) -> str:
-    from pipesched.views import trace
-
-    return trace.render(chart)
-
-
-def _dag(chart: Chart, how: Request, run: Against | None) -> str | bytes | None:
-    from pipesched.views import graph
-
-    if how.written == GRAPHML:
-        return graph.graphml(chart)
-    if how.written == "dot":
-        return graph.dot(chart, force=how.force)
-    return graph.drawn(chart, how.written, force=how.force)
-
-
-def _csv(chart: Chart, how: Request, run: Against | None) -> str:
-    from pipesched.views import spreadsheet
-
-    return spreadsheet.csv(chart)
-
-
-_PRINTED = {".pdf": "pdf", ".png": "png"}
-VIEWS = {
-    view.name: view
-    for view in (
-        View("text", _text, (".txt",), ("width", "begin", "end", "ascii", "measured", "model")),
-        View(
-            "svg",
-            _svg,
-            (".svg", *_PRINTED),
-            ("begin", "end", "style", "messages", "memory", "measured", "model", "force"),
-            _PRINTED,
-        ),
-        View("html", _html, (".html", ".htm"), ("model",)),
-        View("trace", _trace, (".json",)),
-        View(
-            "dag",
-            _dag,
-            (".dot", ".gv", ".graphml"),
-            ("force",),
-            {".graphml": GRAPHML, ".svg": "svg", **_PRINTED},
-            "dot",
-        ),
-        View("csv", _csv, (".csv",)),
-    )
-}
-
-
-def draw(chart: Chart, how: Request, run: Against | None = None) -> str | bytes | None:
-    """The picture of a chart, with a measured run of it or None; of one with a model, the bytes that its ranks hold.
-
-    None where the program `dot` is missing.
-    """
-    if chart.analysis.trained is None:
-        return VIEWS[how.format].draw(chart, how, run)
-    from pipesched.chart.axis import Viewport
-    from pipesched.planning import stacked
-    from pipesched.views import svg
-
-    part = Viewport(how.begin, how.end)
-    if how.format == "text":
-        return stacked.text(chart, how.width or COLUMNS, part, ascii=how.ascii)
-    if how.format == "html":
-        return stacked.page(chart, part)
-    figure = stacked.figure(chart, part)
-    return figure if how.written == "svg" else svg.printed(figure, how.written)
+def takes(view: View) -> tuple[str, ...]:
+    """The options that mean something for a view, with those of overlays."""
+    return (*view.takes, *(row.option for row in rows(Overlay) if view.name in row.draw))
 
 
 def taking(option: str) -> tuple[str, ...]:
     """The views for which an option means something."""
-    return tuple(view.name for view in VIEWS.values() if option in view.takes)
+    return tuple(view.name for view in views().values() if option in takes(view))

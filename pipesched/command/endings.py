@@ -16,7 +16,7 @@ from typing import TypeAlias
 import click
 from click.core import ParameterSource
 
-from pipesched.chart.views import VIEWS
+from pipesched.chart.views import views
 from pipesched.diagnostics import Code, fail
 from pipesched.formats.targets import TARGETS
 
@@ -30,7 +30,7 @@ OWN: Mapping[str, Forms] = {
     "optimize": {"ps": (".ps",), "json": (".json",)},
     "order": {**LINES, "ps": (".ps",)},
     "emit": {row.name: (row.ending,) for row in TARGETS.values()},
-    "show": {view.name: (*view.suffixes, *view.forms) for view in VIEWS.values()},
+    "show": {view.name: (*view.suffixes, *view.forms) for view in views().values()},
     "list": {**LINES, "text": (".txt", ".ps", ".toml")},
     "fmt": {"text": (".ps", ".txt", ".diff"), "concise": (".txt",), "github": (".txt",), "json": (".json",)},
     "plan": _PAGE,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipesched.chart.views import VIEWS, taking
+from pipesched.chart.views import taking, views
 from pipesched.command import sizes, values
 from pipesched.command.values import Choice, Not, flag, short, text, whole
 from pipesched.diagnostics import Code, fail
@@ -159,7 +159,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         *_RESULTS,
     ),
     "show": (
-        Option("format", Choice(*VIEWS), "[default: by the suffix of -o, else text]"),
+        Option("format", Choice(*views()), "[default: by the suffix of -o, else text]"),
         _FILE,
         Option("width", whole, _for("width") + "columns [default: of the terminal, else 80].", "N"),
         Option("begin", values.instant, _for("begin") + "draw from this time on.", "T", flags=("--from",)),

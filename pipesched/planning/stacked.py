@@ -20,11 +20,13 @@ import numpy as np
 from pipesched.chart import caption
 from pipesched.chart.axis import Viewport
 from pipesched.chart.chart import Chart
+from pipesched.chart.views import COLUMNS, Request
 from pipesched.model.columns import Ints
 from pipesched.model.numbers import gigabytes
 from pipesched.planning.footprint import KINDS, Footprint
 from pipesched.report.parts import InBytes
 from pipesched.support.safe import safe
+from pipesched.views.svg import written
 
 LETTERS = dict(zip(KINDS, "PGOAWMX", strict=True))
 _FILL = dict(
@@ -187,3 +189,18 @@ def page(chart: Chart, viewport: Viewport) -> str:
         "<style>:root { color-scheme: light dark } svg { max-width: 100%; height: auto }</style>\n"
         f"</head>\n<body>\n{figure(chart, viewport)}<pre>{safe(table, 'xml')}</pre>\n</body>\n</html>\n"
     )
+
+
+def draw_text(chart: Chart, how: Request, over: object) -> str:
+    """The bytes as `show` asks for them, in characters."""
+    return text(chart, how.width or COLUMNS, how.viewport, ascii=how.ascii)
+
+
+def draw_svg(chart: Chart, how: Request, over: object) -> str | bytes:
+    """As a figure."""
+    return written(figure(chart, how.viewport), how.written)
+
+
+def draw_html(chart: Chart, how: Request, over: object) -> str:
+    """As a page."""
+    return page(chart, how.viewport)

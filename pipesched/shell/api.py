@@ -84,8 +84,8 @@ CostsLike: TypeAlias = str | PathLike[str] | Costs | Mapping[str, Number | Seque
 
 
 def _maker(name: str) -> Callable[..., Any]:
-    """A function of `pipesched.verbs.show`, which is imported with the first picture."""
-    return lambda *arguments: getattr(import_module("pipesched.verbs.show"), name)(*arguments)
+    """A function of `views.drawn`, which is imported with the first picture."""
+    return lambda *arguments: getattr(import_module("pipesched.views.drawn"), name)(*arguments)
 
 
 lists.provide(picture=_maker("notebook"), graph=_maker("graph"), table=_maker("table"))

@@ -1,7 +1,7 @@
 """Files as pictures.
 
-    read ──> examine ──> Chart ──> a row of VIEWS ──> Picture
-                           └─ measured: a run of it, under the plan
+    read ──> examine ──> Chart ──> a view ──> Picture
+                           └─ an overlay: more than the plan
 
 What is wrong with a file does not keep it from being drawn, as far as it runs.
 """
@@ -9,28 +9,20 @@ What is wrong with a file does not keep it from being drawn, as far as it runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from pipesched import render
 from pipesched.analysis.standstill import Standstill
-from pipesched.chart.chart import Chart, chart
-from pipesched.chart.views import GRAPHML, VIEWS, Request, draw, taking
-from pipesched.command import options, sources
+from pipesched.chart.chart import Chart
+from pipesched.chart.views import GRAPHML, Laid, Request, draw, overlay, takes, taking, views
+from pipesched.command import options
 from pipesched.compile import examined
-from pipesched.diagnostics import Code, Diagnostic, Judged, PipeschedError, fail
+from pipesched.diagnostics import Code, Diagnostic, Judged, fail
 from pipesched.examine import Options
-from pipesched.model.costs import Costs
+from pipesched.extension import Overlay, rows
 from pipesched.model.numbers import exact
-from pipesched.model.schedule import Program, Schedule
-from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
-
-if TYPE_CHECKING:
-    from pipesched.runtime.measured.deviation import Against
-
-
-_OF_TIME = ("style", "messages", "memory", "measured")
 
 
 def request(given: Mapping[str, Any], suffix: str = "") -> Request:
@@ -39,24 +31,24 @@ def request(given: Mapping[str, Any], suffix: str = "") -> Request:
     Raises:
         PipeschedError: PS225, an unknown suffix, or an option that means nothing for the format.
     """
-    known = {of: view for view in VIEWS.values() for of in view.suffixes}
+    by_name = views()
+    known = {of: view for view in by_name.values() for of in view.suffixes}
     if suffix and not given["format"] and suffix not in known:
         raise fail(
             Code.USAGE, f"no format has the suffix {suffix}", help=f"give --format, or one of {', '.join(known)}"
         )
-    view = VIEWS[given["format"]] if given["format"] else known.get(suffix, VIEWS["text"])
+    view = by_name[given["format"]] if given["format"] else known.get(suffix, by_name["text"])
     written = view.written(suffix)
     if given["end"] == GRAPHML and GRAPHML in view.forms.values():
         written, given = GRAPHML, {**given, "end": None}
-    for name in dict.fromkeys(option for each in VIEWS.values() for option in each.takes):
-        if given[name] not in (None, False, ()) and name not in view.takes:
+    for name in dict.fromkeys(option for each in by_name.values() for option in takes(each)):
+        if given[name] not in (None, False, ()) and name not in takes(view):
             option = {"begin": "from", "end": "to"}.get(name, name)
             raise fail(Code.USAGE, f"--{option} is for {' and '.join(taking(name))}, not for {view.name}")
-    if given["measured"] and given["messages"]:
-        raise fail(Code.USAGE, "--messages is for a plan alone, not with --measured")
-    if given["model"] is not None and any(given[name] for name in _OF_TIME):
-        said = " and ".join(f"--{name}" for name in _OF_TIME if given[name])
-        raise fail(Code.USAGE, f"{said} is for operations; with --model bytes are drawn")
+    for row in rows(Overlay):
+        if given[row.option] and any(given[name] for name in row.without):
+            said = " and ".join(f"--{name}" for name in row.without if given[name])
+            raise fail(Code.USAGE, f"{said} {row.why}")
     if given["end"] == GRAPHML:
         raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {view.name}")
     return options.request(Request, given, format=view.name, written=written)
@@ -67,7 +59,7 @@ class Picture(Judged):
     """A chart as it was drawn, and what is wrong with what it shows.
 
     drawn: a text; the bytes of a PDF or a PNG as what UTF-8 makes of them, with surrogates for the rest (PEP 383).
-    run: what was measured.
+    published: what an overlay adds to its JSON.
     """
 
     chart: Chart
@@ -76,7 +68,7 @@ class Picture(Judged):
     written: str
     drawn: str
     diagnostics: tuple[Diagnostic, ...] = ()
-    run: Against | None = None
+    published: Mapping[str, object] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<Picture {self.chart.title} as {self.written}>"
@@ -95,7 +87,6 @@ class Picture(Judged):
             made.analysis.idle if made.analysis.standstill is None else None,
             ("makespan", "span", "bubble", "span_bubble"),
         )
-        measured = {} if self.run is None else {"measured": _measured(self.run)}
         return {
             "ok": self.ok,
             "name": made.identifier,
@@ -108,18 +99,8 @@ class Picture(Judged):
             "picture": self.drawn,
             "stopped": None if made.analysis.standstill is None else _stopped(made.analysis.standstill),
             "diagnostics": [render.as_json(found) for found in self.diagnostics],
-            **measured,
+            **self.published,
         }
-
-
-class NoDot(PipeschedError):
-    """PS820: there is no program `dot` to lay out a graph; dot: its text."""
-
-    def __init__(self, dot: str) -> None:
-        from pipesched.views.graph import HOW_TO_GET_IT
-
-        super().__init__([Diagnostic(Code.NEEDS, HOW_TO_GET_IT)])
-        self.dot = dot
 
 
 def show(source: Source, asked: Options, how: Request) -> Picture:
@@ -129,23 +110,14 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
         PipeschedError: as `load`; PS222, PS225, options that mean nothing for it; PS815, what cannot be drawn; PS816 to
             PS818, no trace, or of another schedule; PS820, no cairosvg, or no program `dot`.
     """
-    made = examined(source, asked)
-    fault, traces = made.report.fault, sources.traces(how.measured)
-    plan = made.analysis.having(None) if traces else made.analysis  # it did run, whatever the messages do
-    drawn = Chart(plan, "" if fault is None else str(fault.code), caps=made.byte_caps)
-    run = None
-    if traces:
-        from pipesched.runtime.measured import measured_traces
-        from pipesched.runtime.measured.deviation import against
-
-        if fault is not None and not plan.finished:
-            raise PipeschedError([fault])
-        run = against(plan.schedule, plan.timeline, plan.ticks, measured_traces.read(traces))
-    picture = draw(drawn, how, run)
-    if picture is None:
-        raise NoDot(str(draw(drawn, replace(how, written="dot"))))
+    made, above = examined(source, asked), overlay(how)
+    laid = Laid(made.analysis) if above is None or above.lay is None else above.lay.load()(made, how)
+    assert isinstance(laid, Laid)
+    fault = made.report.fault
+    drawn = Chart(laid.analysis, "" if fault is None else str(fault.code), caps=made.byte_caps)
+    picture = draw(drawn, how, laid.over)
     text = picture if isinstance(picture, str) else picture.decode("utf-8", "surrogateescape")
-    return Picture(drawn, source.name, how.format, how.written, text, made.report.diagnostics, run)
+    return Picture(drawn, source.name, how.format, how.written, text, made.report.diagnostics, laid.published)
 
 
 def _stopped(stop: Standstill) -> dict[str, object]:
@@ -168,58 +140,3 @@ def _stopped(stop: Standstill) -> dict[str, object]:
             for x in stop.cycle
         ],
     }
-
-
-def _measured(run: Against) -> dict[str, object]:
-    """Measured times as JSON numbers: seconds, and units of cost."""
-    return {
-        "unit": run.unit / 1e9,
-        "step": run.step,
-        "steps": [length / 1e9 for length in run.lengths],
-        "makespan": float(run.makespan),
-        "ratios": [
-            {
-                "kind": x.kind,
-                "stage": None if x.stage < 0 else x.stage,
-                "cost": float(x.planned),
-                "ran": float(x.ran),
-                "ratio": None if x.ratio is None else float(x.ratio),
-            }
-            for x in (*run.kinds, *run.stages)
-        ],
-        "late": [
-            {"rank": x.rank, "operation": str(x.operation), "planned": float(x.planned), "ran": float(x.ran)}
-            for x in run.late
-        ],
-        "clocks_disagree": run.skew / 1e9,
-    }
-
-
-def notebook(of: Schedule | Program | Analysis) -> str:
-    """How a schedule shows itself in a notebook: as a figure, or in words where it is too large for one.
-
-    A program, as far as it runs under strict communication; an analysis, at its costs and under its model.
-    """
-    from pipesched.views import svg
-
-    if isinstance(of, Program):
-        of = of.schedule
-    made = Analysis(of) if isinstance(of, Schedule) else replace(of)  # which keeps nothing of what is derived for it
-    try:
-        return svg.render(Chart(made))
-    except PipeschedError as error:
-        return svg.note(f"{made.schedule.name}: {'; '.join(found.message for found in error.diagnostics)}")
-
-
-def graph(schedule: Schedule, costs: Costs | None = None) -> object:
-    """The graph of a schedule, for networkx."""
-    from pipesched.views import graph
-
-    return graph.graph(chart(schedule.with_program(None), costs))
-
-
-def table(schedule: Schedule, costs: Costs | None = None) -> object:
-    """The table of a schedule, for pandas."""
-    from pipesched.views import spreadsheet
-
-    return spreadsheet.pandas(chart(schedule.with_program(None), costs))

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from pipesched import render
-from pipesched.chart.views import COLUMNS
+from pipesched.chart.views import COLUMNS, NotLaidOutError
 from pipesched.command import endings, flags
 from pipesched.command.terminal import Output, dumps, replace_file, utf8, wants_color
 from pipesched.diagnostics import Code, fail
@@ -52,9 +52,9 @@ def show(file: str, **given: Any) -> int:
         source = read(file)
         try:
             made = verb.show(source, asked, how)
-        except verb.NoDot as error:
+        except NotLaidOutError as error:
             dot = os.path.splitext(str(path))[0] + ".dot"
-            replace_file(dot, error.dot)
+            replace_file(dot, error.text)
             raise fail(Code.NEEDS, f"{error.diagnostics[0].message}; {dot} has the graph as DOT") from None
         out.write(dumps(made.to_json()) + "\n" if given["json"] else made.drawn)
         if made.fault is not None and not given["json"]:

@@ -249,6 +249,15 @@ _SCALE = 2  # pixels of a PNG for one of the figure, so that it is sharp on pape
 _LARGEST = 32_000  # pixels of a side; cairo has no more
 
 
+def written(document: str, format: str) -> str | bytes:
+    """A document as ``svg``, ``pdf`` or ``png``.
+
+    Raises:
+        PipeschedError: as `printed`.
+    """
+    return document if format == "svg" else printed(document, format)
+
+
 def printed(document: str, format: str) -> bytes:
     """The document, an SVG of ours, as ``pdf`` or ``png``.
 

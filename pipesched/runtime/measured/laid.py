@@ -1,0 +1,63 @@
+"""A measured run as `show` lays it over its plan."""
+
+from __future__ import annotations
+
+from pipesched.chart.chart import Chart
+from pipesched.chart.text import Text
+from pipesched.chart.views import COLUMNS, Laid, Request
+from pipesched.command import sources
+from pipesched.diagnostics import PipeschedError
+from pipesched.examine import Examination
+from pipesched.runtime.measured import against, measured_traces
+from pipesched.runtime.measured.deviation import Against
+from pipesched.runtime.measured.deviation import against as compared
+from pipesched.views import svg as figures
+
+
+def lay(made: Examination, how: Request) -> Laid:
+    """The run that traces hold, and the plan without its messages: it did run, whatever they do.
+
+    Raises:
+        PipeschedError: the plan does not end; PS816 to PS818, no trace, or of another schedule.
+    """
+    plan, fault, traces = made.analysis.having(None), made.report.fault, sources.traces(how.measured)
+    if fault is not None and not plan.finished:
+        raise PipeschedError([fault])
+    run = compared(plan.schedule, plan.timeline, plan.ticks, measured_traces.read(traces))
+    return Laid(plan, run, {"measured": published(run)})
+
+
+def text(chart: Chart, how: Request, run: Against) -> str:
+    """Two rows a rank."""
+    return against.text(chart, run, Text(how.width or COLUMNS, how.viewport, how.color, how.ascii))
+
+
+def svg(chart: Chart, how: Request, run: Against) -> str | bytes:
+    """The plan above the run."""
+    shapes = figures.Svg(how.style or "default", how.messages, how.memory, how.viewport, how.force)
+    return figures.written(against.figure(chart, run, shapes), how.written)
+
+
+def published(run: Against) -> dict[str, object]:
+    """Measured times as JSON numbers: seconds, and units of cost."""
+    return {
+        "unit": run.unit / 1e9,
+        "step": run.step,
+        "steps": [length / 1e9 for length in run.lengths],
+        "makespan": float(run.makespan),
+        "ratios": [
+            {
+                "kind": x.kind,
+                "stage": None if x.stage < 0 else x.stage,
+                "cost": float(x.planned),
+                "ran": float(x.ran),
+                "ratio": None if x.ratio is None else float(x.ratio),
+            }
+            for x in (*run.kinds, *run.stages)
+        ],
+        "late": [
+            {"rank": x.rank, "operation": str(x.operation), "planned": float(x.planned), "ran": float(x.ran)}
+            for x in run.late
+        ],
+        "clocks_disagree": run.skew / 1e9,
+    }

@@ -1,0 +1,89 @@
+"""Pictures as `show` asks for them, and as a notebook shows a schedule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipesched.chart.chart import Chart, chart
+from pipesched.chart.views import GRAPHML, NotLaidOutError, Request
+from pipesched.diagnostics import PipeschedError
+from pipesched.model.costs import Costs
+from pipesched.model.schedule import Program, Schedule
+from pipesched.schedule_analysis import Analysis
+
+
+def svg(chart: Chart, how: Request) -> str | bytes:
+    """A figure."""
+    from pipesched.views import svg
+
+    shapes = svg.Svg(how.style or "default", how.messages, how.memory, how.viewport, how.force)
+    return svg.written(svg.render(chart, shapes), how.written)
+
+
+def html(chart: Chart, how: Request) -> str:
+    """A page."""
+    from pipesched.views import html
+
+    return html.render(chart)
+
+
+def trace(chart: Chart, how: Request) -> str:
+    """Chrome's trace events."""
+    from pipesched.views import trace
+
+    return trace.render(chart)
+
+
+def dag(chart: Chart, how: Request) -> str | bytes:
+    """A graph.
+
+    Raises:
+        NotLaidOutError: the program `dot` is missing.
+    """
+    from pipesched.views import graph
+
+    if how.written == GRAPHML:
+        return graph.graphml(chart)
+    if how.written == "dot":
+        return graph.dot(chart, force=how.force)
+    made = graph.drawn(chart, how.written, force=how.force)
+    if made is None:
+        raise NotLaidOutError(graph.HOW_TO_GET_IT, graph.dot(chart, force=how.force))
+    return made
+
+
+def csv(chart: Chart, how: Request) -> str:
+    """A line an operation."""
+    from pipesched.views import spreadsheet
+
+    return spreadsheet.csv(chart)
+
+
+def notebook(of: Schedule | Program | Analysis) -> str:
+    """How a schedule shows itself in a notebook: as a figure, or in words where it is too large for one.
+
+    A program, as far as it runs under strict communication; an analysis, at its costs and under its model.
+    """
+    from pipesched.views import svg
+
+    if isinstance(of, Program):
+        of = of.schedule
+    made = Analysis(of) if isinstance(of, Schedule) else replace(of)  # which keeps nothing of what is derived for it
+    try:
+        return svg.render(Chart(made))
+    except PipeschedError as error:
+        return svg.note(f"{made.schedule.name}: {'; '.join(found.message for found in error.diagnostics)}")
+
+
+def graph(schedule: Schedule, costs: Costs | None = None) -> object:
+    """The graph of a schedule, for networkx."""
+    from pipesched.views import graph
+
+    return graph.graph(chart(schedule.with_program(None), costs))
+
+
+def table(schedule: Schedule, costs: Costs | None = None) -> object:
+    """The table of a schedule, for pandas."""
+    from pipesched.views import spreadsheet
+
+    return spreadsheet.pandas(chart(schedule.with_program(None), costs))
