@@ -13,7 +13,7 @@ the first file that needs it: most runs need one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
@@ -21,9 +21,8 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination, Options
 from pipesched.formats.readers import Loaded, reader_of, with_frozen
 from pipesched.formats.rows import require_ranks
-from pipesched.formats.targets import TARGETS
+from pipesched.formats.targets import TARGETS, Head
 from pipesched.library.inputs import read
-from pipesched.model.numbers import Value, whole
 from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
@@ -80,9 +79,9 @@ def lower(schedule: Schedule) -> Program:
     return made.program
 
 
-def emit(order: Schedule | Program, target: str, parameters: Mapping[str, Value]) -> Iterator[str]:
-    """The text of what was verified, a rank at a time; the entries of lists are in no stream."""
-    return TARGETS[target].pieces(order, whole(parameters))
+def emit(order: Schedule | Program, target: str, head: Head) -> Iterator[str]:
+    """The text of an order, a rank at a time."""
+    return TARGETS[target].pieces(order, head)
 
 
 def _require_size(loaded: Loaded, most: int) -> None:
@@ -99,4 +98,4 @@ def _require_size(loaded: Loaded, most: int) -> None:
             raise fail(Code.TOO_MANY_OPERATIONS, message, help="--max-ops raises the limit")
 
 
-__all__ = ["Examination", "Loaded", "Options", "emit", "examine", "examined", "load", "lower", "read"]
+__all__ = ["Examination", "Head", "Loaded", "Options", "emit", "examine", "examined", "load", "lower", "read"]

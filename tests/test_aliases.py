@@ -14,8 +14,8 @@ from pipesched.compile import Options, read
 from pipesched.diagnostics import PipeschedError
 from pipesched.library.aliases import NEAR, ROWS, known_as, plain
 from pipesched.library.assets import asset, built_in
-from pipesched.lift.order import order
 from pipesched.source import Source
+from pipesched.verbs.emit import emit
 from tests.torch_fixtures import make
 
 NAMES = {  # by where they stand; one that has no schedule: words of what is said
@@ -224,8 +224,8 @@ def test_what_torch_calls_so_is_that_order(name: str) -> None:
         except AttributeError:
             continue
         asked = Options({"p": ranks, "m": microbatches, **own})
-        theirs = order(Source("x.csv", text), Options(), program=False)[0]
-        assert order(read(name), asked, program=False)[0] == theirs
+        theirs = emit(Source("x.csv", text), Options(), "order")
+        assert [*emit(read(name), asked, "order").pieces()] == [*theirs.pieces()]
 
 
 def test_names_are_different() -> None:

@@ -223,11 +223,11 @@ def test_stdin() -> None:
 
 
 def test_every_command_takes_bad_files_like_verify(tmp_path: Path) -> None:
-    """``order`` and ``fmt`` answer with the same codes and statuses."""
+    """``emit`` and ``fmt`` answer with the same codes and statuses."""
     file = tmp_path / "mine.ps"
     for content, status, code in ((b"", 1, Code.EMPTY), (b"\0", 2, Code.UNREADABLE), (b"\xff", 2, Code.UNREADABLE)):
         file.write_bytes(content)
-        check(pipesched("order", str(file)), status, code)
+        check(pipesched("emit", str(file), "--target", "order"), status, code)
         check(pipesched("fmt", str(file)), status, code)
         assert file.read_bytes() == content
 

@@ -103,7 +103,7 @@ def test_operations_of_no_statement_are_told_one_by_one() -> None:
 
 
 def test_a_stage_without_any_backward_may_be_frozen() -> None:
-    """As `pipesched order` prints a schedule with frozen stages: the remedy names them, for a whole stage alone."""
+    """As an order of a schedule with frozen stages is written: the remedy names them, for a whole stage alone."""
     for first, frozen in (("F0.0 F0.1", True), ("F0.0 F0.1 B0.0", False)):
         text = f"rank 0: {first}\nrank 1: F1.0 B1.0 F1.1 B1.1\n"
         (found,) = pipesched.verify(pipesched.Source("-", text)).diagnostics

@@ -1,4 +1,4 @@
-"""`order`, `list` and `fmt` as a user meets them."""
+"""`emit --target order`, `list` and `fmt` as a user meets them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ UGLY = "schedule  s( p,m )\nstage s in 0..p on rank s\nrank r{repeat m{F}\nrepea
 
 def test_order_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
     """1F1B on two ranks: the first warms up with one forward, the last alternates from the start."""
-    assert main(["order", "1f1b", "--p", "2", "--m", "2"]) == 0
+    assert main(["emit", "1f1b", "--p", "2", "--m", "2", "--target", "order"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
     assert rows == ["rank 0: F0.0 F0.1 B0.0 B0.1", "rank 1: F1.0 B1.0 F1.1 B1.1"]
-    assert main(["order", "1f1b", "--p", "2", "--m", "2", "--json"]) == 0
+    assert main(["emit", "1f1b", "--p", "2", "--m", "2", "--target", "order", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
-    assert value["ok"] and value["order"] == [row.split()[2:] for row in rows]
-    assert main(["order", "1f1b", "--p", "2", "--m", "2", "--program"]) == 0
+    assert value["ok"] and value["text"].splitlines() == rows
+    assert main(["emit", "1f1b", "--p", "2", "--m", "2", "--target", "program"]) == 0
     shown = capsys.readouterr().out
     assert "send:F0.0>1" in shown and "recv:F0.0<0" in shown and "reduce:0" in shown
 
@@ -40,8 +40,8 @@ def test_order_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("", None),
         ("frozen 0", "frozen: 0 (with --frozen"),
-        ("slices 2", "every 2 microbatches are one sequence (`--format ps`"),
-        ("stage 2 on rank 2 reads 1, 0", "stage 2 reads stage 1 and stage 0 (`--format ps`"),
+        ("slices 2", "every 2 microbatches are one sequence (`--target ps`"),
+        ("stage 2 on rank 2 reads 1, 0", "stage 2 reads stage 1 and stage 0 (`--target ps`"),
     ],
 )
 def test_order_says_what_its_words_do_not(
@@ -51,7 +51,7 @@ def test_order_says_what_its_words_do_not(
     back = "B(1) B(0)" if line.startswith("slices") else "B(0) B(1)"
     head = "schedule s(p = 3, m = 2)\nstage s in 0 .. p on rank s\n"
     (folder / "some.ps").write_text(f"{head}{line}\nrank r {{ repeat m {{ F }} {back} }}\n")
-    assert main(["order", "some.ps"]) == 0
+    assert main(["emit", "some.ps", "--target", "order"]) == 0
     told = capsys.readouterr()
     assert told.out.startswith("rank 0: F0.0 F0.1")
     assert told.err == "" if unsaid is None else f"does not say: {unsaid}" in told.err
@@ -60,7 +60,7 @@ def test_order_says_what_its_words_do_not(
 def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On stderr, with the status of what is wrong; nothing on stdout."""
     (folder / "bad.ps").write_text("schedule s(p)\nrank r { G }\n")
-    assert main(["order", "bad.ps", "--p", "2"]) == 1
+    assert main(["emit", "bad.ps", "--p", "2", "--target", "order"]) == 1
     told = capsys.readouterr()
     assert told.out == "" and "bad.ps:2:" in told.err
 

@@ -91,8 +91,8 @@ def test_a_stream_that_is_not_utf8_gets_ascii(folder: Path) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    """``pipesched order … | head -1``: nothing on stderr, and the status of a filter whose pipe was closed."""
-    arguments = [*COMMAND, "order", "1f1b", "--p", "64", "--m", "512"]
+    """``pipesched emit … | head -1``: nothing on stderr, and the status of a filter whose pipe was closed."""
+    arguments = [*COMMAND, "emit", "1f1b", "--p", "64", "--m", "512", "--target", "order"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None and running.stderr is not None
         assert running.stdout.readline().startswith(b"rank 0:")

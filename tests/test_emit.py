@@ -106,19 +106,19 @@ def test_a_file_appears_whole(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_emitted_is_verified(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """emit | verify - has no finding; emit | emit - gives the same bytes; order reads it too."""
+    """emit | verify - has no finding; emit | emit - gives the same bytes, and the same words."""
     _, text, _ = emit(capsys, "dualpipe", "--p", "4")
     for arguments, expected in (
         (["verify", "-", "--json"], None),
         (["emit", "-"], text),
-        (["order", "-", "--program"], None),
+        (["emit", "-", "--target", "program"], None),
     ):
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
         assert main(arguments) == 0
         out = capsys.readouterr().out
         assert expected is None or out == expected
         assert arguments[0] != "verify" or json.loads(out)["diagnostics"] == []
-    assert main(["order", "dualpipe", "--p", "4", "--program"]) == 0
+    assert main(["emit", "dualpipe", "--p", "4", "--target", "program"]) == 0
     assert capsys.readouterr().out == out
 
 

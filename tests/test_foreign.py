@@ -143,10 +143,10 @@ def test_a_name_is_no_code(name: str, tmp_path: Path) -> None:
     for called in ("plain", name):
         path = tmp_path / "named.json"
         path.write_text(dumps(Stream(called, stream.parameters, stream.placement, stream.ranks)), "utf-8")
-        (tmp_path / "made.ps").write_bytes(typed("order", str(path), "--format=ps").out)
+        (tmp_path / "made.ps").write_bytes(typed("emit", str(path), "--target=ps").out)
         module = ast.parse(typed("emit", str(path), "--target=deepspeed").out)
         assert isinstance(module.body[0], ast.Expr)
-        again = typed("order", str(tmp_path / "made.ps"))
+        again = typed("emit", str(tmp_path / "made.ps"), "--target=order")
         assert again.status == 0, again
         order.append((again.out, ast.dump(ast.Module(module.body[1:], []))))
     assert order[0] == order[1]

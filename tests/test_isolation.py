@@ -39,7 +39,7 @@ COMMANDS = {
     "plan": ("--model", "megatron-1.7b", "--gpus", "4", "--device", "a100", "--executor", "processes:1"),
     "diff": ("1f1b", "1f1b", *SIZE),
     "optimize": ("--p", "3", "--m", "5", "--mem-cap", "2", "--cost", "F=2,I=3,W=1", "--time-limit", "5"),
-    "emit": ("1f1b", *SIZE),
+    "emit": ("1f1b", *SIZE, "-o", "mine.ps"),
     "run": ("1f1b", *SIZE, "--pace", "0", "--steps", "1", "--trace", "run.json"),
     "rehearse": (
         "1f1b",
@@ -51,7 +51,6 @@ COMMANDS = {
     ),
     "calibrate": ("run.json",),
     "check": ("trainer.toml",),
-    "order": ("1f1b", *SIZE, "--format", "ps", "-o", "mine.ps"),
     "fmt": ("--check", "mine.ps"),
     "list": (),
     "explain": ("PS401",),

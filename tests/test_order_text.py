@@ -74,11 +74,11 @@ def read(text: str, name: str = "order.txt") -> Schedule | Program:
 @given(st.lists(batch.map(instructions), min_size=1, max_size=3))
 @settings(max_examples=deep(75), deadline=None)
 def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
-    """read(write_program(x)) == x, column for column, whatever the instructions are."""
+    """read(write(x)) == x, column for column, whatever the instructions are."""
     program = Program.from_instructions(lists, nowhere())
     if not len(program):
         return
-    again = read(order_text.write_program(program))
+    again = read(order_text.write(program))
     if isinstance(again, Schedule):
         assert np.all(program.op <= Op.B)
         assert [np.array_equal(getattr(again, c), getattr(program, c)) for c in COLUMNS] == [True] * len(COLUMNS)
@@ -111,7 +111,7 @@ def test_published_orders_read_and_write(text: str) -> None:
     """The orders that pytorch#172668 reports are written as they were read, comments aside."""
     program = read(text)
     assert isinstance(program, Program)
-    assert order_text.write_program(program) == "".join(x for x in text.splitlines(True) if not x.startswith("#"))
+    assert order_text.write(program) == "".join(x for x in text.splitlines(True) if not x.startswith("#"))
 
 
 def test_both_ends_of_a_message_bear_one_name() -> None:

@@ -63,9 +63,9 @@ def ours(name: str, **sizes: int) -> str:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_order_prints_what_was_recorded(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """``pipesched order NAME --p 4 --m 8`` equals the order of the authors' code, token for token."""
+    """``pipesched emit NAME --p 4 --m 8 --target order`` equals the order of the authors' code, token for token."""
     file, options = RECORDED[name]
-    assert main(["order", name, "--p", "4", "--m", "8", *options]) == 0
+    assert main(["emit", name, "--target", "order", "--p", "4", "--m", "8", *options]) == 0
     assert capsys.readouterr().out == recorded(file)
 
 

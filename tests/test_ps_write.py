@@ -192,20 +192,20 @@ def test_irregular_ranks_stand_beside_the_general_program() -> None:
 
 
 def test_order_writes_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """What ``pipesched order FILE --format ps`` writes has the order and the costs of FILE; messages have no place."""
+    """What ``pipesched emit FILE --target ps`` writes has the order and the costs of FILE; messages have no place."""
     csv = tmp_path / "my order.csv"
     csv.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
-    assert main(["order", str(csv), "--format", "ps", "-o", str(tmp_path / "mine.ps")]) == 0
+    assert main(["emit", str(csv), "-o", str(tmp_path / "mine.ps")]) == 0
     text = (tmp_path / "mine.ps").read_text()
     assert text.startswith('schedule my_order(p = 2, m = 2)\n"The order of my order.csv"\n')
     for file in (csv, tmp_path / "mine.ps"):
-        assert main(["order", str(file)]) == 0
+        assert main(["emit", str(file), "--target", "order"]) == 0
     first, again = capsys.readouterr().out.split("rank 0")[1:]
     assert first == again and "B0.0" in first
-    assert main(["order", str(csv), "--format", "ps", "--program"]) == 2
-    assert "no sends and receives" in capsys.readouterr().err
+    assert main(["emit", str(csv), "--target", "ps", "--per-rank", str(tmp_path / "ranks")]) == 2
+    assert "the program of every rank" in capsys.readouterr().err and not (tmp_path / "ranks").exists()
     (tmp_path / "c.ps").write_text('schedule c(p, m) "told" stage s in 0 .. p on rank s costs F = 2 rank r { F(1) F }')
-    assert main(["order", str(tmp_path / "c.ps"), "--p", "1", "--m", "2", "--format", "ps"]) == 0
+    assert main(["emit", str(tmp_path / "c.ps"), "--p", "1", "--m", "2", "--target", "ps"]) == 0
     out = capsys.readouterr().out
     assert "costs F = 2\n" in out and '"told"\n' in out and "F(1)  F\n" in out
 

@@ -89,7 +89,7 @@ def compared(
         assert {str(x.code) for x in made.report.diagnostics if x.severity == "error"} == {"PS221"}
         return "claim"
     assert made.report.ok, made.report.text()
-    emitted = "".join(compiler.emit(program, "stream", loaded.sizes))
+    emitted = "".join(compiler.emit(program, "stream", compiler.Head(loaded.sizes)))
     again(written, played, emitted, made, release)
     if not len(written.slots[0]) % 5:
         assert interpret(read(write(loaded.schedule)), {}).slots == written.slots
@@ -149,7 +149,10 @@ def again(written: Written, played: clock.Played, emitted: str, first: Examinati
     assert report.time.makespan == before.time.makespan and report.messages == before.messages
     assert report.memory is not None and before.memory is not None and report.memory.peak == before.memory.peak
     assert (
-        "".join(compiler.emit(found.loaded.program or found.loaded.schedule, "stream", found.loaded.sizes)) == emitted
+        "".join(
+            compiler.emit(found.loaded.program or found.loaded.schedule, "stream", compiler.Head(found.loaded.sizes))
+        )
+        == emitted
     )
 
 

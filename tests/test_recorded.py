@@ -39,7 +39,7 @@ WRITERS: list[Writer] = [orders, traces, dumps]
 def program(name: str, **sizes: int) -> Program:
     """The plan with the messages that the product gives it."""
     arguments = [word for key, value in sizes.items() for word in (f"--{key}", str(value))]
-    text = typed("order", name, "--program", *arguments).out.decode("utf-8")
+    text = typed("emit", name, "--target=program", *arguments).out.decode("utf-8")
     made = pipesched.load(pipesched.Source("plan.txt", text)).program
     assert made is not None
     return made

@@ -244,7 +244,7 @@ class TestWhatItTells:
         """A program of the order notation trains as it stands there: every batch is one instruction of the trace."""
         program = PROGRAMS[name]()
         file, trace = tmp_path / "order.txt", tmp_path / "trace.json"
-        file.write_text(order_text.write_program(program), "utf-8")
+        file.write_text(order_text.write(program), "utf-8")
         found = run_json(capsys, str(file), "--steps", "1", "--pace", "0", "--trace", str(trace))
 
         assert found["gradients"]["error"] <= 1e-12

@@ -56,7 +56,7 @@ def read(text: str) -> Program:
 
 def a_direction(name: str, **sizes: int) -> Program:
     """Gradients on a communicator of their own, as the order notation writes it."""
-    text = order_text.write_program(lower(pipesched.load(name, **sizes)))
+    text = order_text.write(lower(pipesched.load(name, **sizes)))
     return read(re.sub(r"((?:send|recv):B\S+)", r"\1@1", text))
 
 

@@ -326,7 +326,7 @@ def test_a_window_is_a_part_of_the_whole() -> None:
 
 
 def test_many_chunks_are_named_by_stage() -> None:
-    """With more than two chunks on a rank, and room, a label is stage and microbatch, as `pipesched order` says."""
+    """With more than two chunks on a rank, and room, a label is stage and microbatch, as the order notation says."""
     schedule = pipesched.load("interleaved", p=2, v=3, m=2)
     every, _ = rank_rows(render(chart(schedule), Text(200)))
     for rank, row in enumerate(every):

@@ -55,7 +55,7 @@ def test_streams_and_orders_look_like_their_schedule(folder: Path, capsys: pytes
         assert main(["emit", "1f1b", "--p", "3", "--m", "4", "--target", target, "-o", file]) == 0
         capsys.readouterr()
         assert charted("show", file) == expected
-    assert main(["order", "1f1b", "--p", "3", "--m", "4", "-o", "a.txt"]) == 0
+    assert main(["emit", "1f1b", "--p", "3", "--m", "4", "-o", "a.txt"]) == 0
     assert charted("show", "a.txt") == expected
 
 

@@ -25,7 +25,7 @@ FILES = {
     "empty.ps": "",
     "bad.toml": "F = [1,",
 }
-ONE_FILE = ("verify", "show", "why", "emit", "order", "compare", "optimize")
+ONE_FILE = ("verify", "show", "why", "emit", "emit --target order", "compare", "optimize")
 TIMED = ("verify", "show", "why", "emit", "compare", "optimize")
 SLIPS = {  # what is typed after the command: its code, and the commands that can find it
     "1f1b --p 0": ("PS225", (*ONE_FILE, "run", "diff gpipe")),

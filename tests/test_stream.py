@@ -248,7 +248,7 @@ def test_the_page_of_the_notation_has_every_word() -> None:
     for word, text in rows:
         found = [made for x in _words(word) for made in _instructions(*x)]
         program = Program.from_instructions([found, [], [], []], placement)
-        assert order_write.write_program(program).split("\n")[0] == f"rank 0: {word}"
+        assert order_write.write(program).split("\n")[0] == f"rank 0: {word}"
         (one,) = slowly(program, {}).ranks[0]
         assert stream.instruction_text(one, 1) == text
         named |= {x.op for x in (one, *one.parts)}

@@ -43,7 +43,7 @@ VERBS = (
     "plan --model gpt3-175b --gpus 64 --device a100 --only t=8,c=1,b=1 --executor here",
     "explain PS401",
     "list",
-    "order dualpipe --p 4",
+    "emit dualpipe --p 4 --target order",
 )
 
 

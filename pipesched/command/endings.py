@@ -28,7 +28,6 @@ _PAGE: Forms = {"text": (".txt",), "json": (".json",), "html": (".html", ".htm")
 _COSTS: Forms = {"costs": (".toml",), "json": (".json",)}
 OWN: Mapping[str, Forms] = {
     "optimize": {"ps": (".ps",), "json": (".json",)},
-    "order": {**LINES, "ps": (".ps",)},
     "emit": {row.name: (row.ending,) for row in TARGETS.values()},
     "show": {view.name: (*view.suffixes, *view.forms) for view in views().values()},
     "list": {**LINES, "text": (".txt", ".ps", ".toml")},

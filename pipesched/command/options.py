@@ -284,13 +284,6 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(_FILE, help="Write the costs as --costs reads them; - for stdout.", metavar="COSTS.toml"),
         _COLOR,
     ),
-    "order": (
-        Option("program", flag, "Sends, receives and reductions too.", terminal=True),
-        *SIZES,
-        *_READ,
-        replace(_FORMAT, read=Choice(*FORMATS, "ps")),
-        *_OUTPUT[1:],
-    ),
     "fmt": (
         Option("check", flag, "Write nothing; name the files that would change: exit status 1 if any.", terminal=True),
         Option("diff", flag, "Write nothing; show what would change: exit status 1 if anything.", terminal=True),

@@ -136,6 +136,6 @@ def _written(target: Schedule | Program, *, computes: bool) -> Source:
         if any(placement.route_names) or placement.frozen or placement.slices > 1 or not placement.chain:
             sizes = whole(target.parameters if isinstance(target, Schedule) else {})
             return Source(f"{target.name}.json", "".join(stream_write.pieces(program, sizes)))
-        return Source(f"{target.name}.txt", order_write.write_program(program))
+        return Source(f"{target.name}.txt", order_write.write(program))
     schedule = target.computes if isinstance(target, Program) else target
     return Source(f"{schedule.name}.ps", writer.write(schedule))

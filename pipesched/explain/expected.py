@@ -33,7 +33,9 @@ _MEANT = dict(zip(_WRITTEN, _AS, strict=True))
 _NOT_WORDS = {
     **dict.fromkeys(("while", "until"), "every loop has its bounds: `for k in low .. high { … }` or `repeat n { … }`"),
     **dict.fromkeys(("return", "yield", "pass", "break", "continue"), "a program is what it writes: take it away"),
-    **dict.fromkeys(("print", "echo"), "nothing is printed: `pipesched order` shows what every rank does"),
+    **dict.fromkeys(
+        ("print", "echo"), "nothing is printed: `pipesched emit --target order` shows what every rank does"
+    ),
     **dict.fromkeys(("switch", "match", "case"), "write `if … else if …`"),
 }
 _NO_POWER = "there is no power: write the product, as in `p * p`"

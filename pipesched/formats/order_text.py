@@ -26,7 +26,7 @@ from pathlib import PurePath
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.formats.order_write import WORDS, write, write_program
+from pipesched.formats.order_write import WORDS, write
 from pipesched.formats.rows import (
     LARGEST,
     Bad,
@@ -46,7 +46,7 @@ from pipesched.model.placement import RANKS, Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source, Span
 
-__all__ = ["read", "write", "write_program"]
+__all__ = ["read", "write"]
 
 
 class WordOrigin:

@@ -6,7 +6,7 @@ letter B, whether B or I made it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
 from pipesched.model.columns import Ints
 from pipesched.model.ops import COMPUTES, Op
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 
 WORDS: Mapping[Op, str] = {
@@ -39,29 +40,31 @@ WORDS: Mapping[Op, str] = {
 """made: the stage that made what is sent. communicator: ``@1``, or nothing for 0."""
 
 
-def write(schedule: Schedule) -> str:
-    """The compute order, one line a rank."""
-    return "".join(_line(schedule, rank) for rank in range(schedule.ranks))
+def write(order: Schedule | Program) -> str:
+    """The compute order, or every instruction, one line a rank."""
+    return "".join(lines(order))
 
 
-def write_program(program: Program) -> str:
-    """Every instruction, one line a rank.
-
-    Raises:
-        PipeschedError: PS814, a stage reads others than the one before it.
-    """
-    if not program.placement.chain:
-        message = f"the order notation cannot name messages where {program.placement.skip}"
-        raise fail(Code.TARGET, message, help="leave out the messages: the order of compute can be written")
-    made = np.where(program.receives, other_stage(program.op, program.stage), program.stage)
-    return "".join(_line(program, rank, made) for rank in range(program.ranks))
+def lines(order: Schedule | Program) -> Iterator[str]:
+    """The same, line by line."""
+    made = order.stage
+    if isinstance(order, Program):
+        made = np.where(order.receives, other_stage(order.op, order.stage), order.stage)
+    return (_line(order, rank, made) for rank in range(order.ranks))
 
 
-def _line(order: Schedule | Program, rank: int, made: Ints | None = None) -> str:
+def require_names(placement: Placement) -> None:
+    """Raises PipeschedError: PS814, a stage reads others than the one before it, so no word names its messages."""
+    if not placement.chain:
+        message = f"the order notation cannot name messages where {placement.skip}"
+        raise fail(Code.TARGET, message, help="leave out the messages: `--target order` writes the computes")
+
+
+def _line(order: Schedule | Program, rank: int, made: Ints) -> str:
     """The words of a rank. Each begins with what separates it from the one before: a blank, or + in a pair."""
     here = slice(int(order.start[rank]), int(order.start[rank + 1]))
     columns = [order.op[here], order.second[here], order.stage[here]]
-    if isinstance(order, Program) and made is not None:
+    if isinstance(order, Program):
         columns += [made[here], order.peer[here], order.communicator[here], *numbered.brackets(order.group[here])]
     kinds, kind = numbered.distinct(*columns)
     words = numbered.write([_word(*row) for row in kinds], kind, np.asarray(order.microbatch[here]))

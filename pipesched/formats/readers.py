@@ -250,7 +250,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
         raise fail(Code.USAGE, f"{loaded.source} says itself which stages are frozen", help=help)
     if loaded.torch and program is not None:
         message = f"{loaded.source} has torch's messages, which go to frozen stages too"
-        raise fail(Code.USAGE, message, help="give the computes alone: `pipesched order FILE --format ps`")
+        raise fail(Code.USAGE, message, help="give the computes alone: `pipesched emit FILE --target ps`")
     if stages and stages[-1] >= schedule.stages:
         message = f"stage {stages[-1]} is frozen; {loaded.source} has stages 0 .. {schedule.stages}"
         raise fail(Code.FILE_DISAGREES, message)

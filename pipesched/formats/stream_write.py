@@ -135,7 +135,7 @@ def _refused(program: Program, at: Ints, why: str) -> Iterator[Diagnostic]:
             (place,),
             (more,) if more else (),
             "emit its computes alone, so that sends and receives are made anew: "
-            "`pipesched order FILE | pipesched emit -`",
+            "`pipesched emit FILE --target order | pipesched emit -`",
         )
 
 

@@ -156,7 +156,11 @@ def _costs(costs: Costs) -> Iterator[Line]:
 def _cost(cost: Cost) -> str:
     if isinstance(cost, Grid):
         message = f"a cost differs from microbatch to microbatch, {cost}, and a table of numbers has no words"
-        raise fail(Code.TARGET, message, help="`pipesched order FILE` writes the order; --costs takes a file of costs")
+        raise fail(
+            Code.TARGET,
+            message,
+            help="`pipesched emit FILE --target order` writes the order; --costs takes a file of costs",
+        )
     if isinstance(cost, tuple):
         return f"[{', '.join(map(_cost, cost))}]"
     number = shown(cost)

@@ -21,7 +21,6 @@ from pipesched.insight.diff_command import diff
 from pipesched.insight.why_command import why
 from pipesched.interop.check_command import check
 from pipesched.interop.frameworks.frameworks import call
-from pipesched.lift.order_command import order
 from pipesched.optimizer.optimize_command import optimize
 from pipesched.planning.plan_command import plan
 from pipesched.runtime.calibrate_command import calibrate
@@ -45,12 +44,13 @@ Examples:
 
 _GONE = {
     "survey": "pipesched verify FRAMEWORK:NAME --p 2..8 --m 4,8",
+    "order": "pipesched emit FILE --target order",
 }
 _GROUPS = {
     "Look": (verify, show, why, compare, diff, explain, list_schedules),
     "Make": (optimize, plan, emit, fmt),
     "Run": (run_command, rehearse, calibrate),
-    "Other people's": (check, order),
+    "Other people's": (check,),
 }
 
 

@@ -1,24 +1,25 @@
-"""What is published: a verified program as a stream, or as torch's CSV.
+"""Writes an order for a runtime, once it is verified; or as words or in the language, as it is.
 
     load ──> verify ──> lower ──> the target's own actions ──> verify again ──> text, a rank at a time
 
-What is emitted is exactly what was verified.
+What is emitted for a runtime is exactly what was verified.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 from pipesched import compile, render
-from pipesched.diagnostics import PipeschedError
+from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination, Options
 from pipesched.formats.readers import TORCH_CSV, Loaded, reader_of
-from pipesched.formats.targets import TARGETS
+from pipesched.formats.targets import TARGETS, Head
 from pipesched.interop.torch.torch_actions import torch_actions
 from pipesched.interop.torch.torch_frozen import with_backwards
-from pipesched.model.numbers import Value, whole
 from pipesched.model.ops import Op
+from pipesched.model.release import AT_W
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion, first_with
 from pipesched.report.report import Report
@@ -27,21 +28,21 @@ from pipesched.source import Source
 
 @dataclass(frozen=True)
 class Emission:
-    """The verdict on what is emitted, and that; no order where the verdict is not good."""
+    """An order that is written, and the verdict on it; no order where the verdict is not good."""
 
     report: Report
     target: str
     order: Schedule | Program | None = None
-    parameters: Mapping[str, Value] = field(default_factory=dict)
+    head: Head = field(default_factory=Head)
     version: TorchVersion = DEFAULT
 
     def pieces(self) -> Iterator[str]:
         """The text, a rank at a time."""
-        return iter(()) if self.order is None else compile.emit(self.order, self.target, self.parameters)
+        return iter(()) if self.order is None else compile.emit(self.order, self.target, self.head)
 
     def by_rank(self) -> Iterator[str]:
         """The text of each rank alone."""
-        return iter(()) if self.order is None else TARGETS[self.target].by_rank(self.order, whole(self.parameters))
+        return iter(()) if self.order is None else TARGETS[self.target].by_rank(self.order, self.head)
 
     def settings(self, files: Sequence[str] = (), *, by_rank: bool = False) -> list[str]:
         """What a trainer needs besides the files, which are of a rank each or one for all."""
@@ -73,6 +74,8 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     What is wrong is in the report: with the file, with what is made from it, or that the target cannot run it (PS814).
     """
     target = TARGETS[to]
+    if not target.judged:
+        return _as_it_is(source, options, to)
     waiting = "WAIT_" in source.text and reader_of(source) is TORCH_CSV  # so it is surely for a version that has them
     version = first_with(Op.WAIT_SEND_F) if waiting else None
     own = replace(options, torch_version=version, comm=None if target.blocks else options.comm)
@@ -85,7 +88,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     if loaded.program is not None and not first.report.ok:
         return Emission(first.report, to)
     if loaded.program is not None and not target.torch:
-        return Emission(first.report, to, loaded.program, loaded.sizes)
+        return Emission(first.report, to, loaded.program, Head(loaded.sizes))
     order = _lowered(first) if target.messages else loaded.schedule
     if order is None:
         return Emission(first.report, to)
@@ -100,7 +103,40 @@ def emit(source: Source, options: Options, to: str) -> Emission:
         whole = compile.examine(Loaded(loaded.source, order, torch=True), Options(torch_version=version))
         if not whole.report.ok:
             return Emission(whole.report, to)
-    return Emission(final.report, to, order, loaded.sizes, version or DEFAULT)
+    return Emission(final.report, to, order, Head(loaded.sizes), version or DEFAULT)
+
+
+def _as_it_is(source: Source, options: Options, to: str) -> Emission:
+    """The order of a file, right or wrong, as words or in the language.
+
+    Raises:
+        PipeschedError: PS225, an option of a verdict.
+    """
+    target = TARGETS[to]
+    _require_no_verdict(options, to)
+    try:
+        loaded = compile.load(source, options)
+        target.require(loaded.schedule, loaded.program)
+        order = compile.lower(loaded.schedule) if target.messages else loaded.schedule
+    except PipeschedError as error:
+        return Emission(Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics), to)
+    head = Head(loaded.sizes, f"The order of {PurePath(source.name).name}")
+    if loaded.unit is not None:
+        head = Head(loaded.sizes, loaded.unit.checked.file.documentation or "", loaded.unit.costs)
+    return Emission(Report(loaded.schedule.name, source.name, loaded.sizes), to, order, head)
+
+
+def _require_no_verdict(options: Options, to: str) -> None:
+    """Raises PipeschedError: PS225, an option of a verdict, which nobody gives here."""
+    asked = {
+        "--cost": options.costs is not None,
+        "--mem-cap": options.mem_cap is not None,
+        "--comm": options.comm is not None,
+        "--release": options.release != AT_W,
+    }
+    if given := [name for name in asked if asked[name]]:
+        message = f"{given[0]} is for a verdict, and `--target {to}` writes an order as it is"
+        raise fail(Code.USAGE, message, help="`pipesched verify` judges it")
 
 
 def _lowered(examined: Examination) -> Program | None:

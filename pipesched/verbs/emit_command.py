@@ -1,4 +1,4 @@
-"""``pipesched emit``: what runs, for a runtime to read. Nothing is written that was not verified."""
+"""``pipesched emit``: an order for a runtime, once it is verified; or as words or in the language, as it is."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 _LISTED = "\n".join(f"{row.name:<13}{row.title}" for row in TARGETS.values())
 _HELP = f"""Verify a .ps file, a torch CSV, an order, a stream, a built-in name or - for stdin, and write what runs.
+F2.5 is the forward of stage 2 for microbatch 5; A+B is an overlap pair, one slot.
 
 \b
 {_LISTED}"""
 
 
-@click.command(short_help="Write what runs: instruction streams, or torch's CSV.", help=_HELP)
+@click.command(short_help="Write what runs: instruction streams, torch's CSV, or the order.", help=_HELP)
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("emit")
 def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
@@ -49,11 +50,12 @@ def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
 def _write(emission: Emission, out: Output, folder: str | None) -> Iterator[str]:
     """Writes the text, a rank at a time; yields the names of the files."""
     if folder is not None:
+        texts = emission.by_rank()
         try:
             os.makedirs(folder, exist_ok=True)
         except OSError as error:
             raise fail(Code.USAGE, f"cannot make the folder {folder}: {error.strerror or error}") from None
-        for rank, text in enumerate(emission.by_rank()):
+        for rank, text in enumerate(texts):
             path = os.path.join(folder, f"rank{rank}{TARGETS[emission.target].ending}")
             terminal.replace_with(path, [text])
             yield path

@@ -42,7 +42,7 @@ def verify(source: Source, options: Options) -> Report:
     try:
         if reader_of(source) is ANSWER:
             if options.recorded is not None:
-                help = "give its schedule: `pipesched order ANSWER --format ps`"
+                help = "give its schedule: `pipesched emit ANSWER --target ps`"
                 raise fail(Code.USAGE, "a recorded run is held against a schedule, not against an answer", help=help)
             return _with_proof(_verify_answer(source, options), options)
         return verify_loaded(load(source, options), options)

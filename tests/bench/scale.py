@@ -74,7 +74,7 @@ def recorded_run(folder: Path) -> list[list[str]]:
     """1f1b on 64 ranks, 2,000 messages each: what verifies the plan alone, and with a flight recorder's dumps."""
     plan, dumps_of = folder / "plan.txt", folder / "recorded"
     sizes = ["--p", "64", "--m", "500"]
-    command = [sys.executable, "-m", "pipesched", "order", "1f1b", *sizes, "--program", "-o", str(plan)]
+    command = [sys.executable, "-m", "pipesched", "emit", "1f1b", *sizes, "--target", "program", "-o", str(plan)]
     subprocess.run(command, check=True)
     made = pipesched.load(plan).program
     assert made is not None

@@ -134,13 +134,13 @@ def as_toml(tree: Any) -> bytes:
 def schedule_verbs(file: str, *options: str) -> list[str]:
     """What reads a schedule."""
     sizes = " ".join(options)
-    verbs = [f"{verb} {{0}}/{file} {sizes}" for verb in ("verify", "why", "emit", "order", "fmt --diff", "list")]
+    verbs = [f"{verb} {{0}}/{file} {sizes}" for verb in ("verify", "why", "emit", "fmt --diff", "list")]
     verbs += [f"verify {{0}}/{file} {sizes} --format {x}" for x in ("concise", "github", "json")]
     verbs += [f"show {{0}}/{file} {sizes} --format {x}" for x in ("text", "svg", "html", "trace", "dag", "csv")]
     verbs += [f"verify {{0}}/{file} {sizes} --color always", f"show {{0}}/{file} {sizes} --json"]
     verbs += [f"{verb} {{0}}/{file} 1f1b --p 2 --m 2" for verb in ("compare", "diff", "diff --all", "compare --json")]
     verbs += [f"emit {{0}}/{file} {sizes} --target {x}" for x in ("torch-csv", "torch-comms", "deepspeed")]
-    verbs += [f"order {{0}}/{file} {sizes} --format ps", f"order {{0}}/{file} {sizes} --json --program"]
+    verbs += [f"emit {{0}}/{file} {sizes} --target {x}" for x in ("order", "ps", "program --json")]
     verbs += [f"check {{0}}/{file}", f"why {{0}}/{file} {sizes} --json", f"emit {{0}}/{file} {sizes} --json"]
     return verbs
 
@@ -309,7 +309,7 @@ def runs() -> Iterator[Input]:
     read += ["show 1f1b --p 2 --m 2 --measured {0}/run.json"]
     yield from of_tree("run.json", trace, as_json, read)
     plan = pipesched.load(
-        pipesched.Source("plan.txt", typed("order", "1f1b", "--program", "--p=2", "--m=2").out.decode())
+        pipesched.Source("plan.txt", typed("emit", "1f1b", "--target=program", "--p=2", "--m=2").out.decode())
     )
     assert plan.program is not None
     lists = [plan.program.instructions(rank) for rank in range(2)]
@@ -377,7 +377,6 @@ BASES = {
     "rehearse": "none.ps",
     "calibrate": "none.json",
     "check": "none.toml",
-    "order": "1f1b --p=2 --m=2",
     "fmt": "none.ps",
     "list": "",
     "explain": "",

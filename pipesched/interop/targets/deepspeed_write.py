@@ -165,7 +165,7 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
 def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
     """The first instruction of a program that the engine does not know, in a batch, or on another communicator."""
     known = among(program.op, (*NAMES, *_ITS_OWN, *_WAITS)) | computes(program.op)
-    help = "`pipesched order FILE | pipesched emit - --target deepspeed` makes its messages anew"
+    help = "`pipesched emit FILE --target order | pipesched emit - --target deepspeed` makes its messages anew"
     refused = {
         "it has no such instruction": ~known,
         "it posts each message by itself": program.group >= 0,
