@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.interop.check_csv import csv
 from pipesched.interop.check_report import Checked, several
 from pipesched.interop.trainers import texts
 from pipesched.interop.trainers.case import Case, Fact, Finding, Note, Plan
@@ -27,7 +28,6 @@ from pipesched.library.inputs import read_path
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.source import Source
 from pipesched.verbs.check_command import command
-from pipesched.verbs.check_csv import csv
 
 _COMMAND = "the command"
 _OPTION = re.compile(r"(?<!\S)#.*|(?<![\w-])(?P<name>--[A-Za-z][\w-]*)")  # outside comments

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipesched.diagnostics import Code, Label, fail
-from pipesched.interop.trainers.bash_run import Command, Hole, Script, TooMuch
-from pipesched.interop.trainers.bash_text import Text, plain
+from pipesched.interop.trainers.bash.run import Command, Script
+from pipesched.interop.trainers.bash.text import Text, plain
+from pipesched.interop.trainers.bash.words import Hole, TooMuch
 from pipesched.interop.trainers.settings import Mention, Setting, Settings, Unset
 from pipesched.source import Source
 from pipesched.support.foreign import foreign, values

@@ -1,0 +1,414 @@
+"""The commands that a script runs, as far as its text tells them.
+
+    statements ──run──> Command, Command, …     each a list of fields with their places
+
+A branch whose condition the text decides is taken or left; of any other both are, and variables that they set apart are
+open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pipesched.interop.trainers.bash.known import NAME, condition, test
+from pipesched.interop.trainers.bash.statements import (
+    Body,
+    Case,
+    Function,
+    Group,
+    If,
+    Loop,
+    Simple,
+    Statement,
+    statements,
+)
+from pipesched.interop.trainers.bash.text import Text, Unclosed, joined, plain, split
+from pipesched.interop.trainers.bash.words import Hole, TooMuch, Value, Words
+
+_LONGEST = 20_000  # characters of a value
+_DEEPEST = 30
+_WAYS = 8  # in which a variable may be set
+_ASSIGN = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
+_TEXT_OPTION = re.compile(r"-\w*c")
+SHELLS = ("bash", "sh", "zsh", "dash")
+_SILENT = (
+    "echo printf cat grep egrep sed awk mkdir rm cp mv ls cd pwd test [ [[ true false : tee sleep wait date chmod",
+    "touch ln which type ulimit trap set shopt module conda pip pip3 pushd popd hostname head tail cut tr sort wc exit",
+    "return break continue alias umask kill nvidia-smi scontrol find tar unzip wget curl git log info warn basename",
+    "dirname seq logger",
+)
+SILENT = frozenset(" ".join(_SILENT).split())
+"""Programs whose arguments are no settings of a trainer."""
+_DECLARED = ("export", "declare", "local", "readonly", "typeset")
+_PREFIXES = ("exec", "command", "builtin", "nohup", "time", "sudo", "env", "eval", "coproc")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that is run: its fields. at: where it stands."""
+
+    fields: tuple[Text, ...]
+    at: int = -1
+
+
+@dataclass
+class Script(Words):
+    """The commands of a script.
+
+    sourced: the text of a file that it names. unread: what it leaves to others. piped: the output of a command goes to
+    the next. covered: offsets of what is read or means nothing here.
+    """
+
+    sourced: Callable[[str], str | None] = lambda _: None
+    commands: list[Command] = field(default_factory=list)
+    unread: list[Hole] = field(default_factory=list)
+    covered: set[int] = field(default_factory=set)
+    functions: dict[str, Body] = field(default_factory=dict)
+    piped: bool = False
+    depth: int = 0
+
+    def run(self, text: Text) -> None:
+        """Runs a text; what is no script of bash as far as it is known here is unread."""
+        self.spend(len(text))
+        try:
+            self.body(statements(text))
+        except (Unclosed, RecursionError) as error:
+            at = error.at if isinstance(error, Unclosed) else -1
+            place = text.at[at] if 0 <= at < len(text) else text.place
+            self.unread.append(Hole("what begins here has no end that is known", place))
+
+    def command(self, fields: list[Text]) -> None:
+        """Runs a command that another shell has expanded; assignments before it count."""
+        while fields and (assigned := _ASSIGN.match(fields[0].chars)):
+            self.variables[assigned[1]] = fields.pop(0)[assigned.end() :]
+        self._called(fields, Simple(()))
+
+    # Statements
+
+    def body(self, body: Body) -> None:
+        """Runs statements; behind ``&&`` and ``||`` one may be left out."""
+        last: bool | None = None
+        signs = [sign for sign, _ in body[1:]] + [";"]
+        for (before, statement), sign in zip(body, signs, strict=False):
+            self.piped = sign in ("|", "|&")
+            runs = True if before not in ("&&", "||") else None if last is None else last == (before == "&&")
+            if runs:
+                last = self._one(statement)
+            elif runs is None:
+                self._maybe([partial(self._one, statement)])
+                last = None
+            else:
+                self._cover(statement)
+
+    def _one(self, statement: Statement) -> bool | None:
+        """Runs a statement; whether it succeeds, None if that is not known."""
+        self.spend(1)
+        match statement:
+            case Simple():
+                return self._simple(statement)
+            case If(branches):
+                self._if(branches)
+            case Case(word, branches):
+                self._case(self.joined(word), branches)
+            case Loop(None):
+                self._while(statement)
+            case Loop(str(name)):
+                self._for(name, statement)
+            case Group(body, own):
+                before = dict(self.variables)
+                self.body(body)
+                self.variables = before if own else self.variables
+            case Function(name, body):
+                self.functions[name.chars] = body
+        return None
+
+    def _cover(self, *parts: object) -> None:
+        """Marks what is not run: it means nothing."""
+        for part in parts:
+            if isinstance(part, Text):
+                self.covered.update(part.at)
+            elif isinstance(part, tuple):
+                self._cover(*part)
+            elif isinstance(part, Simple | If | Case | Loop | Group | Function):
+                self._cover(*vars(part).values())
+
+    def _maybe(self, ways: list[Callable[[], object]], *, certain: bool = False) -> None:
+        """Runs each way from the same state; what they set apart is open. certain: one of them is run."""
+        before, ends = dict(self.variables), []
+        for way in ways:
+            self.variables = dict(before)
+            way()
+            ends.append(self.variables)
+        ends += [] if certain else [before]
+        self.variables = {name: self._merged(name, ends) for name in dict.fromkeys(x for end in ends for x in end)}
+
+    def _merged(self, name: str, ends: list[dict[str, Value]]) -> Value:
+        ways = list(dict.fromkeys(end.get(name, Text()) for end in ends))
+        if len({_chars(way) for way in ways}) == 1:
+            return ways[0]
+        lines = next((x.place for way in ways for x in (way if isinstance(way, tuple) else (way,)) if x.place >= 0), -1)
+        return self.hole(f"${name}, which the file sets in several ways", lines, *ways[:_WAYS])
+
+    def _if(self, branches: tuple[tuple[Body, Body], ...]) -> None:
+        ways: list[Callable[[], object]] = []
+        certain = False
+        for number, (asked, body) in enumerate(branches):
+            known = self._condition(asked)
+            if known is False:
+                self._cover(body)
+                continue
+            ways.append(partial(self.body, body))
+            if certain := known is True:
+                self._cover(branches[number + 1 :])
+                break
+        if certain and len(ways) == 1:
+            ways[0]()
+        else:
+            self._maybe(ways, certain=certain)
+
+    def _condition(self, asked: Body) -> bool | None:
+        known: bool | None = True
+        for before, statement in asked:
+            holds = self._one(statement)
+            known = holds if before not in ("&&", "||") else _both(known, before, holds)
+        return known
+
+    def _case(self, value: Text, branches: tuple[tuple[tuple[Text, ...], Body], ...]) -> None:
+        ways: list[Callable[[], object]] = []
+        every = False
+        for patterns, body in branches:
+            self._cover(patterns)
+            texts = [self.joined(pattern).chars for pattern in patterns]
+            exact = self.hole_in(value) is None and all(re.fullmatch(r"[\w.+-]*|\*", x) for x in texts)
+            matches = "*" in texts or value.chars in texts
+            if exact and not matches:
+                self._cover(body)
+                continue
+            ways.append(partial(self.body, body))
+            every |= "*" in texts or (exact and matches)
+            if exact:
+                break
+        self._maybe(ways, certain=every)
+
+    def _while(self, loop: Loop) -> None:
+        words = [x.chars for _, statement in loop.condition if isinstance(statement, Simple) for x in statement.words]
+        if not self.arguments and any("$#" in x or "getopts" in x for x in words):
+            self._cover(loop)
+            self.taken.setdefault("arguments of the script are taken to be none", -1)
+        else:
+            self._maybe([partial(self.body, (*loop.condition, *loop.body))])
+
+    def _for(self, name: str, loop: Loop) -> None:
+        items = self.fields(loop.words)
+        if len(items) <= _WAYS and not any(map(self.hole_in, items)):
+            for item in items:
+                self.variables[name] = item
+                self.body(loop.body)
+            return
+        self.variables[name] = self.hole(f"${name} of a loop", items[0].place if items else -1, *items[:_WAYS])
+        self._maybe([partial(self.body, loop.body)])
+
+    # Commands
+
+    def _simple(self, command: Simple) -> bool | None:
+        words = list(command.words)
+        own: dict[str, Value] = {}
+        while words and (assigned := _ASSIGN.match(words[0].chars)):
+            own[assigned[1]] = self._assigned(words.pop(0), assigned)
+        if not words:
+            self.variables.update(own)
+            return True
+        first = words[0]
+        if first.chars.startswith("(("):
+            self._cover(first)
+            return condition(first.chars, lambda x: self.arithmetic(plain(x)))
+        if first.chars.startswith("[["):
+            return self._test([self.joined(x) for x in split(first[2:-2])])
+        if first.chars in _DECLARED:
+            given = [(word, found) for word in words[1:] if (found := _ASSIGN.match(word.chars))]
+            self.variables |= {found[1]: self._assigned(word, found) for word, found in given}
+            return True
+        before = {name: self.variables[name] for name in own if name in self.variables}
+        self.variables.update(own)
+        result = self._called(self.fields(tuple(words)), command)
+        if own:
+            self.variables = {x: value for x, value in self.variables.items() if x not in own} | before
+        return result
+
+    def _assigned(self, word: Text, assigned: re.Match[str]) -> Value:
+        """The value that a word gives to a variable; one that is given from outside stays."""
+        name, index, more = assigned[1], assigned[2], assigned[3]
+        if name in self.given:
+            self._cover(word)
+            return plain(self.given[name])
+        rest, old = word[assigned.end() :], self.variables.get(name, Text())
+        array = old if isinstance(old, tuple) else (old,) if old else ()
+        value: Value
+        if rest.chars.startswith("("):
+            value = (*(array if more else ()), *self.fields(tuple(split(rest[1:-1]))))
+        elif index:
+            self.joined(rest)
+            return self.hole(f"${name}, parts of which are set one by one", word.place)
+        else:
+            last = array[-1] if array and more else Text()
+            value = last + self.joined(rest)
+        if sum(map(len, value)) > _LONGEST if isinstance(value, tuple) else len(value) > _LONGEST:
+            return self.hole(f"${name}, which is too long", word.place)
+        return value
+
+    def _test(self, fields: list[Text]) -> bool | None:
+        """Whether a test holds, None if its text does not say."""
+        self._cover(*fields)
+        words = [x.chars for x in fields]
+        several = any(x in ("&&", "||", "-a", "-o", "(") for x in words)
+        return None if several or any(map(self.hole_in, fields)) else test(words)
+
+    def _called(self, fields: list[Text], command: Simple) -> bool | None:
+        """Runs a command of these fields: a builtin, a function, a shell with its own text, or a program."""
+        if not fields:
+            return None
+        name = fields[0].chars.rpartition("/")[2]
+        if name in _BUILTINS:
+            return _BUILTINS[name](self, fields, command)
+        if name in self.functions:
+            self._inside(fields[1:], partial(self.body, self.functions[name]))
+        elif name in SILENT:
+            self._silent(fields, command)
+        else:
+            self._program(fields, command)
+        return None
+
+    def _silent(self, fields: list[Text], command: Simple) -> None:
+        """A program without settings, unless its output goes on."""
+        if not command.redirected and not self.piped:
+            self._cover(*command.words, *(text for text, _ in command.bodies))
+
+    def _set(self, fields: list[Text], command: Simple) -> None:
+        if len(fields) > 1 and fields[1].chars == "--":
+            self.arguments = tuple(fields[2:])
+        else:
+            self._silent(fields, command)
+
+    def _unset(self, fields: list[Text], command: Simple) -> None:
+        for x in fields[1:]:
+            self.variables.pop(x.chars, None)
+
+    def _read(self, fields: list[Text], command: Simple) -> None:
+        """``read`` of a text behind ``<<<``; of anything else its variables are open."""
+        names = [x.chars for x in fields[1:] if NAME.fullmatch(x.chars)]
+        one = command.bodies[0][0] if len(names) == 1 and command.bodies else None
+        known = self.joined(one) if one is not None and "\n" not in one.chars else None
+        for name in names:
+            self.variables[name] = known or self.hole(f"${name}, which is read from elsewhere", command.words[0].place)
+
+    def _opens(self, fields: list[Text], command: Simple) -> None:
+        """A builtin that sets variables to values that are not followed."""
+        for x in fields[1:]:
+            if found := NAME.match(x.chars):
+                self.variables[found[0]] = self.hole(f"${found[0]}, which {fields[0].chars} sets", x.place)
+
+    def _printf(self, fields: list[Text], command: Simple) -> None:
+        if len(fields) > 2 and fields[1].chars == "-v":
+            self._opens([fields[0], fields[2]], command)
+        else:
+            self._silent(fields, command)
+
+    def _source(self, fields: list[Text], command: Simple) -> None:
+        for path in fields[1:2]:
+            text = self._file(path)
+            if text is None:
+                self.unread.append(Hole(f"{_end(self.shown(path))}, which is not there, may set anything", path.place))
+            else:
+                self._enter(partial(self.run, text))
+
+    def _eval(self, fields: list[Text], command: Simple) -> None:
+        self._enter(partial(self.run, joined(fields[1:], " ")))
+
+    def _file(self, path: Text) -> Text | None:
+        text = None if self.hole_in(path) else self.sourced(path.chars)
+        return None if text is None else plain(text)
+
+    def _inside(self, arguments: list[Text], run: Callable[[], None]) -> None:
+        """Runs a function or a shell with arguments of its own."""
+        before, self.arguments = self.arguments, tuple(arguments)
+        self._enter(run)
+        self.arguments = before
+
+    def _enter(self, run: Callable[[], None]) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise TooMuch
+        run()
+        self.depth -= 1
+
+    def _program(self, fields: list[Text], command: Simple) -> None:
+        """A program; a shell that it starts with a text, a file or a heredoc runs that."""
+        shell = next((n for n, x in enumerate(fields) if x.chars.rpartition("/")[2] in SHELLS), None)
+        if shell is None:
+            self._record(fields)
+            return
+        before, rest = fields[:shell], fields[shell + 1 :]
+        flags = [x for x in rest if x.chars.startswith("-")]
+        option = next((n for n, x in enumerate(rest) if _TEXT_OPTION.fullmatch(x.chars)), None)
+        files = [n for n, x in enumerate(rest) if not x.chars.startswith("-")]
+        if option is not None:
+            self._shell(before, joined(rest[option + 1 : option + 2]), rest[option + 3 :])
+        elif command.bodies and len(rest) == len(flags):
+            for body, raw in command.bodies:
+                self._shell(before, body if raw else self.joined(body, quote=True), [])
+        elif files and (text := self._file(rest[files[0]])) is not None:
+            self._shell(before, text, rest[files[0] + 1 :])
+        elif files:
+            self._record(fields)
+            file = rest[files[0]]
+            self.unread.append(Hole(f"the script {_end(self.shown(file))}, which is not there", file.place))
+
+    def _shell(self, before: list[Text], text: Text, arguments: list[Text]) -> None:
+        """Runs a text in a shell of its own; its commands have the words before that shell before them."""
+        kept, count = dict(self.variables), len(self.commands)
+        self._inside(arguments, partial(self.run, text))
+        self.variables = kept
+        self.commands[count:] = [replace(x, fields=(*before, *x.fields)) for x in self.commands[count:]]
+
+    def _record(self, fields: list[Text]) -> None:
+        while len(fields) > 1 and fields[0].chars in _PREFIXES:
+            fields = fields[1:]
+        self.commands.append(Command(tuple(fields), next((x.place for x in fields if x.place >= 0), -1)))
+
+
+_BUILTINS: Mapping[str, Callable[[Script, list[Text], Simple], bool | None]] = {
+    "[": lambda script, fields, _: script._test(fields[1:-1]),
+    "test": lambda script, fields, _: script._test(fields[1:]),
+    "true": lambda *_: True,
+    ":": lambda *_: True,
+    "set": Script._set,
+    "unset": Script._unset,
+    "read": Script._read,
+    "let": Script._opens,
+    "mapfile": Script._opens,
+    "readarray": Script._opens,
+    "printf": Script._printf,
+    "source": Script._source,
+    ".": Script._source,
+    "eval": Script._eval,
+}
+
+
+def _end(path: str) -> str:
+    """A path as a message shows it: of a long one the end."""
+    return path if len(path) <= 60 else f"…{path[-59:]}"
+
+
+def _both(known: bool | None, sign: str, other: bool | None) -> bool | None:
+    """``&&`` and ``||`` of what may not be known."""
+    ends = sign == "||"
+    if known is ends or other is ends:
+        return ends
+    return None if known is None or other is None else other
+
+
+def _chars(value: Value) -> tuple[str, ...] | str:
+    return value.chars if isinstance(value, Text) else tuple(x.chars for x in value)
