@@ -167,6 +167,7 @@ def test_the_options_reach_the_checks(folder: Path, capsys: pytest.CaptureFixtur
         (["emit", "1f1b", "--p", "2,4"], "one size at a time"),
         (["explain", "PS999"], "no code is called"),
         (["order", "1f1b", "--p", "2"], "write `pipesched emit FILE --target order`"),
+        (["rehearse", "1f1b", "--p", "2"], "write `pipesched run FILE --rank R --stages FILE.py:FUNCTION`"),
         (["survey", "torch", "--p", "2..4"], "write `pipesched verify FRAMEWORK:NAME --p 2..8 --m 4,8`"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -241,7 +241,7 @@ def test_every_function_is_in_the_guide() -> None:
 
     assert set(re.findall(r"`(\w+)`", "".join(listed[1:]))) == functions
     own = {*app.commands}
-    assert functions - {"from_torch_csv", "torch_runtime", "load"} == own - {
+    assert functions - {"from_torch_csv", "torch_runtime", "load", "run_rank"} == own - {
         "fmt",
         "list",
         "explain",

@@ -103,9 +103,9 @@ def test_the_peak_of_every_rank_follows_from_one_microbatch(name: str, sizes: di
 
 
 def test_sixty_four_ranks_need_one_process(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """`rehearse --p 64 --rank 17`: every compute of its list has a time, and its file is read by `--costs`."""
+    """`run --p 64 --rank 17`: every compute of its list has a time, and its file is read by `--costs`."""
     os.chdir(tmp_path)
-    line = ["rehearse", "zb_h1", "--p", "64", "--m", "64", "--rank", "17", "--steps", "1", "--stages", STAGES]
+    line = ["run", "zb_h1", "--p", "64", "--m", "64", "--rank", "17", "--steps", "1", "--stages", STAGES]
     assert main([*line, "-o", "costs.json"]) == 0
     assert "follow from one microbatch" in capsys.readouterr().out
     found = json.loads((tmp_path / "costs.json").read_text("utf-8"))
@@ -174,7 +174,7 @@ def test_what_does_not_do_has_a_code(
     """Whatever the factory or a stage does, it ends with a code and the line, not with a traceback."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.py").write_text(BAD, encoding="utf-8")
-    status = main(["rehearse", "zb_v", "--p", "2", "--m", "4", "--rank", "1", "--stages", stages, "--json"])
+    status = main(["run", "zb_v", "--p", "2", "--m", "4", "--rank", "1", "--stages", stages, "--json"])
     found = json.loads(capsys.readouterr().out)["diagnostics"]
     assert [x["code"] for x in found] == [code] and status == (2 if code in ("PS828", "PS829") else 1)
 
@@ -192,7 +192,7 @@ def stage(stage, stages): return Two(4, 4), torch.zeros(2, 4)
 def loss(stage, stages): return Two(4, 4), torch.zeros(2, 4), lambda made: made[0].sum()
 """
     (tmp_path / "two.py").write_text(text, encoding="utf-8")
-    line = ["rehearse", "1f1b", "--p", "1", "--m", "2", "--steps", "1", "--stages"]
+    line = ["run", "1f1b", "--p", "1", "--m", "2", "--steps", "1", "--rank", "0", "--stages"]
     assert main([*line, "two.py:stage"]) == 2
     assert "PS829" in capsys.readouterr().err
     assert main([*line, "two.py:loss"]) == 0
@@ -204,7 +204,8 @@ def test_a_place_that_takes_no_file_is_told_before_anything_runs(
     """A rehearsal takes long; its costs must have somewhere to go."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.py").write_text("def stage(stage, stages): open('ran', 'w')\n", encoding="utf-8")
-    assert main(["rehearse", "1f1b", "--p", "2", "--stages", "bad.py:stage", "-o", "no/such/costs.toml"]) == 2
+    line = ["run", "1f1b", "--p", "2", "--rank", "1", "--stages", "bad.py:stage"]
+    assert main([*line, "-o", "no/such/costs.toml"]) == 2
     assert "PS225" in capsys.readouterr().err and not (tmp_path / "ran").exists()
 
 
@@ -224,7 +225,7 @@ def test_a_model_says_what_enters(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     costs = None
     for number in (0, 1):
         way = {"p": 2, "m": 2, "rank": number, "steps": 1, "model": "small.toml", "costs": costs}
-        made = pipesched.rehearse("1f1b", "alone.py:stage", **way)
+        made = pipesched.run_rank("1f1b", factory="alone.py:stage", **way)
         assert made.stages[number].entering == number * 3 * 8 * 16 * FLOAT
         assert bool(made.notes) == bool(number)
         said = pipesched.verify("1f1b", p=2, m=2, model="small.toml").bytes.ranks[number]
@@ -233,12 +234,12 @@ def test_a_model_says_what_enters(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         costs = made.costs
 
 
-def test_a_rank_that_is_not_there_is_refused() -> None:
+def test_a_rank_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """As is no factory, and a stage that reads several."""
     with pytest.raises(pipesched.PipeschedError, match="rank 4 is not there"):
-        pipesched.rehearse("1f1b", STAGES, p=4, rank=4)
-    with pytest.raises(pipesched.PipeschedError, match="PS225: no stages"):
-        pipesched.rehearse("1f1b", p=4)
+        pipesched.run_rank("1f1b", 4, STAGES, p=4)
+    assert main(["run", "1f1b", "--p", "4", "--rank", "0"]) == 2
+    assert "no stages" in capsys.readouterr().err
     text = """schedule skip(p = 3, m = 2)
 "A skip"
 stage s in 0 .. p on rank s
@@ -246,4 +247,25 @@ stage 2 on rank 2 reads 1, 0
 rank r { repeat m { F } repeat m { B } }
 """
     with pytest.raises(pipesched.PipeschedError, match=r"PS814: .*are not rehearsed"):
-        pipesched.rehearse(pipesched.Source("skip.ps", text), STAGES)
+        pipesched.run_rank(pipesched.Source("skip.ps", text), 0, STAGES)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        *((f"--rank 0 --stages a.py:f {x}", x.split()[0]) for x in ("--net transformer", "--pace 1", "--fault kill@0")),
+        *((f"--rank 0 --stages a.py:f {x}", x.split()[0]) for x in ("--engine torch", "--trace t.json", "--digits 2")),
+        ("--stages a.py:f", "--stages"),
+        ("--model llama3-70b", "--model"),
+    ],
+)
+def test_an_option_of_the_other_way_to_run_is_refused(
+    line: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ranks, or one with stages of yours: an option that means nothing is never passed over, and nothing runs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("def f(stage, stages): open('ran', 'w')\n", encoding="utf-8")
+    assert main(["run", "1f1b", "--p", "2", "--m", "2", *line.split()]) == 2
+    told = capsys.readouterr()
+    other = "one rank's list" if "--rank" not in line else "a run of all ranks"
+    assert told.out == "" and f"{said} is for {other}" in told.err and not (tmp_path / "ran").exists()

@@ -25,7 +25,7 @@ Forms: TypeAlias = Mapping[str, tuple[str, ...]]
 
 LINES: Forms = {"text": (".txt",), "concise": (".txt",), "github": (".txt",), "json": (".json",)}
 _PAGE: Forms = {"text": (".txt",), "json": (".json",), "html": (".html", ".htm")}
-_COSTS: Forms = {"costs": (".toml",), "json": (".json",)}
+COSTS: Forms = {"costs": (".toml",), "json": (".json",)}
 OWN: Mapping[str, Forms] = {
     "optimize": {"ps": (".ps",), "json": (".json",)},
     "emit": {row.name: (row.ending,) for row in TARGETS.values()},
@@ -33,8 +33,7 @@ OWN: Mapping[str, Forms] = {
     "list": {**LINES, "text": (".txt", ".ps", ".toml")},
     "fmt": {"text": (".ps", ".txt", ".diff"), "concise": (".txt",), "github": (".txt",), "json": (".json",)},
     "plan": _PAGE,
-    "calibrate": _COSTS,
-    "rehearse": _COSTS,
+    "calibrate": COSTS,
 }
 """By verb; the others make text or JSON."""
 KNOWN = frozenset(ending for forms in (LINES, *OWN.values()) for endings in forms.values() for ending in endings)

@@ -48,12 +48,12 @@ def form_of(given: Mapping[str, Any], forms: endings.Forms | None = None) -> str
 
 
 def costs_output(as_json: bool, color: str, path: str | None) -> Output:
-    """Where a verb's results go that makes costs.
+    """The place of results that are costs.
 
     Raises:
         PipeschedError: PS225, a file whose name contradicts them, or that cannot be.
     """
-    holds = endings.form(endings.verb(), path, "json" if as_json else None, "costs")
+    holds = endings.form(endings.verb(), path, "json" if as_json else None, "costs", endings.COSTS)
     if path and path != "-":
         writable(path)
     return Output("json" if holds == "json" else "text", color)

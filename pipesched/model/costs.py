@@ -383,7 +383,7 @@ class Costs:
         """The same keys as TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too; and
         the ``unit`` of times: "s", "ms" or "us".
 
-        JSON is read too, as `to_json` has it, or the object that `calibrate` and `rehearse` print.
+        JSON is read too, as `to_json` has it, or the object that `calibrate` and `run --rank` print.
 
         Raises:
             PipeschedError: PS222, not TOML, an unknown key or a value that is no number; PS843, it costs more than its

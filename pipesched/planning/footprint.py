@@ -234,7 +234,7 @@ def _assumed(schedule: Schedule, trained: Trained, release: Release, costs: Cost
             if x.recompute == "full":
                 yield (
                     "a layer that I runs again is kept until W. torch's checkpointing lets it go and runs it again for "
-                    "every weight in W, with up to twice the bytes meanwhile: `rehearse` counts them"
+                    "every weight in W, with up to twice the bytes meanwhile: `run --rank` counts them"
                 )
         else:
             yield f"release rule {release.name}: nothing more is kept from I to W"

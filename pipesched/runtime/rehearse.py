@@ -52,13 +52,13 @@ class Request:
 
     factory: str | None = None
     rank: int = 0
-    steps: int = 2
+    steps: int = 3
     device: str = "cpu"
 
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS225, a value beyond its limits."""
         if self.factory is None:
-            raise fail(Code.USAGE, "no stages to run", help="give --stages module:function, which makes them")
+            raise fail(Code.USAGE, "no stages to run", help="give --stages FILE.py:FUNCTION, which makes them")
         if not 1 <= self.steps <= MAX_STEPS:
             raise fail(Code.USAGE, f"{self.steps} steps; 1 to {MAX_STEPS:,} can be run")
 

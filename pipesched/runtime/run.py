@@ -7,13 +7,14 @@ Each compute is made to last its cost in units of `pace`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from statistics import median
 from typing import Any
 
+from pipesched.command.options import COMMANDS
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.schedule import Program
@@ -30,6 +31,8 @@ from pipesched.verbs.verify import verify
 
 MAX_RANKS = 64
 MAX_STEPS = 10_000
+_OF_ALL = ("net", "samples", "backend", "engine", "timeout", "pace", "trace", "faults", "digits")
+_OF_ONE = ("factory", "model")
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,23 @@ class Request:
             return tuple(map(Break.parse, self.faults))
         except ValueError as error:
             raise fail(Code.USAGE, str(error)) from None
+
+
+def alone(given: Mapping[str, object]) -> bool:
+    """Whether the options ask for one rank's list.
+
+    Raises:
+        PipeschedError: PS225, an option that means nothing there, or here.
+    """
+    one = given["rank"] is not None
+    for option in COMMANDS["run"]:
+        value = given.get(option.name)
+        if option.name in (_OF_ALL if one else _OF_ONE) and value is not None and value not in (False, option.default):
+            flag = (*option.flags, f"--{option.name}")[0]
+            if one:
+                raise fail(Code.USAGE, f"{flag} is for a run of all ranks", help="leave it out, or leave out --rank")
+            raise fail(Code.USAGE, f"{flag} is for one rank's list", help="give --rank R, the rank that is run")
+    return one
 
 
 def run(source: Source, options: Options, request: Request) -> Rehearsal:

@@ -1,7 +1,8 @@
-"""``pipesched run``: a schedule trains a small real model on this machine, and is compared with its prediction."""
+"""``pipesched run``: a schedule trains a small real model on this machine; or one rank of it runs stages of yours."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ import click
 from pipesched.command import flags, options, terminal
 
 
-@click.command(short_help="Train a small model with a schedule, and compare with the prediction.")
+@click.command(short_help="Train a small model with a schedule, or run one rank with your stages.")
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("run")
 def run(file: str, **given: Any) -> int:
@@ -25,10 +26,24 @@ def run(file: str, **given: Any) -> int:
     --fault kill@1:7 kills rank 1 at its 7th instruction; other kinds are freeze, raise, raise-backward, nan,
     shape, dtype, stall, leave, collective, weights and hook. The run then ends with exit status 1 and the code of
     the fault.
+
+    \b
+    --rank runs the list of one rank of a pipeline of any size in one process, its neighbours imitated. --stages names
+    a function of yours, called with the number of a stage and how many there are; it returns a module,
+    (module, inputs) or (module, inputs, loss):
+      pipesched run zb_h1 --p 64 --m 128 --rank 17 --stages mine.py:stage -o costs.toml
+      pipesched run zb_h1 --p 64 --m 128 --rank 0 --stages mine.py:stage --costs costs.toml -o costs.toml
+      pipesched optimize --p 64 --m 128 --costs costs.toml
+
+    With --costs the costs of stages on other ranks stay as they are there, so rank after rank one file is made.
+    Bytes are counted tensor by tensor on a CPU, and by torch's allocator on a GPU: activations, messages and
+    temporaries, not weights and their gradients. Costs are milliseconds.
     """
     from pipesched.compile import read
     from pipesched.runtime import run as verb
 
+    if verb.alone(given):
+        return _one_rank(file, given)
     asked = flags.asked("run", given)
     request = options.request(verb.Request, given, trace=given["trace"] is not None)
     if request.trace:
@@ -45,3 +60,13 @@ def run(file: str, **given: Any) -> int:
         if found.ok:
             out.line(found.text(color=out.color))
         return found.exit_status
+
+
+def _one_rank(file: str, given: Mapping[str, Any]) -> int:
+    """One rank with stages of the user's: bytes, and costs."""
+    from pipesched.compile import read
+    from pipesched.runtime import rehearse as verb
+
+    out = flags.costs_output(given["json"] or given["format"] == "json", given["color"], given["output"])
+    found = verb.rehearse(read(file), flags.asked("run", given), options.request(verb.Request, given))
+    return out.costs(found, given["output"])

@@ -440,7 +440,6 @@ def run(
     comm: str | None = None,
     costs: CostsLike = None,
     torch_version: str | None = None,
-    stages: int | None = None,
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
@@ -463,29 +462,32 @@ def run(
     return verb.run(*_file(target, given, sizes), request)
 
 
-def rehearse(
+def run_rank(
     target: Target,
-    factory: str | None = None,
+    rank: int,
+    factory: str,
     *,
-    rank: int = 0,
-    steps: int = 2,
+    steps: int = 3,
     device: str = "cpu",
     model: ModelLike = None,
+    comm: str | None = None,
     costs: CostsLike = None,
     torch_version: str | None = None,
+    placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
     framework_path: str | None = None,
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> OneRank:
-    """One rank's list with your stages, its neighbours imitated: real bytes, and costs in milliseconds.
+    """One rank's list with your stages, ``run --rank``: real bytes, and costs in milliseconds; neighbours are imitated.
 
     factory: ``--stages``, of ``module:function`` or ``file.py:function``, called with a stage and how many there are.
 
     Raises:
         PipeschedError: everything that is wrong with the schedule; PS225; PS820 to PS831, what ended it.
     """
-    given, sizes = _read("rehearse", locals())
+    given, sizes = _read("run", locals())
     from pipesched.runtime import rehearse as verb
 
     return verb.rehearse(*_file(target, given, sizes), options.request(verb.Request, given))

@@ -24,7 +24,6 @@ from pipesched.interop.frameworks.frameworks import call
 from pipesched.optimizer.optimize_command import optimize
 from pipesched.planning.plan_command import plan
 from pipesched.runtime.calibrate_command import calibrate
-from pipesched.runtime.rehearse_command import rehearse
 from pipesched.runtime.run_command import run as run_command
 from pipesched.support.foreign import foreign
 from pipesched.verbs.emit_command import emit
@@ -44,12 +43,13 @@ Examples:
 
 _GONE = {
     "survey": "pipesched verify FRAMEWORK:NAME --p 2..8 --m 4,8",
+    "rehearse": "pipesched run FILE --rank R --stages FILE.py:FUNCTION",
     "order": "pipesched emit FILE --target order",
 }
 _GROUPS = {
     "Look": (verify, show, why, compare, diff, explain, list_schedules),
     "Make": (optimize, plan, emit, fmt),
-    "Run": (run_command, rehearse, calibrate),
+    "Run": (run_command, calibrate),
     "Other people's": (check,),
 }
 

@@ -1,4 +1,4 @@
-"""A small transformer, a layer a stage, for `pipesched rehearse`."""
+"""A small transformer, a layer a stage, for `pipesched run --rank`."""
 
 import torch
 from torch import nn

@@ -374,7 +374,6 @@ BASES = {
     "diff": "1f1b gpipe --p=2 --m=2",
     "emit": "1f1b --p=2 --m=2",
     "run": "none.ps",
-    "rehearse": "none.ps",
     "calibrate": "none.json",
     "check": "none.toml",
     "fmt": "none.ps",
