@@ -25,7 +25,9 @@ import re
 from base64 import b64decode
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import TypeVar
+
+Kind = TypeVar("Kind")
 
 _NUMBER = re.compile(r"-?\d{1,30}(/[1-9]\d{0,29})?", re.ASCII)
 _MOST = 2**60  # ticks
@@ -53,16 +55,16 @@ class Entries:
         return self
 
     def part(self, name: str) -> Entries:
-        return Entries(self._get(name, Mapping), self.scale)
+        return Entries(self._get(name, dict), self.scale)
 
     def text(self, name: str) -> str:
-        return str(self._get(name, str))
+        return self._get(name, str)
 
     def whole(self, name: str) -> int:
-        return int(self._get(name, int))
+        return self._get(name, int)
 
     def time(self, name: str) -> Fraction:
-        text = str(self._get(name, (int, str)))
+        text = str(self._get(name, int, str))
         if not _NUMBER.fullmatch(text):
             raise Unreadable(f"{name} is not a number")
         return Fraction(text)
@@ -76,6 +78,9 @@ class Entries:
         if not all(isinstance(row, list) for row in rows):
             raise Unreadable(f"{name} is no table of times")
         return [[Entries({name: x}, self.scale).ticks(name) for x in row] for row in rows]
+
+    def ranks(self) -> list[int]:
+        return self._get("ranks", list)
 
     def period(self) -> int:
         """Of what repeats."""
@@ -94,9 +99,9 @@ class Entries:
             raise Unreadable(f"{name} is no sum of costs")
         return int(value)
 
-    def _get(self, name: str, kind: Any) -> Any:
+    def _get(self, name: str, *kinds: type[Kind]) -> Kind:
         found = self.entries.get(name)
-        if not isinstance(found, kind) or isinstance(found, bool):
+        if not isinstance(found, kinds) or isinstance(found, bool):
             raise Unreadable(f"it has no entry {name!r} that can be read")
         return found
 

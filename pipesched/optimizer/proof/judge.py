@@ -142,7 +142,7 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
         return formula
     if shown_by := _shown_by(given, case, bound):
         return replace(made, shown_by=shown_by, by="a proof" if "proof" in given else "ranks taken one by one")
-    alone = f", on rank {given.entries['ranks'][0]} alone" if "ranks" in given else ""  # type: ignore[index]
+    alone = f", on rank {given.ranks()[0]} alone" if "ranks" in given else ""
     why = f"{engine} refuted {case.below(bound, '')}{alone}, which nobody checked"
     return replace(made, shown_by=why, by=engine, word=engine)
 

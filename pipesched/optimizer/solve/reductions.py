@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,31 @@ from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimizer.solve.problem import Problem
 
-_COLUMNS = ("op", "route", "stage", "rank", "length", "duration", "takes", "frees")
+
+def _columns(problem: Problem) -> tuple[Ints, ...]:
+    """Columns with an entry for each sequence."""
+    x = problem
+    return x.op, x.route, x.stage, x.rank, x.length, x.duration, x.takes, x.frees
+
+
+def _with(problem: Problem, columns: Iterable[Ints], edges: Iterable[Ints]) -> Problem:
+    """The problem with other `_columns`, and other edges: before, after, lag."""
+    op, route, stage, rank, length, duration, takes, frees = columns
+    before, after, lag = edges
+    return replace(
+        problem,
+        op=op,
+        route=route,
+        stage=stage,
+        rank=rank,
+        length=length,
+        duration=duration,
+        takes=takes,
+        frees=frees,
+        before=before,
+        after=after,
+        lag=lag,
+    )
 
 
 def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
@@ -50,8 +73,7 @@ def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
                 open_paths += [(b, lag + int(problem.duration[a]) + more) for b, more in follow.get(a, ())]
         edges += [(number[q], number[a], lag) for a, lag in longest.items()]
     links = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
-    columns = {name: getattr(problem, name)[kept] for name in _COLUMNS}
-    part = replace(problem, **columns, before=links[0], after=links[1], lag=links[2])
+    part = _with(problem, [column[kept] for column in _columns(problem)], links)
     operations = np.concatenate(
         [np.arange(problem.first[q], problem.first[q + 1]) for q in kept] or [np.zeros(0, dtype=np.int64)]
     )
@@ -110,19 +132,13 @@ def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
     inside = {q for group in groups for q in group}
     origin = [(q,) for q in range(problem.sequences) if q not in inside] + groups
     number = {group[0]: i for i, group in enumerate(origin) if len(group) == 1}
-    rows = {name: [int(getattr(problem, name)[group[0]]) for group in origin] for name in _COLUMNS}
-    rows["length"] = [int(problem.length[list(group)].sum()) for group in origin]
     producer = dict(zip(problem.after.tolist(), problem.before.tolist(), strict=True))
     kept = [e for e, a in enumerate(problem.after.tolist()) if a not in inside]
     edges = [[number[int(q[e])] for e in kept] for q in (problem.before, problem.after)]
-    columns: dict[str, Any] = {name: np.array(values, dtype=np.int64) for name, values in rows.items()}
-    part = replace(
-        problem,
-        **columns,
-        before=np.array(edges[0], dtype=np.int64),
-        after=np.array(edges[1], dtype=np.int64),
-        lag=problem.lag[kept],
-    )
+    first = np.array([group[0] for group in origin], dtype=np.int64)
+    before, after = np.array(edges, dtype=np.int64).reshape(2, -1)
+    part = _with(problem, [column[first] for column in _columns(problem)], (before, after, problem.lag[kept]))
+    part = replace(part, length=np.array([problem.length[list(group)].sum() for group in origin], dtype=np.int64))
     joins = [(number_of, tuple(number[producer[w]] for w in group)) for number_of, group in _numbered(origin, groups)]
     early = [_spread(_sorted(problem, group, low), problem, group) for group in origin]
     late = [-_spread(-_sorted(problem, group, high)[::-1], problem, group)[::-1] for group in origin]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from pipesched.model.columns import Ints
 from pipesched.optimizer.solve.encoding.cnf import Edges, ends
 from pipesched.optimizer.solve.engines.sat_engines import NO_LIMIT, Effort, UnknownError
 from pipesched.optimizer.solve.problem import Problem, Repeat
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel, IntVar
 
 WORKERS = 2  # ways to search, taken in turn by one thread: what it finds does not depend on which is quicker
 STEPS = 1_000_000  # of a unit of its own deterministic time
@@ -58,7 +61,7 @@ def solve(
 
     if repeat is not None:
         raise UnknownError("cpsat knows no part that repeats")
-    model: Any = cp_model.CpModel()
+    model = cp_model.CpModel()
     starts = [model.new_int_var(a, b, "") for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     for later, earlier, delay in zip(*(column.tolist() for column in edges), strict=True):
         model.add(starts[later] >= starts[earlier] + delay)
@@ -68,11 +71,12 @@ def solve(
         model.add_no_overlap([model.new_fixed_size_interval_var(starts[x], duration[x], "") for x in ops])
         if ops and rank not in linked:
             _memory(model, problem, rank, ops, [starts[x] for x in ops])
-        for x, z in () if span is None else product(*ends(problem, held)):
-            model.add(starts[z] + duration[z] <= starts[x] + span)
+        if span is not None:
+            for x, z in product(*ends(problem, held)):
+                model.add(starts[z] + duration[z] <= starts[x] + span)
     for x, t in enumerate([] if hint is None else np.clip(hint, low, high).tolist()):
         model.add_hint(starts[x], t)
-    solver: Any = cp_model.CpSolver()
+    solver = cp_model.CpSolver()
     solver.parameters.num_workers = WORKERS
     solver.parameters.catch_sigint_signal = False  # it would leave the process that calls it without Python's handler
     solver.parameters.interleave_search = True
@@ -90,7 +94,7 @@ def solve(
     return np.array([solver.value(x) for x in starts], dtype=np.int64), steps
 
 
-def _memory(model: Any, problem: Problem, rank: int, ops: list[int], starts: list[Any]) -> None:
+def _memory(model: CpModel, problem: Problem, rank: int, ops: list[int], starts: list[IntVar]) -> None:
     """Every tick has three moments: what had a length ends, what has none starts and ends, F starts and takes."""
     times, changes = [], []
     for x, start in zip(ops, starts, strict=True):

@@ -14,7 +14,6 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -53,10 +52,10 @@ def refutation(clauses: Mapping[int, list[int]], count: int, until: float) -> by
 
 
 def _learnt(clauses: Mapping[int, list[int]], until: float) -> bytes | None:
-    import pysolvers  # type: ignore[import-not-found]
-    from pysat.solvers import Cadical195  # type: ignore[import-untyped]
+    import pysolvers
+    from pysat.solvers import Cadical195
 
-    solver: Any = Cadical195()
+    solver = Cadical195()
     with tempfile.TemporaryFile() as file:
         try:
             solver.configure({"lrat": 1, "binary": 0})

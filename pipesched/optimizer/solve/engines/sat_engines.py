@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -27,6 +27,20 @@ _PROPAGATIONS, _CONFLICT = 6, 10  # propagations in a step; steps of a conflict
 _Z3_SLICE, _Z3_RESOURCES = 2_000_000, 8  # steps of the first slice; what Z3 counts in a step
 _Z3_OVER = ("sat.canceled", "canceled", "max. resource limit exceeded")
 _Z3_TRUE = re.compile(r"k!(\d+)\|? \(\) Bool\s+true")
+
+
+class Solver(Protocol):
+    """A solver of python-sat, as far as it is used here."""
+
+    def configure(self, options: Mapping[str, int]) -> None: ...
+    def add_clause(self, literals: list[int]) -> None: ...
+    def conf_budget(self, conflicts: int) -> None: ...
+    def solve_limited(self) -> bool | None: ...
+    def accum_stats(self) -> dict[str, int]: ...
+    def get_status(self) -> bool | None: ...
+    def get_model(self) -> list[int]: ...
+    def get_proof(self) -> list[str] | None: ...
+    def delete(self) -> None: ...
 
 
 class Dimacs(Protocol):
@@ -74,9 +88,9 @@ def by_pysat(clauses: Clauses, engine: str, effort: Effort = NO_LIMIT, *, proof:
     Raises:
         UnknownError: the limit is reached.
     """
-    from pysat.solvers import Cadical195, Glucose4  # type: ignore[import-untyped]
+    from pysat.solvers import Cadical195, Glucose4
 
-    solver: Any = {"cadical": Cadical195, "glucose": Glucose4}[engine](with_proof=proof)
+    solver: Solver = {"cadical": Cadical195, "glucose": Glucose4}[engine](with_proof=proof)
     try:
         if engine == "cadical":
             solver.configure({"stabilizeonly": 1, "seed": effort.seed})
@@ -89,7 +103,7 @@ def by_pysat(clauses: Clauses, engine: str, effort: Effort = NO_LIMIT, *, proof:
         solver.delete()
 
 
-def _sliced(solver: Any, conflicts: int, effort: Effort) -> int:
+def _sliced(solver: Solver, conflicts: int, effort: Effort) -> int:
     """Runs the solver to its end; the steps that it took."""
     while True:
         solver.conf_budget(conflicts)
@@ -97,7 +111,7 @@ def _sliced(solver: Any, conflicts: int, effort: Effort) -> int:
         done = solver.accum_stats()
         steps = done["propagations"] // _PROPAGATIONS + done["conflicts"] * _CONFLICT
         if decided:
-            return int(steps)
+            return steps
         if effort.limit is not None and steps >= effort.limit:
             raise UnknownError(steps=steps)
         effort.report(steps)
@@ -117,7 +131,7 @@ def by_z3(clauses: Dimacs, effort: Effort = NO_LIMIT) -> Outcome:
     Raises:
         UnknownError: Z3 does not know, or the limit is reached.
     """
-    import z3  # type: ignore[import-untyped]
+    import z3
 
     solver = z3.SolverFor("QF_FD")
     solver.from_string("".join(clauses.dimacs()))
