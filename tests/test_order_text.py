@@ -214,3 +214,20 @@ def test_a_million_operations() -> None:
     )
     again = read(order_text.write(schedule))
     assert np.array_equal(again.microbatch, schedule.microbatch)
+
+
+def test_a_program_of_many_words() -> None:
+    """Messages are read as fast as computes: no number of words is too many."""
+    count = 400_000
+    words = " ".join(f"send:F0.{i}>1@{i % 3}" for i in range(count))
+    program = read(f"rank 0: {words}\nrank 1:\n")
+    assert isinstance(program, Program)
+    assert program.microbatch.tolist() == [*range(count)]
+    assert program.communicator.tolist() == [i % 3 for i in range(count)]
+    assert set(program.peer.tolist()) == {1}
+
+
+def test_zeros_before_a_number_change_nothing() -> None:
+    """However long a number is, its value decides: thirty zeros and a 1 are 1."""
+    program = read(f"rank 0: F{'0' * 30}.{'0' * 30}1\n")
+    assert (program.stage.tolist(), program.microbatch.tolist()) == ([0], [1])

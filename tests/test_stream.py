@@ -246,8 +246,7 @@ def test_the_page_of_the_notation_has_every_word() -> None:
     placement = Placement(np.arange(4, dtype=np.int32)[None], np.zeros(2, dtype=np.int32), 4, ("",))
     named = set()
     for word, text in rows:
-        found = [made for x in _words(word) for made in _instructions(*x)]
-        program = Program.from_instructions([found, [], [], []], placement)
+        program = Program.from_instructions([_instructions(word), [], [], []], placement)
         assert order_write.write(program).split("\n")[0] == f"rank 0: {word}"
         (one,) = slowly(program, {}).ranks[0]
         assert stream.instruction_text(one, 1) == text
@@ -255,15 +254,11 @@ def test_the_page_of_the_notation_has_every_word() -> None:
     assert named == set(stream.FIELDS)
 
 
-def _words(word: str) -> list[tuple[str, bool]]:
-    """The words of a batch, each with whether it is in it."""
-    return [(x, word[0] == "(") for x in word.strip("( )").split()]
-
-
-def _instructions(word: str, batched: bool) -> tuple[Instruction, ...]:
-    found = order_text.read_word(word, 0 if batched else -1)
-    assert isinstance(found, tuple), found
-    return found
+def _instructions(word: str) -> list[Instruction]:
+    """The instructions of a word, read in a program that ends with another."""
+    found = order_text.read(Source("a.txt", f"rank 0: {word} step"))
+    assert isinstance(found, Program)
+    return found.instructions(0)[:-1]
 
 
 # Written

@@ -10,5 +10,6 @@ measured_traces           measured runs, as Chrome's trace events
 in_memory                 orders that are values of Python, as texts
 rows                      what readers of rows share: the placement, and whether a file agrees with what was said of it
 misread                   the one thing that is wrong with all of a file, in place of every cell
+words                     many words that differ in their numbers, read at once; where each of them is
 numbered                  many lines that differ in one number each, written at once
 """

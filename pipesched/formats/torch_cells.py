@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from pipesched.formats.rows import LARGEST, Bad, number, short
+from pipesched.formats.words import FIELDS, Entry, Notation
 from pipesched.model.columns import Bools, Column
 from pipesched.model.ops import Op
 from pipesched.model.torch_versions import ACTIONS, TorchVersion, first_with
@@ -29,7 +30,7 @@ _QUOTED = re.compile(r'"([^"]*)"[ \t]*(?=,|$)')
 PLAIN = re.compile(rf"([0-9]+)({'|'.join(op.name for op in sorted(ACTIONS))})([0-9]*)")
 _OVERLAP = re.compile(r"\([ \t]*([0-9]+F[0-9]+)[ \t]*;[ \t]*([0-9]+[BI][0-9]+)[ \t]*\)OVERLAP_F_B")
 
-Entry = tuple[Op, int, int]
+Operation = tuple[Op, int, int]
 """An operation of a cell: op, stage, microbatch or -1."""
 
 
@@ -60,13 +61,7 @@ def cells(row: str) -> Iterator[Cell]:
         at = end + 1
 
 
-def parts(cell: Cell) -> list[Cell]:
-    """The cell itself, or the two operations of an overlap pair."""
-    pair = _OVERLAP.fullmatch(cell.text)
-    return [Cell(pair[i], cell.start + pair.start(i)) for i in (1, 2)] if pair else [cell]
-
-
-def read_cell(text: str, version: TorchVersion) -> list[Entry] | Bad:
+def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
     """The one or two operations of a cell, or why it has none."""
     pair = _OVERLAP.fullmatch(text)
     entries = []
@@ -84,7 +79,7 @@ def read_cell(text: str, version: TorchVersion) -> list[Entry] | Bad:
     return entries
 
 
-def _entry(match: re.Match[str]) -> Entry | Bad:
+def _entry(match: re.Match[str]) -> Operation | Bad:
     """The operation of a plain cell, if its numbers are as its type wants them."""
     op = Op[match[2]]
     if (match[3] == "") != (op in WITHOUT_MICROBATCH):
@@ -143,62 +138,29 @@ def _advice(text: str) -> str:
     return SHAPE
 
 
-# A row of plain cells, read as a whole. With every digit a zero, a cell is a word of a finite table: 12SEND_F3 is
-# 00SEND_F0. Overlap pairs become two cells first, the second of which begins with ``;``. What does not fit comes back
-# as None, and `read_cell` says why or reads it.
+# A row of cells, read by their shapes.
 
 
 Columns = tuple[Column, Column, Column, Bools]
 """op int8, stage int32, microbatch int32, second."""
 
-_PAIR = re.compile(rb"(?<![^,])\(([0-9]+F[0-9]+);([0-9]+[BI][0-9]+)\)OVERLAP_F_B(?![^,])")
-_QUOTES = re.compile(rb'(?<![^,])"([^",]*)"[ \t]*(?![^,])')
-_AROUND = re.compile(rb"(?<![ \t])[ \t]+(?=,)|(?<=,)[ \t]+")
-_ONLY_DIGITS = bytes(byte if byte in b"0123456789" else ord(" ") for byte in range(256))
-_ONLY_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
-_NUMBERS = np.array([1 if op in WITHOUT_MICROBATCH else 2 for op in Op])
-_DIGITS = tuple(b"0" * count for count in range(1, 9))
-
 
 @cache
-def _words(version: TorchVersion) -> dict[bytes, int]:
-    """What a cell may be, with numbers of at most 8 digits: twice its operation, and 1 for the second of a pair."""
-    return {
-        mark + stage + op.name.encode() + microbatch: 2 * op + len(mark)
-        for op in version.accepts
-        for mark in (b"", b";")
-        for stage in _DIGITS
-        for microbatch in ((b"",) if op in WITHOUT_MICROBATCH else _DIGITS)
-    }
+def _notation(version: TorchVersion) -> Notation:
+    return Notation(partial(_meaning, version=version))
+
+
+def _meaning(shape: str, version: TorchVersion) -> list[Entry] | None:
+    """The entries of a cell without commas, none for an empty one; None where `read_cell` refuses it."""
+    (cell,) = cells(shape)
+    found = read_cell(cell.text, version) if cell.text else []
+    if isinstance(found, Bad):
+        return None
+    return [(op, FIELDS[: 1 if microbatch < 0 else 2]) for op, _, microbatch in found]
 
 
 def read_plain_row(row: str, version: TorchVersion) -> Columns | None:
-    """The columns of a row, or None if some cell needs a closer look."""
-    text = _flat(row.encode()) if row.isascii() else None
-    if text is None:
-        return None
-    words = filter(None, text.translate(_ONLY_ZEROS).replace(b";", b",;").split(b","))
-    try:
-        named = np.fromiter(map(_words(version).__getitem__, words), dtype=np.int8)
-    except KeyError:
-        return None
-    numbers = np.fromstring(text.translate(_ONLY_DIGITS), dtype=np.int32, sep=" ") if len(named) else named
-    op, count = named >> 1, _NUMBERS[named >> 1]
-    if len(numbers) != count.sum() or int(numbers.max(initial=0)) > LARGEST:
-        return None
-    at = np.cumsum(count) - count
-    microbatch = np.where(count == 2, numbers.take(at + 1, mode="clip"), np.int32(-1))
-    return op, numbers[at], microbatch.astype(np.int32), named % 2 > 0
-
-
-def _flat(row: bytes) -> bytes | None:
-    """The row without quotes, blanks around cells and brackets of overlap pairs, whose parts ``;`` now separates."""
-    if b'"' in row:
-        row = _QUOTES.sub(rb"\1", row)
-    if b" " in row or b"\t" in row:
-        row = _AROUND.sub(b"", row.strip(b" \t"))
-    if b";" in row:
-        row, pairs = _PAIR.subn(rb"\1;\2", row)
-        if pairs != row.count(b";"):
-            return None
-    return row
+    """The columns of a row, or None if a cell is refused."""
+    words = _notation(version).read(row, ",")
+    op, second, stage, microbatch, _, _ = words.columns
+    return None if len(words.bad) else (op.astype(np.int8), stage, microbatch, second > 0)

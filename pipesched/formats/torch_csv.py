@@ -9,10 +9,11 @@ Source: ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_loa
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, compress
+from functools import partial
+from itertools import islice
 from pathlib import PurePath
 
 import numpy as np
@@ -20,9 +21,9 @@ import numpy as np
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import numbered
 from pipesched.formats.rows import Bad, Rows, disagreements, peers, place, require_ranks, short, table_of
-from pipesched.formats.torch_cells import PLAIN, Cell, Columns, cells, parts, read_cell, read_plain_row
-from pipesched.model.columns import Column, Ints
-from pipesched.model.lists import Place
+from pipesched.formats.torch_cells import Columns, cells, read_cell, read_plain_row
+from pipesched.formats.words import TextOrigin
+from pipesched.model.columns import Column
 from pipesched.model.ops import Op
 from pipesched.model.placement import RANKS, Placement
 from pipesched.model.schedule import Program, Schedule
@@ -30,40 +31,10 @@ from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.source import Source, Span
 
 SHOWN = 20
-FEW = 10_000  # odd cells in a row that are worth a look at the others first
 """So many bad cells are reported; the rest of such a file is not read."""
 
-
-class CellOrigin:
-    """Finds the cell of an operation. Rows are cut into cells only when somebody asks."""
-
-    def __init__(self, source: Source, start: Ints) -> None:
-        self._source = source
-        self._start = start.tolist()
-        self._rows: dict[int, tuple[Ints, Ints, Ints]] = {}
-
-    def place(self, index: int) -> Place:
-        """The cell, found by counting: that before it holds as many operations as the columns say."""
-        rank = bisect_right(self._start, index) - 1
-        if rank not in self._rows:
-            self._rows[rank] = self._cells(rank)
-        begin, end, after = self._rows[rank]
-        step = index - self._start[rank]
-        at = int(np.searchsorted(after, step, side="right"))
-        offset, close = (self._source.line_starts[rank] + int(edge[at]) for edge in (begin, end))
-        part = parts(next(cells(self._source.text[offset:close])))[step - (int(after[at - 1]) if at else 0)]
-        made_at = self._source.made_at.get(offset, "")
-        return Place(self._source.span(offset + part.start, offset + part.end), made_at)
-
-    def _cells(self, rank: int) -> tuple[Ints, Ints, Ints]:
-        """Where each cell of a row begins and ends, and how many operations it and those before it hold."""
-        row = np.frombuffer(self._source.line(rank + 1).encode("utf-32-le"), dtype="<u4")
-        quoted = np.cumsum(row == ord('"')) % 2 == 1
-        begin = np.concatenate([[0], np.flatnonzero((row == ord(",")) & ~quoted) + 1])
-        end = np.append(begin[1:] - 1, len(row))
-        filled = np.concatenate([[0], np.cumsum(~np.isin(row, [ord(c) for c in ' \t",']))])
-        pairs = np.concatenate([[0], np.cumsum(row == ord(";"))])
-        return begin, end, np.cumsum((filled[end] > filled[begin]) * (1 + (pairs[end] > pairs[begin])))
+_OPERATION = re.compile(r"[0-9]+[A-Z_]+[0-9]*")
+_NOTHING: Columns = (*np.zeros((3, 0), dtype=np.int32), np.zeros(0, dtype=np.bool_))
 
 
 def read(
@@ -84,7 +55,7 @@ def read(
     """
     require_ranks(len(source.line_starts) - source.text.endswith("\n"), most_ranks)
     rows = _rows(source, torch_version or DEFAULT)
-    origin = CellOrigin(source, rows.start)
+    origin = TextOrigin(source, rows.start, _OPERATION, partial(_reach, source))
     if not rows.compute_only:
         _require_no_bubbles(source)
     table = table_of(rows, origin)
@@ -95,7 +66,13 @@ def read(
     return _build(PurePath(source.name).stem, rows, table, inferred, origin)
 
 
-def _build(name: str, rows: Rows, table: Column, placement: Placement, origin: CellOrigin) -> Schedule | Program:
+def _reach(source: Source, rank: int) -> tuple[int, int]:
+    """Where the row of a rank begins and ends."""
+    begin = source.line_starts[rank]
+    return begin, begin + len(source.line(rank + 1))
+
+
+def _build(name: str, rows: Rows, table: Column, placement: Placement, origin: TextOrigin) -> Schedule | Program:
     if rows.compute_only:
         return Schedule(name, {}, placement, rows.op, rows.stage, rows.microbatch, rows.second, rows.start, origin)
     return Program(
@@ -145,61 +122,34 @@ def _lines(source: Source, problems: list[Diagnostic]) -> Iterator[int]:
 
 
 def _row(source: Source, line: int, version: TorchVersion, problems: list[Diagnostic]) -> Columns:
-    row, before = source.line(line), len(problems)
-    columns = read_plain_row(row, version)
+    columns = read_plain_row(source.line(line), version)
     if columns is None:
-        columns = _exact_row(source, line, row, version, problems)
-    if not len(columns[0]) and len(problems) == before:
-        problems.append(_no_actions(source, line, row))
-    return columns
-
-
-def _exact_row(source: Source, line: int, row: str, version: TorchVersion, problems: list[Diagnostic]) -> Columns:
-    """A row cell by cell: for what the fast reader declines. Where the rest is plain, the odd cells are enough."""
-    if (odd := _odd_cells(row, version)) and any(isinstance(read_cell(cell.text, version), Bad) for _, cell in odd):
-        here: Iterable[tuple[int, Cell]] = odd
+        problems += islice(_bad_cells(source, line, version), SHOWN - len(problems))
+    elif len(columns[0]):
+        return columns
     else:
-        here = enumerate(cells(row), 1)
-    found: list[tuple[int, int, int, bool]] = []
+        problems.append(_no_actions(source, line))
+    return _NOTHING
+
+
+def _bad_cells(source: Source, line: int, version: TorchVersion) -> Iterator[Diagnostic]:
+    """The cells of a row that are refused, each with what torch makes of it."""
     offset = source.line_starts[line - 1]
-    for number, cell in here:
-        if not cell.text:
-            continue
-        entries = read_cell(cell.text, version)
-        if isinstance(entries, Bad):
+    for number, cell in enumerate(cells(source.line(line)), 1):
+        found = read_cell(cell.text, version) if cell.text else []
+        if isinstance(found, Bad):
             span = source.span(offset + cell.start, offset + cell.end)
-            message = f"{short(span.text)!r} is not an action: {entries.reason}"
-            label = Label(span, f"rank {line - 1}, cell {number}")
-            problems.append(Diagnostic(entries.code, message, (label,), (), entries.help))
-            if len(problems) >= SHOWN:
-                break
-            continue
-        found.extend((op, stage, microbatch, i > 0) for i, (op, stage, microbatch) in enumerate(entries))
-    op, stage, microbatch, second = np.array(found, dtype=np.int32).reshape(-1, 4).T
-    return op.astype(np.int8), stage, microbatch, second.astype(np.bool_)
+            message = f"{short(span.text)!r} is not an action: {found.reason}"
+            yield Diagnostic(found.code, message, (Label(span, f"rank {line - 1}, cell {number}"),), (), found.help)
 
 
-def _odd_cells(row: str, version: TorchVersion) -> list[tuple[int, Cell]]:
-    """The cells that are not plain, by number, if they are few and those that are plain are right; else none."""
-    texts = row.split(",")
-    plain = [PLAIN.fullmatch(text) is not None for text in texts]
-    if '"' in row or plain.count(False) > FEW or read_plain_row(",".join(compress(texts, plain)), version) is None:
-        return []
-    starts = accumulate((len(text) + 1 for text in texts), initial=0)
-    return [
-        (number, Cell(text.strip(" \t"), start + len(text) - len(text.lstrip(" \t"))))
-        for number, (text, start, known) in enumerate(zip(texts, starts, plain, strict=False), 1)
-        if not known
-    ]
-
-
-def _no_actions(source: Source, line: int, row: str) -> Diagnostic:
-    offset = source.line_starts[line - 1]
+def _no_actions(source: Source, line: int) -> Diagnostic:
+    row = source.line(line)
     what = "a blank line" if not row.strip(" \t") else "a row of empty cells"
     return Diagnostic(
         Code.EMPTY_CELL,
         f"rank {line - 1} has no actions: line {line} is {what}",
-        (Label(source.span(offset, offset + len(row)), f"torch counts this line as rank {line - 1}"),),
+        (Label(source.span(*_reach(source, line - 1)), f"torch counts this line as rank {line - 1}"),),
         (),
         "delete the line, or give the rank its actions",
     )

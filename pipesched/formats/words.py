@@ -1,0 +1,118 @@
+"""Many words that differ in their numbers, read without a Python step per number.
+
+    word      F0.17        send:F0.17>1        (3F0;2B1)OVERLAP_F_B
+    shape     F0.00        send:F0.00>0        (0F0;0B0)OVERLAP_F_B      every digit is a zero
+    numbers   0 17         0 17 1              3 0 2 1
+
+A million words have a few dozen shapes. A notation reads each shape once: the entries that a word of it makes, and the
+fields that its numbers are, from left to right. Columns are gathered from the numbers. `numbered` is the way back.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from pipesched.formats.rows import LARGEST
+from pipesched.model.columns import Column, Ints
+from pipesched.model.lists import Place
+from pipesched.model.ops import Op
+from pipesched.source import Source
+
+FIELDS = ("stage", "microbatch", "peer", "communicator")
+_DEFAULTS = (-1, -1, -1, 0)
+
+Entry: TypeAlias = tuple[Op, Sequence[str]]
+"""A kind of instruction, and the fields that its numbers are."""
+
+_MOST = 10_000  # shapes that are remembered
+_ZEROS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))
+_DIGITS = bytes(byte if _ZEROS[byte] == ord("0") else ord(" ") for byte in range(256))
+
+
+@dataclass(frozen=True)
+class Words:
+    """The entries of a line of words.
+
+    columns: op, second, then FIELDS, a row each. word: the index of each entry's word. shapes: the shape of each word.
+    bad: the words that mean nothing or have a number beyond LARGEST.
+    """
+
+    columns: Column
+    word: Ints
+    shapes: Sequence[bytes]
+    bad: Ints
+
+
+class Notation(dict[bytes, int]):
+    """The shapes of words, each numbered when it is first seen. meaning: the entries of a shape, None for no word."""
+
+    def __init__(self, meaning: Callable[[str], Sequence[Entry] | None]) -> None:
+        super().__init__()
+        self._meaning = meaning
+        self._entries: list[tuple[int, ...]] = [(0,) * (2 + len(FIELDS))]  # op, second, where each field's number is
+        self._spans: list[tuple[int, int, int, bool]] = []  # a shape: first entry, entries, numbers, bad
+
+    def __missing__(self, shape: bytes) -> int:
+        meaning, first, at = self._meaning(shape.decode()), len(self._entries), 0
+        for second, (op, fields) in enumerate(meaning or ()):
+            here = {field: at + i for i, field in enumerate(fields)}
+            self._entries.append((op, second, *(here.get(field, -1) for field in FIELDS)))
+            at += len(fields)
+        numbers = len(re.findall(b"0+", shape))
+        self._spans.append((first, len(meaning or ()), numbers, meaning is None))
+        self[shape] = len(self)
+        return self[shape]
+
+    def read(self, text: str, separator: str) -> Words:
+        """The words of a text, between separators."""
+        if len(self) > _MOST:
+            self.clear()
+            self._entries[1:], self._spans[:] = [], []
+        coded = text.encode("utf-8", "replace")
+        shapes = coded.translate(_ZEROS).split(separator.encode())
+        kind = np.fromiter(map(self.__getitem__, shapes), dtype=np.int32, count=len(shapes))
+        first, entries, taken, bad = (each.take(kind) for each in np.array(self._spans, dtype=np.int32).T.copy())
+        before = np.cumsum(taken) - taken
+        numbers = np.fromstring(coded.translate(_DIGITS), dtype=np.int64, sep=" ")[: int(taken.sum())]
+        beyond = np.repeat(np.arange(len(kind)), taken)[numbers > LARGEST]
+        number = np.append(np.minimum(numbers, LARGEST + 1), 0).astype(np.int32)
+
+        word = np.repeat(np.arange(len(kind)), entries)
+        within = np.arange(len(word)) - (np.cumsum(entries) - entries).take(word)
+        op, second, *places = np.array(self._entries, dtype=np.int32).T.copy().take(first.take(word) + within, axis=1)
+        at = before.take(word)
+        fields = [np.where(x < 0, none, number.take(at + x)) for x, none in zip(places, _DEFAULTS, strict=True)]
+        return Words(np.array([op, second, *fields]), word, shapes, np.union1d(np.flatnonzero(bad), beyond))
+
+
+class TextOrigin:
+    """Finds the text of an operation: the match of a pattern, counted within its rank. Made when somebody asks.
+
+    start: the first operation of each rank. within: from where to where the text of a rank reaches.
+    """
+
+    def __init__(
+        self, source: Source, start: Ints, pattern: re.Pattern[str], within: Callable[[int], tuple[int, int]]
+    ) -> None:
+        self._source, self._start, self._pattern, self._within = source, start.tolist(), pattern, within
+        self._found: dict[int, Ints] = {}
+
+    def place(self, index: int) -> Place:
+        rank = bisect_right(self._start, index) - 1
+        if rank not in self._found:
+            matches = self._pattern.finditer(self._source.text, *self._within(rank))
+            self._found[rank] = np.fromiter((match.start() for match in matches), dtype=np.int64)
+        begin = int(self._found[rank][index - self._start[rank]])
+        match = self._pattern.match(self._source.text, begin)
+        return Place(self._source.span(begin, match.end() if match else begin), self._made_at(begin))
+
+    def _made_at(self, begin: int) -> str:
+        """The line of a program that made the word or cell in which a place is."""
+        made, text = self._source.made_at, self._source.text
+        return made.get(max(text.rfind(mark, 0, begin) for mark in " ,\n") + 1, "") if made else ""
