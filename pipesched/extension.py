@@ -92,3 +92,16 @@ class Overlay(Row):
     lay: Lazy[Callable[..., object]] | None = None
     without: tuple[str, ...] = ()
     why: str = ""
+
+
+@dataclass(frozen=True)
+class Verb(Row):
+    """A command of the command line. group: its heading in the list of commands; help: its line there.
+
+    command: what click runs.
+    """
+
+    name: str
+    group: str
+    help: str
+    command: Lazy[object]

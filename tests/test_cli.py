@@ -222,13 +222,13 @@ def test_the_commands_are_listed_by_what_they_are_for(capsys: pytest.CaptureFixt
     groups = re.findall(r"^(Look|Make|Run|Other people's):\n((?:  .*\n)+)", shown, re.M)
     assert [title for title, _ in groups] == ["Look", "Make", "Run", "Other people's"]
     listed = [name for _, lines in groups for name in re.findall(r"^  (\w+)", lines, re.M)]
-    assert sorted(listed) == sorted(app.app.commands) and len(groups[0][1].splitlines()) >= 7
+    assert sorted(listed) == sorted(app.commands()) and len(groups[0][1].splitlines()) >= 7
 
 
 def test_no_command_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:
     """Alone, the program shows its commands and examples that can be pasted."""
     assert main([]) == 0
     shown = capsys.readouterr().out
-    assert all(f"  {name}" in shown for name in app.app.commands)
+    assert all(f"  {name}" in shown for name in app.commands())
     examples = re.findall(r"pipesched (verify \w+ .*)", shown)
     assert examples and all(main(example.split()) == 0 for example in examples if ".ps" not in example)

@@ -13,7 +13,7 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.command.options import COMMANDS, Option
-from pipesched.shell.app import app
+from pipesched.shell.app import commands
 
 VERBS = (
     "verify",
@@ -61,7 +61,7 @@ def test_one_rank_has_the_options_of_its_command() -> None:
 def test_a_command_has_the_options_of_the_table() -> None:
     """All of them, in its order, and no other: none is declared anywhere else."""
     made = {
-        name: [x.name for x in command.params if isinstance(x, click.Option)] for name, command in app.commands.items()
+        name: [x.name for x in command.params if isinstance(x, click.Option)] for name, command in commands().items()
     }
     assert made == {name: [option.name for option in rows] for name, rows in COMMANDS.items()}
 

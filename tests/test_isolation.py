@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipesched.shell.app import app
+from pipesched.shell.app import commands
 
 PROGRAM = Path(sys.executable).with_name("pipesched")
 THEIRS = (
@@ -71,7 +71,7 @@ def begun(trap: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_command_is_tried() -> None:
-    assert COMMANDS.keys() == set(app.commands)
+    assert COMMANDS.keys() == set(commands())
 
 
 # In one process, as the console script begins it: without the folder on the path. Ranks have one supervisor.

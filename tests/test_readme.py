@@ -30,7 +30,7 @@ from pipesched.formats.in_memory import written
 from pipesched.formats.readers import READERS
 from pipesched.formats.targets import TARGETS
 from pipesched.interop.frameworks.frameworks import FRAMEWORKS
-from pipesched.shell.app import app
+from pipesched.shell.app import verbs
 from tests.readers.typed import typed
 from tests.test_gallery import catalogue
 
@@ -96,7 +96,7 @@ def replayed(block: str, above: str = "") -> str:
 
 def commands() -> str:
     """A row for each command: its name and its short help."""
-    rows = [f"| `{name}` | {(command.short_help or '').rstrip('.')} |" for name, command in app.commands.items()]
+    rows = [f"| `{name}` | {verb.help.rstrip('.')} |" for name, verb in verbs().items()]
     return "\n".join(["| command | |", "|---|---|", *rows])
 
 
@@ -240,7 +240,7 @@ def test_every_function_is_in_the_guide() -> None:
     listed = guide.partition("\n## In Python")[2].partition("```")[0].partition(": `load`")
 
     assert set(re.findall(r"`(\w+)`", "".join(listed[1:]))) == functions
-    own = {*app.commands}
+    own = {*verbs()}
     assert functions - {"from_torch_csv", "torch_runtime", "load", "run_rank"} == own - {
         "fmt",
         "list",

@@ -31,7 +31,7 @@ def _completed(context: click.Context, parameter: click.Parameter, incomplete: s
     return [name for name in known if name.lower().startswith(incomplete.lower()) and " " not in name]
 
 
-@click.command(short_help="Explain a diagnostic code or a word, or list them all.")
+@click.command
 @click.argument("word", required=False, metavar="[CODE|WORD]", shell_complete=_completed)
 @flags.options("explain")
 def explain(word: str | None, **given: Any) -> int:

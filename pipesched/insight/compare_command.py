@@ -12,7 +12,7 @@ from pipesched.command.terminal import replace_file, writable
 from pipesched.diagnostics import Code, fail
 
 
-@click.command(short_help="Compare schedules and sizes in one table.")
+@click.command
 @click.argument("files", type=flags.target, nargs=-1, metavar="FILES...")
 @flags.options("compare")
 def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str | None, **given: Any) -> int:

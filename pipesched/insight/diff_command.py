@@ -10,7 +10,7 @@ from pipesched import render
 from pipesched.command import flags
 
 
-@click.command(short_help="Say what differs between two orders, and what it costs.")
+@click.command
 @click.argument("a", type=flags.target, metavar="A")
 @click.argument("b", type=flags.target, metavar="B")
 @flags.options("diff")

@@ -11,7 +11,7 @@ from pipesched.command import flags
 from pipesched.diagnostics import Code
 
 
-@click.command(short_help="Say where the idle time of a schedule comes from.")
+@click.command
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("why")
 def why(file: str, *, every: bool, **given: Any) -> int:

@@ -24,10 +24,10 @@ from pipesched.interop.trainers.scripts import beside, distinct, of_words
 from pipesched.interop.trainers.settings import Setting, Settings, Unread, Unset
 from pipesched.interop.trainers.trainers import TRAINERS, Trainer, like, named, trainer_of
 from pipesched.interop.trainers.worlds import Outcome, outcome
+from pipesched.interop.verify_line import command
 from pipesched.library.inputs import read_path
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.source import Source
-from pipesched.verbs.check_command import command
 
 _COMMAND = "the command"
 _OPTION = re.compile(r"(?<!\S)#.*|(?<![\w-])(?P<name>--[A-Za-z][\w-]*)")  # outside comments

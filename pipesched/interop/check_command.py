@@ -24,7 +24,7 @@ class _Check(click.Command):
         return super().parse_args(ctx, args if file else args[:at])
 
 
-@click.command(cls=_Check, short_help="Check a trainer's configuration: schedule, sizes, CSV.")
+@click.command(cls=_Check)
 @click.argument("file", type=click.Path(), metavar="FILE | -- COMMAND", required=False)
 @flags.options("check")
 def check(file: str | None, **given: Any) -> int:

@@ -19,7 +19,7 @@ SHOWN_LINES = 48
 NOT_PROVED = 3  # exit status
 
 
-@click.command(short_help="Find the least bubble under a memory cap, with a proof.")
+@click.command
 @click.argument("schedule", type=flags.target, required=False)
 @flags.options("optimize")
 def optimize(schedule: str | None, **given: Any) -> int:

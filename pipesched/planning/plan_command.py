@@ -12,7 +12,7 @@ from pipesched.command.terminal import replace_file, writable
 from pipesched.diagnostics import Code, fail
 
 
-@click.command(short_help="Find the layout of a training step over a cluster that is fastest and fits.")
+@click.command
 @flags.options("plan")
 def plan(*, plot: str | None, executor: str, **given: Any) -> int:
     """Try every (p, t, c, d, e), schedule, number of stages a rank, microbatch, recomputation and ZeRO stage:

@@ -8,7 +8,7 @@ from pipesched.command import flags
 from pipesched.command.flags import costs_output
 
 
-@click.command(short_help="Fit the costs of every stage to a measured run.")
+@click.command
 @click.argument("traces", type=click.Path(), nargs=-1, required=True, metavar="TRACE...")
 @flags.options("calibrate")
 def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json: bool, color: str) -> int:

@@ -1,8 +1,22 @@
 """Runs of a schedule: its measured times under its plan."""
 
-from pipesched.extension import Lazy, Overlay
+from pipesched.extension import Lazy, Overlay, Verb
 
 ROWS = (
+    Verb(
+        "run",
+        "Run",
+        "Train a small model with a schedule, or run one rank with your stages.",
+        Lazy("runtime.run_command:run"),
+        place=20,
+    ),
+    Verb(
+        "calibrate",
+        "Run",
+        "Fit the costs of every stage to a measured run.",
+        Lazy("runtime.calibrate_command:calibrate"),
+        place=22,
+    ),
     Overlay(
         "measured",
         {"text": Lazy("runtime.measured.laid:text"), "svg": Lazy("runtime.measured.laid:svg")},

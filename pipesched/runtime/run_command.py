@@ -10,7 +10,7 @@ import click
 from pipesched.command import flags, options, terminal
 
 
-@click.command(short_help="Train a small model with a schedule, or run one rank with your stages.")
+@click.command
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("run")
 def run(file: str, **given: Any) -> int:

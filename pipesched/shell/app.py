@@ -7,30 +7,19 @@ import difflib
 import os
 import re
 from collections.abc import Sequence
-from itertools import chain
+from itertools import groupby
 from pathlib import Path
+from typing import cast
 
 import click
 
 from pipesched.command import terminal
 from pipesched.command.flags import as_option
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
-from pipesched.explain.explain_command import explain
-from pipesched.insight.compare_command import compare
-from pipesched.insight.diff_command import diff
-from pipesched.insight.why_command import why
-from pipesched.interop.check_command import check
+from pipesched.extension import Verb, rows
 from pipesched.interop.frameworks.frameworks import call
-from pipesched.optimizer.optimize_command import optimize
-from pipesched.planning.plan_command import plan
-from pipesched.runtime.calibrate_command import calibrate
-from pipesched.runtime.run_command import run as run_command
 from pipesched.support.foreign import foreign
-from pipesched.verbs.emit_command import emit
-from pipesched.verbs.fmt_command import fmt
-from pipesched.verbs.list_command import list_schedules
-from pipesched.verbs.show_command import show
-from pipesched.verbs.verify_command import verify
+from pipesched.verbs.rows import ROWS as CORE
 
 _COMPLETE = "_PIPESCHED_COMPLETE"
 _EPILOG = """\b
@@ -46,12 +35,16 @@ _GONE = {
     "rehearse": "pipesched run FILE --rank R --stages FILE.py:FUNCTION",
     "order": "pipesched emit FILE --target order",
 }
-_GROUPS = {
-    "Look": (verify, show, why, compare, diff, explain, list_schedules),
-    "Make": (optimize, plan, emit, fmt),
-    "Run": (run_command, calibrate),
-    "Other people's": (check,),
-}
+
+
+def verbs() -> dict[str, Verb]:
+    """All verbs by name, as they are listed."""
+    return {verb.name: verb for verb in sorted((*CORE, *rows(Verb)), key=lambda verb: verb.place)}
+
+
+def commands() -> dict[str, click.Command]:
+    """All commands by name."""
+    return {name: cast("click.Command", verb.command.load()) for name, verb in verbs().items()}
 
 
 class Commands(click.Group):
@@ -59,16 +52,23 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by what they are for."""
-        width = max(map(len, self.commands))
-        for title, commands in _GROUPS.items():
+        width = max(map(len, verbs()))
+        for title, group in groupby(verbs().values(), key=lambda verb: verb.group):
             with formatter.section(title):
-                formatter.write_dl([(f"{x.name:{width}}", x.get_short_help_str(100)) for x in commands])
+                formatter.write_dl([(f"{verb.name:{width}}", verb.help) for verb in group])
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*verbs()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = verbs().get(cmd_name)
+        return None if verb is None else cast("click.Command", verb.command.load())
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name in self.commands or name.startswith("-") or ctx.resilient_parsing:  # a shell asks, nobody typed
+        if name in verbs() or name.startswith("-") or ctx.resilient_parsing:  # a shell asks, nobody typed
             return super().resolve_command(ctx, args)
         raise mistake(f"no command is called {name!r}", self._meant(name, args[1:]))
 
@@ -80,14 +80,14 @@ class Commands(click.Group):
         if name == "help":
             asked = others[0] if others else ""
             help = "pipesched --help" if not asked else f"pipesched {asked} --help"
-            return f"write `{help}`" if asked in ("", *self.commands) else f"write `pipesched explain {asked}`"
+            return f"write `{help}`" if asked in ("", *verbs()) else f"write `pipesched explain {asked}`"
         if name in _GONE:
             return f"write `{_GONE[name]}`"
-        if near := difflib.get_close_matches(name.lower(), self.commands, n=1):
+        if near := difflib.get_close_matches(name.lower(), verbs(), n=1):
             return f"did you mean `{near[0]}`?"
         if os.path.exists(name) or name in built_in() or known_as(name) or call(name) or Path(name).suffix:
             return f"did you mean `pipesched verify {name}`?"
-        return f"commands are {', '.join(self.commands)}"
+        return f"commands are {', '.join(verbs())}"
 
 
 def mistake(message: str, help: str | None) -> PipeschedError:
@@ -107,10 +107,6 @@ def app(ctx: click.Context) -> None:
     """Verify pipeline-parallel training schedules: order, deadlocks, memory, claims."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-
-
-for _command in chain.from_iterable(_GROUPS.values()):
-    app.add_command(_command)
 
 
 def run(arguments: list[str]) -> int:

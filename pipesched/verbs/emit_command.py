@@ -27,7 +27,7 @@ F2.5 is the forward of stage 2 for microbatch 5; A+B is an overlap pair, one slo
 {_LISTED}"""
 
 
-@click.command(short_help="Write what runs: instruction streams, torch's CSV, or the order.", help=_HELP)
+@click.command(help=_HELP)
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("emit")
 def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:

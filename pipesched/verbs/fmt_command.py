@@ -14,7 +14,7 @@ from pipesched.command.terminal import Output
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail
 
 
-@click.command(short_help="Rewrite .ps files in their canonical form.")
+@click.command
 @click.argument("files", type=flags.target, nargs=-1, required=True, metavar="FILES...")
 @flags.options("fmt")
 def fmt(files: tuple[str, ...], *, check: bool, diff: bool, **given: Any) -> int:

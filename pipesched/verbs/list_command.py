@@ -14,7 +14,7 @@ _HELD = "\0"  # a blank at which no line ends
 _WIDTH = 120  # of a line, where no terminal says otherwise
 
 
-@click.command("list", short_help="Show the built-in schedules, or the file of one.")
+@click.command("list")
 @click.argument("name", required=False, type=flags.target)
 @flags.options("list")
 def list_schedules(name: str | None, **given: Any) -> int:

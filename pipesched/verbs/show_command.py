@@ -17,7 +17,7 @@ from pipesched.command.terminal import Output, dumps, replace_file, utf8, wants_
 from pipesched.diagnostics import Code, fail
 
 
-@click.command(short_help="Draw a schedule: in the terminal, or as SVG, page, trace or graph.")
+@click.command
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("show")
 def show(file: str, **given: Any) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipesched.report.report import Report
 
 
-@click.command(short_help="Check schedules: order, deadlock, memory, claims.")
+@click.command
 @click.argument("files", type=flags.target, nargs=-1, required=True, metavar="FILES...")
 @flags.options("verify")
 def verify(files: tuple[str, ...], **given: Any) -> int:

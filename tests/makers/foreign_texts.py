@@ -385,14 +385,14 @@ BASES = {
 
 def arguments() -> Iterator[Input]:
     """Each option of each command, known or not, and each word."""
-    from pipesched.shell.app import app
+    from pipesched.shell import app
 
-    assert set(BASES) == set(app.commands)
+    assert set(BASES) == set(app.verbs())
     values = ("{1}", "@{1}", "x={1}", "{1}=1", "{0}/{1}", "1,{1}", "1{1}", "python:{1}:f", "torch:{1}", "python:{1}")
     for new in TEXTS:
         yield Input("commands", {}, ["{1}", "--{1}", "-{1}", "--format {1}", "--color={1} verify"], new)
         for name, base in BASES.items():
-            flags = [flag for param in app.commands[name].params for flag in param.opts if flag.startswith("-")]
+            flags = [flag for param in app.commands()[name].params for flag in param.opts if flag.startswith("-")]
             lines = [f"{name} {base} {flag}{'=' * flag.startswith('--')}{value}" for flag in flags for value in values]
             lines += [f"{name} {value}" for value in values] + [f"{name} {base} {value}" for value in values]
             lines += [f"{name} {base} --{{1}}", f"{name} {base} --{{1}}=1", f"{name} {base} --format=github {{1}}"]

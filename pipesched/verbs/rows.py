@@ -1,0 +1,35 @@
+"""The verbs of the core."""
+
+from pipesched.extension import Lazy, Verb
+
+ROWS = (
+    Verb(
+        "verify",
+        "Look",
+        "Check schedules: order, deadlock, memory, claims.",
+        Lazy("verbs.verify_command:verify"),
+        place=0,
+    ),
+    Verb(
+        "show",
+        "Look",
+        "Draw a schedule: in the terminal, or as SVG, page, trace or graph.",
+        Lazy("verbs.show_command:show"),
+        place=1,
+    ),
+    Verb(
+        "list",
+        "Look",
+        "Show the built-in schedules, or the file of one.",
+        Lazy("verbs.list_command:list_schedules"),
+        place=6,
+    ),
+    Verb(
+        "emit",
+        "Make",
+        "Write what runs: instruction streams, torch's CSV, or the order.",
+        Lazy("verbs.emit_command:emit"),
+        place=12,
+    ),
+    Verb("fmt", "Make", "Rewrite .ps files in their canonical form.", Lazy("verbs.fmt_command:fmt"), place=13),
+)
