@@ -7,12 +7,12 @@ Each compute is made to last its cost in units of `pace`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pipesched.command.options import COMMANDS
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
@@ -28,6 +28,11 @@ from pipesched.source import Source
 from pipesched.stream import dumps, loads
 from pipesched.verbs.emit import Emission, emit
 from pipesched.verbs.verify import verify
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+    from torch.distributed.pipelining.stage import _PipelineStageBase
 
 MAX_RANKS = 64
 MAX_STEPS = 10_000
@@ -214,8 +219,12 @@ def require_right(text: str) -> None:
 
 
 def torch_runtime(
-    order: str | PathLike[str], stages: Sequence[Any], n_microbatches: int, loss_fn: Any = None, **options: Any
-) -> Any:
+    order: str | PathLike[str],
+    stages: Sequence[_PipelineStageBase],
+    n_microbatches: int,
+    loss_fn: Callable[..., Tensor] | None = None,
+    **options: object,
+) -> _PipelineScheduleRuntime:
     """torch's own pipeline runtime with a CSV loaded, refused before its first step if torch lowered it wrong.
 
     order: the path of a torch CSV, of computes alone or with messages, or a stream. stages, loss_fn, options: as of
@@ -231,8 +240,9 @@ def torch_runtime(
 
 def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Prediction) -> Rehearsal:
     """What the ranks report, with the prediction."""
-    data = [rank.data or {} for rank in outcome.ranks]
-    worst = max(data, key=lambda entry: float(entry["error"]))
+    data = [rank.data for rank in outcome.ranks if rank.data]
+    worst = max(data, key=lambda entry: entry["error"])
+    losses = next(entry["losses"] for entry in data if None not in entry["losses"])
     stream = loads(job.stream)
     share = Fraction(job.ranks, stream.stages)
     assert isinstance(emission.order, Program)
@@ -240,7 +250,7 @@ def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Predict
     return Rehearsal(
         emission,
         job,
-        tuple(next(entry["losses"] for entry in data if None not in entry["losses"])),
+        tuple(loss for loss in losses if loss is not None),
         tuple(worst["undivided"]),
         worst["error"],
         worst["tensor"],

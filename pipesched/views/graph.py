@@ -24,8 +24,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, TypeAlias
 
-import graphviz  # type: ignore[import-untyped]
-import networkx as nx  # type: ignore[import-untyped]
+import graphviz
+import networkx as nx
 import numpy as np
 
 from pipesched.analysis.causes import critical_path

@@ -60,7 +60,7 @@ def pandas(chart: Chart) -> Any:
         PipeschedError: PS820, pandas is not installed.
     """
     try:
-        from pandas import DataFrame  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        from pandas import DataFrame
     except ImportError:
         raise fail(Code.NEEDS, "a table needs pandas, which is not installed", help="pip install pandas") from None
     return DataFrame(columns(chart, _plain, None))

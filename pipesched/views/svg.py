@@ -278,7 +278,7 @@ def _cairo(format: str) -> Any:
     """The module cairosvg, which loads the library cairo."""
     wanted = f"a {format.upper()} needs cairosvg"
     try:
-        import cairosvg  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        import cairosvg
     except ImportError:
         help = "pip install cairosvg, or write the figure as .svg"
         raise fail(Code.NEEDS, f"{wanted}, which is not installed", help=help) from None
@@ -290,7 +290,7 @@ def _cairo(format: str) -> Any:
 
 def _undated(cairo: Any) -> Any:
     """Its surface for PDF, with a fixed date."""
-    from cairocffi import PDF_METADATA_CREATE_DATE  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from cairocffi import PDF_METADATA_CREATE_DATE
 
     class Undated(cairo.surface.PDFSurface):  # type: ignore[misc, unused-ignore]
         def finish(self) -> None:

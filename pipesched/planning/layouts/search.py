@@ -177,7 +177,7 @@ def executor(name: str, space: Space) -> Iterator[Executor]:
 def _dask(address: str) -> Iterator[Executor]:
     """The workers of a cluster, which have this version of pipesched too."""
     try:
-        from distributed import Client  # type: ignore[import-not-found,unused-ignore]
+        from distributed import Client
     except ImportError:
         raise fail(Code.NO_CLUSTER, "Dask is not installed", help="pip install 'pipesched[dask]'") from None
     try:

@@ -9,11 +9,12 @@ What was there before, as weights are, does not count on a CPU; a caller takes d
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -24,7 +25,9 @@ class Bytes(Protocol):
     def __enter__(self) -> object:
         """Counts from here on."""
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> object:
         """Counts no more."""
 
     @property
@@ -42,22 +45,26 @@ class Bytes(Protocol):
         """
 
 
-class OnHost(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OnHost(TorchDispatchMode):
     """Of a CPU, which has no allocator that counts."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.now = self.peak = 0
         self._counts = True
-        self._known: dict[int, weakref.ref[Any]] = {}
+        self._known: dict[int, weakref.ref[UntypedStorage]] = {}
 
     def restart(self, *, counts: bool = True) -> None:
         """The peak is what there is now. counts: whether what is allocated from here on does."""
         self.peak, self._counts = self.now, counts
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         """Every operation, also those of a backward. What it was given is no allocation of its own."""
         given = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
         made = func(*args, **(kwargs or {}))
@@ -66,7 +73,7 @@ class OnHost(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._see(x.untyped_storage())
         return made
 
-    def _see(self, storage: Any) -> None:
+    def _see(self, storage: UntypedStorage) -> None:
         key = id(storage)
         known = self._known.get(key)
         if known is not None and known() is storage:
@@ -92,7 +99,7 @@ class OnDevice:
         """The allocator counts anyway."""
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         """And goes on."""
 
     @property
@@ -112,4 +119,6 @@ class OnDevice:
 
 def counter(device: torch.device) -> Bytes:
     """That of a device."""
-    return OnDevice(device) if device.type == "cuda" else OnHost()
+    if device.type == "cuda":
+        return OnDevice(device)
+    return OnHost()

@@ -20,20 +20,24 @@ checkpointing inside a stage is right, but its W runs the forward again once per
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 import torch
 import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
+from torch.utils._python_dispatch import TorchDispatchMode
 
+_ENTER = "__enter__"
 _VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 Gradients = tuple[Tensor | None, ...]
+Group: TypeAlias = dict[str, Collection[Node]]
+"""Weights that torch's split backward treats together; `params` and `intermediates` are nodes of the graph."""
 
 
 class NotSplit(UserWarning):
@@ -52,7 +56,7 @@ class Saved:
     roots: tuple[Tensor, ...]
     arrived: Gradients = ()
     once: str | None = None
-    groups: list[dict[str, Any]] | None = None
+    groups: list[Group] | None = None
     done: bool = field(default=False)
 
 
@@ -111,7 +115,7 @@ def _split(saved: Saved, module: nn.Module, roots: list[tuple[Tensor, Tensor | N
 
 def _missed(
     weights: Sequence[Tensor],
-    groups: list[dict[str, Any]],
+    groups: list[Group],
     nodes: list[Node],
     edges: list[GradientEdge],
     arrived: list[Tensor],
@@ -127,7 +131,7 @@ def _missed(
                 weight.grad = gradient if weight.grad is None else weight.grad + gradient
 
 
-def _counts_once(group: dict[str, Any]) -> bool:
+def _counts_once(group: Group) -> bool:
     """Whether torch's W is right for a group: before 2.13 it counts a weight twice that a stage uses several times."""
     return _VERSION >= (2, 13) or len(group["intermediates"]) == 1
 
@@ -145,22 +149,22 @@ def selective() -> Iterator[list[str]]:
 
     That hands out each saved value once, and leaves no mark in the graph; so its forward is noticed.
     """
-    mode: Any = torch.utils.checkpoint._CachingTorchDispatchMode
+    mode = torch.utils.checkpoint._CachingTorchDispatchMode
     found: list[str] = []
-    enter, own = mode.__enter__, "__enter__" in vars(mode)
+    enter, own = mode.__enter__, _ENTER in vars(mode)
 
-    def noticed(self: Any) -> Any:
+    def noticed(self: TorchDispatchMode) -> object:
         found.append("selective activation checkpointing has one backward for all")
         return enter(self)
 
-    mode.__enter__ = noticed
+    setattr(mode, _ENTER, noticed)
     try:
         yield found
     finally:
         if own:
-            mode.__enter__ = enter
+            setattr(mode, _ENTER, enter)
         else:
-            del mode.__enter__
+            delattr(mode, _ENTER)
 
 
 def _nodes(roots: list[Node]) -> Iterator[Node]:

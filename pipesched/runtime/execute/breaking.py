@@ -16,7 +16,6 @@ import os
 import signal
 import time
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -54,14 +53,14 @@ class Broken:
         if self._given.kind == "collective":
             dist.all_reduce(torch.zeros(1))
 
-    def _forward(self, module: nn.Module, inputs: Any, output: Tensor) -> Tensor | None:
+    def _forward(self, module: nn.Module, inputs: object, output: Tensor) -> Tensor | None:
         if not self._armed:
             return None
         match self._given.kind:
             case "raise":
                 raise ValueError("broken on purpose")
             case "raise-backward":
-                output.register_hook(_raise)  # type: ignore[no-untyped-call]
+                output.register_hook(_raise)
             case "nan":
                 return output * float("nan")
             case "shape":
@@ -83,4 +82,4 @@ def _disturb(module: nn.Module) -> None:
 
 def _hook(module: nn.Module) -> None:
     for weight in module.parameters():
-        weight.register_post_accumulate_grad_hook(lambda _: None)  # type: ignore[no-untyped-call]
+        weight.register_post_accumulate_grad_hook(lambda _: None)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import permutations, zip_longest
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -18,10 +18,11 @@ from pipesched.runtime.execute.reduce import Held, holders
 from pipesched.runtime.execute.replicas import replicated
 from pipesched.runtime.execute.shapes import Boundary, TensorSpec, dry_forward, entering, specs, taken, tensors_of, text
 from pipesched.runtime.execute.supported import unsupported
-from pipesched.runtime.execute.tied import Tied, shown
+from pipesched.runtime.execute.tied import Note, Parameter, Shown, Tied, shown
 from pipesched.runtime.execute.transport import Channel
 from pipesched.stream import BATCH, Stream
 
+Part = TypeVar("Part")
 Example: TypeAlias = Tensor | Sequence[Tensor] | Sequence[Boundary]
 """One microbatch of the model's input, or what `boundaries_of` returned for it."""
 Known: TypeAlias = dict[tuple[int, Boundary], Boundary]
@@ -66,7 +67,7 @@ def beyond(stream: Stream) -> str | None:
     return next((str(x) for rank in stream.ranks for x in rank if x.op in ("UNSHARD", "RESHARD")), None)
 
 
-def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
+def signature(modules: Mapping[Held, nn.Module]) -> Note:
     """What a rank reports of its weights, as JSON: by route/stage names, shapes, dtypes, who shares each, a digest."""
     refused = unsupported(modules)
     if refused is not None:
@@ -84,7 +85,7 @@ def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
         },
         "weights": {
             _key(held): [
-                [name, list(weight.shape), str(weight.dtype), weight.requires_grad, sorted(shared[id(weight)])]
+                (name, list(weight.shape), str(weight.dtype), weight.requires_grad, sorted(shared[id(weight)]))
                 for name, weight in module.named_parameters(remove_duplicate=False)
             ]
             for held, module in modules.items()
@@ -102,7 +103,7 @@ def _replicas(module: nn.Module) -> int:
     return max((dist.get_world_size(wrapper.process_group) for wrapper in replicated(module)), default=1)
 
 
-def check_replicated(notes: Sequence[Mapping[str, Any]]) -> None:
+def check_replicated(notes: Sequence[Note]) -> None:
     """Warn, on the first rank, of a pipeline of which only some stages are averaged over replicas."""
     counts = {int(key.partition("/")[2]): count for note in notes for key, count in note["replicas"].items()}
     if len(set(counts.values())) > 1:
@@ -110,7 +111,7 @@ def check_replicated(notes: Sequence[Mapping[str, Any]]) -> None:
         warnings.warn(f"stages are averaged over different numbers of replicas ({found})", NotReplicated, stacklevel=3)
 
 
-def check_copies(stream: Stream, notes: Sequence[Mapping[str, Any]]) -> None:
+def check_copies(stream: Stream, notes: Sequence[Note]) -> None:
     """Whether both copies of every stage have the same weights, shared alike, and begin with the same values.
 
     Every rank finds the same. Of the values a few are compared.
@@ -119,27 +120,35 @@ def check_copies(stream: Stream, notes: Sequence[Mapping[str, Any]]) -> None:
         RunError: PS824, the first stage whose copies differ.
     """
     for stage in range(stream.stages):
-        copies = [(route.ranks[stage], number) for number, route in enumerate(stream.placement)]
-        (first, _), *_ = copies
-        for key, what in (("weights", "have different weights"), ("shown", "begin with different values")):
-            reported = [(rank, notes[rank][key][_key((number, stage))]) for rank, number in copies]
-            for rank, weights in reported:
-                if weights != reported[0][1]:
-                    message = f"the copies of stage {stage} on ranks {first} and {rank} {what}"
-                    found = (_difference(reported[0][1], weights, first, rank),)
-                    raise RunError(Fault(BOUNDARY, message, Place(rank), found, "build both copies from one seed"))
+        copies = [(route.ranks[stage], _key((number, stage))) for number, route in enumerate(stream.placement)]
+        weights = [(rank, notes[rank]["weights"][key]) for rank, key in copies]
+        _require_same(f"stage {stage}", weights, "have different weights", _weight_apart)
+        values = [(rank, notes[rank]["shown"][key]) for rank, key in copies]
+        _require_same(f"stage {stage}", values, "begin with different values", _value_apart)
 
 
-def _difference(one: Any, other: Any, first: int, rank: int) -> str:
+def _require_same(
+    stage: str, reported: Sequence[tuple[int, Part]], what: str, apart: Callable[[Part, Part, int, int], str]
+) -> None:
+    first, expected = reported[0]
+    for rank, found in reported:
+        if found != expected:
+            message = f"the copies of {stage} on ranks {first} and {rank} {what}"
+            notes = (apart(expected, found, first, rank),)
+            raise RunError(Fault(BOUNDARY, message, Place(rank), notes, "build both copies from one seed"))
+
+
+def _value_apart(one: Shown, other: Shown, first: int, rank: int) -> str:
+    return next(f"{name!r} differs" for name in {**one, **other} if one.get(name) != other.get(name))
+
+
+def _weight_apart(one: Sequence[Parameter], other: Sequence[Parameter], first: int, rank: int) -> str:
     """The first weight that differs, by name, and what each rank says of it."""
-    if isinstance(one, Mapping):
-        return next(f"{name!r} differs" for name in {**one, **other} if one.get(name) != other.get(name))
-    pairs = zip_longest(one, other)
-    a, b = next((a, b) for a, b in pairs if a != b)
+    a, b = next((a, b) for a, b in zip_longest(one, other) if a != b)
     return f"rank {first} has {_text(a)}, rank {rank} {_text(b)}"
 
 
-def _text(weight: Sequence[Any] | None) -> str:
+def _text(weight: Parameter | None) -> str:
     if weight is None:
         return "no more weights"
     name, shape, dtype, trained, shared = weight
@@ -151,7 +160,7 @@ def infer_boundaries(
     stream: Stream,
     modules: Mapping[Held, nn.Module],
     examples: Sequence[Example] | None,
-    keywords: Sequence[Mapping[str, Any]],
+    keywords: Sequence[Mapping[str, object]],
     rank: int,
     group: dist.ProcessGroup | None,
     device: torch.device,
@@ -180,6 +189,7 @@ def infer_boundaries(
         if len(stream.ranks) > 1:
             sent = made if isinstance(made, str | None) else [[spec.plain() for spec in row] for row in made]
             received = everybody(sent, group)[maker]
+            assert received is not None
             if isinstance(received, str):
                 made = printable(received)
             else:
@@ -213,7 +223,7 @@ def _made(
     found: Sequence[Sequence[Boundary]],
     modules: Mapping[Held, nn.Module],
     examples: Sequence[Tensor | Sequence[Tensor]] | None,
-    keywords: Sequence[Mapping[str, Any]],
+    keywords: Sequence[Mapping[str, object]],
     device: torch.device,
     known: Known,
 ) -> list[Boundary] | str:
@@ -256,18 +266,16 @@ def shared_by_batches(stream: Stream) -> set[int]:
     return {part.communicator for rank in stream.ranks for x in rank if x.op == BATCH for part in x.parts}
 
 
-def split_batch(value: Any, count: int, what: str) -> list[Any] | None:
+def split_batch(value: Iterable[Part], count: int, what: str) -> list[Part]:
     """A batch as its microbatches: a tensor is cut in `count` along its first dimension.
 
     Raises:
         ValueError: it does not divide, or there is another number of them.
     """
-    if value is None:
-        return None
     if isinstance(value, Tensor):
         if value.dim() == 0 or value.shape[0] % count:
             raise ValueError(f"{what} of shape {list(value.shape)} do not cut into {count} microbatches")
-        return list(value.tensor_split(count))
+        return cast("list[Part]", list(value.tensor_split(count)))
     made = list(value)
     if len(made) != count:
         raise ValueError(f"{len(made)} microbatches of {what}; the stream runs {count}")
@@ -275,8 +283,8 @@ def split_batch(value: Any, count: int, what: str) -> list[Any] | None:
 
 
 def split_keywords(
-    keywords: Mapping[str, Any] | None, count: int, modules: Mapping[Held, nn.Module]
-) -> list[dict[str, Any]]:
+    keywords: Mapping[str, object] | None, count: int, modules: Mapping[Held, nn.Module]
+) -> list[dict[str, object]]:
     """Keyword inputs by microbatch: tensors and lists as those of a batch, anything else the same for all.
 
     Raises:
@@ -286,10 +294,11 @@ def split_keywords(
     for name in given:
         if not any(taken(module, {name: None}) for module in modules.values()):
             raise ValueError(f"no stage on this rank takes the keyword {name!r}")
-    rows: list[dict[str, Any]] = [{} for _ in range(count)]
+    rows: list[dict[str, object]] = [{} for _ in range(count)]
     for name, value in given.items():
-        cut = isinstance(value, Tensor | list)
-        column = split_batch(value, count, f"the keyword {name!r}") if cut else None
-        for number, row in enumerate(rows):
-            row[name] = value if column is None else column[number]
+        column = [value] * count
+        if isinstance(value, Tensor | list):
+            column = split_batch(value, count, f"the keyword {name!r}")
+        for row, each in zip(rows, column, strict=True):
+            row[name] = each
     return rows

@@ -11,12 +11,10 @@ codes are those of ``pipesched explain``; a runtime knows nothing else of the co
 from __future__ import annotations
 
 import json
-import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
 
 NEEDS = "PS820"  # torch, a backend, a device or a route to another rank is not here
 STREAMS_DIFFER = "PS821"
@@ -36,7 +34,7 @@ NOTES = 1000  # of a fault
 _CODE = re.compile(r"PS\d{3}")
 
 
-def printable(text: Any, longest: int = LONGEST) -> str:
+def printable(text: object, longest: int = LONGEST) -> str:
     """A text of another process, fit to be shown: bounded, and no character does anything.
 
     Raises:
@@ -46,6 +44,38 @@ def printable(text: Any, longest: int = LONGEST) -> str:
         raise TypeError(f"{type(text).__name__} in the place of a text")
     kept = text if len(text) <= longest else text[: longest - 1] + "…"
     return "".join(x if x.isprintable() else "?" for x in kept)
+
+
+def table(data: object) -> Mapping[str, object]:
+    """An object that JSON gives back.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{type(data).__name__} in the place of an object")
+    return data
+
+
+def fields(data: object, *names: str) -> list[object]:
+    """Fields of an object that JSON gives back.
+
+    Raises:
+        TypeError, KeyError: it is no object, or has no such field.
+    """
+    known = table(data)
+    return [known[name] for name in names]
+
+
+def whole(number: object) -> int:
+    """A whole number that JSON gives back.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(number, int):
+        raise TypeError(f"{type(number).__name__} in the place of a whole number")
+    return number
 
 
 @contextmanager
@@ -68,15 +98,15 @@ class Place:
     waits: str = ""
 
     @classmethod
-    def of(cls, data: Any) -> Place:
+    def of(cls, data: object) -> Place:
         """The place of what JSON gives back, fit to be shown whoever sent it.
 
         Raises:
             ValueError: it is something else.
         """
         with _read("a place"):
-            rank, step, instruction = (operator.index(data[key]) for key in ("rank", "step", "instruction"))
-            return cls(rank, step, instruction, printable(data["text"]), printable(data["waits"]))
+            rank, step, instruction, text, waits = fields(data, "rank", "step", "instruction", "text", "waits")
+            return cls(whole(rank), whole(step), whole(instruction), printable(text), printable(waits))
 
     def __str__(self) -> str:
         """``rank 0, step 1, instruction 7 (0RECV_B0): waits for …``."""
@@ -120,15 +150,14 @@ class Fault:
         return cls.of(json.loads(text))
 
     @classmethod
-    def of(cls, data: Any) -> Fault:
+    def of(cls, data: object) -> Fault:
         """The fault of what JSON gives back, as `loads`."""
         with _read("a fault"):
-            code, notes, help = data["code"], data["notes"], data["help"]
-            if not _CODE.fullmatch(code):
+            code, message, place, notes, help = fields(data, "code", "message", "place", "notes", "help")
+            if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(notes, list):
                 raise ValueError(code)
-            place = None if data["place"] is None else Place.of(data["place"])
-            known = tuple(map(printable, notes[:NOTES]))
-            return cls(code, printable(data["message"]), place, known, None if help is None else printable(help))
+            at, shown = None if place is None else Place.of(place), tuple(map(printable, notes[:NOTES]))
+            return cls(code, printable(message), at, shown, None if help is None else printable(help))
 
 
 class RunError(RuntimeError):

@@ -9,16 +9,17 @@ what the values are is for the reader to check.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+Value = TypeVar("Value")
 LONGEST = 1 << 26  # bytes of a text
 
 
-def everybody(value: object, group: dist.ProcessGroup | None = None) -> list[Any]:
+def everybody(value: Value, group: dist.ProcessGroup | None = None) -> list[Value]:
     """The value of every rank, by rank in the group, as JSON gives it back. A collective.
 
     Raises:
@@ -30,7 +31,8 @@ def everybody(value: object, group: dist.ProcessGroup | None = None) -> list[Any
     padded = torch.zeros(max(sizes), dtype=torch.uint8, device=device)
     padded[: mine.numel()] = mine.to(device)
     texts = _gathered(padded, group)
-    return [_value(rank, text[:size]) for rank, (text, size) in enumerate(zip(texts, sizes, strict=True))]
+    found = [_value(rank, text[:size]) for rank, (text, size) in enumerate(zip(texts, sizes, strict=True))]
+    return cast("list[Value]", found)
 
 
 def _gathered(mine: Tensor, group: dist.ProcessGroup | None) -> list[Tensor]:
@@ -49,7 +51,7 @@ def _size(rank: int, length: int) -> int:
     return length
 
 
-def _value(rank: int, text: Tensor) -> Any:
+def _value(rank: int, text: Tensor) -> object:
     try:
         return json.loads(bytes(text.cpu().numpy()))
     except (ValueError, RecursionError) as error:

@@ -15,11 +15,11 @@ every post.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import torch
 import torch.distributed as dist
@@ -48,13 +48,16 @@ from pipesched.runtime.execute.messages import ACTIVATION, GRADIENT, Message, Ta
 from pipesched.runtime.execute.reduce import Held, Reduction
 from pipesched.runtime.execute.replicas import check_replicas, replicated
 from pipesched.runtime.execute.shapes import Boundary, entering, gradients, text
-from pipesched.runtime.execute.stages import Keywords, Loss, Stage
+from pipesched.runtime.execute.stages import Keywords, Loss, Score, Stage
 from pipesched.runtime.execute.supported import check_supported
-from pipesched.runtime.execute.tied import Tied, exchanged, plain
+from pipesched.runtime.execute.tied import Note, Tied, exchanged, plain
 from pipesched.runtime.execute.transport import Channels
 from pipesched.stream import BATCH, NEIGHBOUR, Instruction, Stream
 
 Hook = Callable[[Instruction, int], None]
+Inputs: TypeAlias = Tensor | Iterable[Tensor | Sequence[Tensor]]
+"""A batch of the model's input: a tensor, cut along its first dimension, or a microbatch each."""
+Targets: TypeAlias = Tensor | Iterable[object]
 
 
 @dataclass(frozen=True)
@@ -134,9 +137,9 @@ class Runtime:
         self.position = -1
         self.losses: dict[int, Tensor] = {}
         self._group, self._device = group, torch.device(device)
-        notes: list[Mapping[str, Any]] = [signature(modules) | {"tied": plain(tied)}]
+        notes: list[Note] = [{**signature(modules), "tied": plain(tied)}]
         if not self._alone:
-            notes = [card.note for card in agree(stream, group, notes[0])]
+            notes = [cast("Note", card.note) for card in agree(stream, group, notes[0])]
         check_supported(notes)
         check_frozen(stream, notes, tied or ())
         check_replicas({held: replicated(module) for held, module in modules.items()}, stream, rank)
@@ -166,10 +169,10 @@ class Runtime:
         self._due = self._posted = 0  # receives: how many the list has had, how many are posted
         self._inbox: dict[Message, tuple[Tensor, ...]] = {}
         self._outbox: dict[Message, tuple[Tensor, ...]] = {}
-        self._inputs: list[Any] | None = None
-        self._targets: list[Any] | None = None
-        self._keywords: list[dict[str, Any]] = []
-        self._outputs: dict[int, Any] = {}
+        self._inputs: list[Tensor | Sequence[Tensor]] | None = None
+        self._targets: list[object] | None = None
+        self._keywords: list[dict[str, object]] = []
+        self._outputs: dict[int, object] = {}
         self._evaluates = False
 
     @property
@@ -197,7 +200,9 @@ class Runtime:
         """Receives that are posted and not yet taken."""
         return self._channels.posted
 
-    def step(self, inputs: Any = None, targets: Any = None, keywords: Keywords | None = None) -> Tensor:
+    def step(
+        self, inputs: Inputs | None = None, targets: Targets | None = None, keywords: Keywords | None = None
+    ) -> Tensor:
         """One training step over all m microbatches; the mean of their losses, on every rank, float64 without shape.
 
         inputs: the model's input on this rank's device, needed where a stage lives that reads it, as stage 0: a tensor,
@@ -223,7 +228,7 @@ class Runtime:
         total, _ = self._summed()
         return total / self.stream.microbatches
 
-    def expect(self, examples: Any = None, keywords: Keywords | None = None) -> None:
+    def expect(self, examples: Tensor | Iterable[Example] | None = None, keywords: Keywords | None = None) -> None:
         """The shapes of each microbatch from now on, where microbatches differ. A collective of all ranks, outside of a
         step; no message of a step is added, so every verdict stays.
 
@@ -237,7 +242,8 @@ class Runtime:
                 `Runtime(example=…)`: their number and dtypes stay.
         """
         count = self.stream.microbatches
-        made = self._agreed(split_batch(examples, count, "examples"), split_keywords(keywords, count, self._modules))
+        cut = None if examples is None else split_batch(examples, count, "examples")
+        made = self._agreed(cut, split_keywords(keywords, count, self._modules))
         for microbatch, boundaries in enumerate(made):
             for stage, (old, new) in enumerate(zip(self.boundaries[0], boundaries, strict=True)):
                 if [spec.dtype for spec in old] != [spec.dtype for spec in new]:
@@ -249,7 +255,9 @@ class Runtime:
         for (_, number), stage_of in self._stages.items():
             stage_of.entering, stage_of.leaving = self._around(number)
 
-    def evaluate(self, inputs: Any = None, targets: Any = None, keywords: Keywords | None = None) -> Evaluation:
+    def evaluate(
+        self, inputs: Inputs | None = None, targets: Targets | None = None, keywords: Keywords | None = None
+    ) -> Evaluation:
         """The forwards of all m microbatches alone, in the order of the stream: outputs, and losses for targets.
 
         Arguments as those of `step`. Without gradients, and with all modules in evaluation mode for so long; what is
@@ -281,16 +289,16 @@ class Runtime:
     def _execute(
         self,
         instructions: tuple[Instruction, ...],
-        inputs: Any,
-        targets: Any,
+        inputs: Inputs | None,
+        targets: Targets | None,
         keywords: Keywords | None,
         *,
         evaluates: bool = False,
     ) -> None:
         """Run a list. evaluates: whether outputs of the last stage are kept, and gradients left alone."""
         count = self.stream.microbatches
-        self._inputs = split_batch(inputs, count, "inputs")
-        self._targets = split_batch(targets, count, "targets")
+        self._inputs = None if inputs is None else split_batch(inputs, count, "inputs")
+        self._targets = None if targets is None else split_batch(targets, count, "targets")
         self._keywords = split_keywords(keywords, count, {held: x.module for held, x in self._stages.items()})
         self.losses, self._outputs, self._evaluates = {}, {}, evaluates
         self.instructions = instructions
@@ -381,7 +389,7 @@ class Runtime:
         given = (self._inputs, self._targets, self._keywords)
         return stage.boxing(x.microbatch, tree_leaves([of[x.microbatch] for of in given if of]))
 
-    def _score(self, microbatch: int) -> Callable[[Any], Tensor] | None:
+    def _score(self, microbatch: int) -> Score | None:
         """The loss of an output of a microbatch, if there is to be one."""
         if self._targets is None:
             if self._evaluates:
@@ -419,7 +427,7 @@ class Runtime:
             held = f"stage {x.stage}, which reads them" if x.stage else "the first stage"
             raise ValueError(f"inputs are needed on this rank: it has {held}")
         made = self._inputs[x.microbatch]
-        return tuple(made) if isinstance(made, tuple | list) else (made,)
+        return (made,) if isinstance(made, Tensor) else tuple(made)
 
     def _get(self, kind: str, x: Instruction, maker: int) -> tuple[Tensor, ...]:
         """What another stage made for this one, handed over on this rank or received."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch.distributed as dist
 
-from pipesched.runtime.execute.errors import STREAMS_DIFFER, Fault, Place, RunError, printable
+from pipesched.runtime.execute.errors import STREAMS_DIFFER, Fault, Place, RunError, fields, printable, table
 from pipesched.runtime.execute.exchange import everybody
 from pipesched.stream import Stream
 
@@ -25,18 +24,18 @@ class Card:
 
     fingerprint: str
     title: str
-    note: Mapping[str, Any]
+    note: Mapping[str, object]
 
     @classmethod
-    def of(cls, rank: int, data: Any) -> Card:
+    def of(cls, rank: int, data: object) -> Card:
         """What that rank sent, fit to be shown.
 
         Raises:
             RunError: PS821, it is no card.
         """
         try:
-            fingerprint, title, note = (data[key] for key in ("fingerprint", "title", "note"))
-            return cls(printable(fingerprint), printable(title), dict(note))
+            fingerprint, title, note = fields(data, "fingerprint", "title", "note")
+            return cls(printable(fingerprint), printable(title), table(note))
         except (TypeError, KeyError, ValueError):
             message = f"what rank {rank} sends of its stream cannot be read"
             raise RunError(
@@ -44,7 +43,9 @@ class Card:
             ) from None
 
 
-def agree(stream: Stream, group: dist.ProcessGroup | None = None, note: Mapping[str, Any] | None = None) -> list[Card]:
+def agree(
+    stream: Stream, group: dist.ProcessGroup | None = None, note: Mapping[str, object] | None = None
+) -> list[Card]:
     """The cards of all ranks, by rank in the group. A collective: every rank of the group calls it.
 
     note: what JSON can say, and gives back.

@@ -10,11 +10,10 @@ be trained wrong in silence, so it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pipesched.runtime.execute.errors import UNSUPPORTED, Fault, Place, RunError
-from pipesched.runtime.execute.tied import Tied
+from pipesched.runtime.execute.tied import Note, Tied
 from pipesched.stream import Stream
 
 _HELP = "set requires_grad as the stream says before the runtime is built, or emit the stream with these stages frozen"
@@ -29,7 +28,7 @@ def wanting(stream: Stream) -> frozenset[int]:
     return frozenset(found)
 
 
-def check_frozen(stream: Stream, notes: Sequence[Mapping[str, Any]], tied: Tied) -> None:
+def check_frozen(stream: Stream, notes: Sequence[Note], tied: Tied) -> None:
     """Whether the weights that ask for a gradient are those of the trained stages. notes: what each rank reports.
 
     Raises:

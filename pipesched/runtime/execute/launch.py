@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any
+from typing import TypedDict
 
 from pipesched.runtime.execute.errors import NEEDS, RANK_LOST, Fault, Place, RunError
 from pipesched.support import child
@@ -97,11 +97,31 @@ class Job:
     @classmethod
     def loads(cls, text: str) -> Job:
         """The job of a line."""
-        data: dict[str, Any] = json.loads(text)
+        data = json.loads(text)
         data["others"] = {int(rank): stream for rank, stream in data["others"].items()}
         data["samples"] = tuple(data["samples"])
         data["breaks"] = tuple(Break(**given) for given in data["breaks"])
         return cls(**data)
+
+
+class Compared(TypedDict):
+    """Losses by step, of the program and of the undivided model; the largest error of all tensors, and where it is."""
+
+    losses: list[float | None]
+    undivided: list[float]
+    error: float
+    tensor: str
+    step: int
+
+
+class Measured(Compared):
+    """Result of a rank. peak: the most activations alive. spans: first begin and last end of each step. steps: times of
+    all instructions of a traced job, as `Recorder.steps`.
+    """
+
+    peak: int
+    spans: list[tuple[float, float]]
+    steps: list[list[list[float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +134,7 @@ class RankResult:
 
     rank: int
     status: int
-    data: dict[str, Any] | None
+    data: Measured | None
     fault: Fault | None
     seconds: float
     stopped: bool = False
@@ -153,6 +173,17 @@ def _ended(status: int) -> str:
         with contextlib.suppress(ValueError):
             return f"was killed by {signal.Signals(-status).name}"
     return f"ended with status {status}"
+
+
+class Ended(TypedDict):
+    """Result of a rank as its supervisor writes it. fault: as `Fault.dumps`."""
+
+    rank: int
+    status: int
+    seconds: float
+    stopped: bool
+    data: Measured | None
+    fault: str | None
 
 
 class Launcher:
@@ -236,7 +267,7 @@ class Launcher:
             self._process.wait()
 
 
-def _result(given: dict[str, Any]) -> RankResult:
+def _result(given: Ended) -> RankResult:
     fault = None if given["fault"] is None else Fault.loads(given["fault"])
     return RankResult(given["rank"], given["status"], given["data"], fault, given["seconds"], given["stopped"])
 

@@ -67,7 +67,7 @@ class Joined(nn.Sequential):
     """A stage that reads several: the first of them as it is, and a half of the second, a third of the third, …"""
 
     def forward(self, *given: Tensor) -> Tensor:
-        made: Tensor = super().forward(_joined(given))  # type: ignore[no-untyped-call]
+        made: Tensor = super().forward(_joined(given))
         return made
 
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeGuard
 from weakref import WeakSet
 
 import torch
-from torch import Tensor
+from torch import Tensor, UntypedStorage
+
+_Shape: TypeAlias = tuple[torch.SymInt | int, torch.Size, tuple[int, ...]]  # offset, size and stride
 
 
 class _Box:
@@ -32,13 +34,13 @@ class _Away(NamedTuple):
     """A storage in host memory, and what to put it into: each a box or a tensor, its dtype, offset, size and stride."""
 
     host: Tensor
-    holders: list[tuple[_Box | Tensor, torch.dtype, tuple[Any, ...]]]
+    holders: list[tuple[_Box | Tensor, torch.dtype, _Shape]]
 
 
 class Boxes:
     """Of a stage and microbatch. own: what is never copied."""
 
-    def __init__(self, own: Iterable[Any]) -> None:
+    def __init__(self, own: Iterable[object]) -> None:
         self._own = {_place(tensor) for tensor in own if _plain(tensor)}
         self._boxes: WeakSet[_Box] = WeakSet()
         self._away: list[_Away] = []
@@ -86,7 +88,7 @@ class Boxes:
         self._away.clear()
 
 
-def _plain(x: object) -> bool:
+def _plain(x: object) -> TypeGuard[Tensor]:
     """Whether it is a tensor whose storage can be copied as bytes."""
     return isinstance(x, Tensor) and type(x) in (Tensor, torch.nn.Parameter) and x.layout == torch.strided
 
@@ -95,6 +97,6 @@ def _place(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _over(storage: Any, device: torch.device) -> Tensor:
+def _over(storage: UntypedStorage, device: torch.device) -> Tensor:
     """All of a storage, as bytes."""
     return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)

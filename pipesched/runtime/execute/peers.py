@@ -27,7 +27,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch.distributed as dist
 
@@ -54,6 +54,14 @@ def _key(secret: bytes, nonce: bytes, *ranks: int) -> bytes:
 
 class _Forged(Exception):
     """What came was not signed."""
+
+
+class _Card(TypedDict):
+    """The address at which a rank listens; of rank 0 also the secret, in hexadecimal."""
+
+    host: str
+    port: int
+    secret: str
 
 
 @dataclass
@@ -193,7 +201,11 @@ def meet(rank: int, ranks: int, group: dist.ProcessGroup | None, timeout: float)
     host = _address(rank, everybody({"machine": _machine(), "address": own}, group))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, 0), family=family, backlog=max(ranks, _STRANGERS)) as listener:
-        mine = {"host": host, "port": listener.getsockname()[1], "secret": secrets.token_hex(32) if rank == 0 else ""}
+        mine: _Card = {
+            "host": host,
+            "port": listener.getsockname()[1],
+            "secret": secrets.token_hex(32) if rank == 0 else "",
+        }
         cards = everybody(mine, group)
         secret = bytes.fromhex(cards[0]["secret"])
         links = [_connect(cards[other], rank, other, secret, timeout) for other in range(rank)]
@@ -201,9 +213,9 @@ def meet(rank: int, ranks: int, group: dist.ProcessGroup | None, timeout: float)
     return Peers(links)
 
 
-def _connect(cards: Mapping[str, Any], rank: int, other: int, secret: bytes, timeout: float) -> _Link:
+def _connect(card: _Card, rank: int, other: int, secret: bytes, timeout: float) -> _Link:
     """To a rank that listens."""
-    at = cards["host"], cards["port"]
+    at = card["host"], card["port"]
     try:
         made = socket.create_connection(at, timeout)
         nonce = b""
@@ -239,13 +251,13 @@ def _hellos(listener: socket.socket, most: int) -> Generator[tuple[socket.socket
     """Whoever connects, the number that it was given, and what it says of itself. Of too many the oldest is closed."""
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as left:
         selector.register(listener, selectors.EVENT_READ)
-        left.callback(lambda: [key.fileobj.close() for key in _others(selector, listener)])
+        left.callback(_close_others, selector, listener)
         while True:
             for key, _ in selector.select():
                 if key.fileobj is listener:
                     _greet(listener, selector, most)
                     continue
-                made: socket.socket = key.fileobj  # type: ignore[assignment]
+                made = _socket(key)
                 nonce, said = key.data
                 said += (chunk := _received(made, _HELLO.size - len(said)))
                 if chunk and len(said) < _HELLO.size:
@@ -257,8 +269,18 @@ def _hellos(listener: socket.socket, most: int) -> Generator[tuple[socket.socket
                     made.close()
 
 
-def _others(selector: selectors.BaseSelector, listener: socket.socket) -> list[Any]:
-    return [key for key in selector.get_map().values() if key.fileobj is not listener]
+def _close_others(selector: selectors.BaseSelector, listener: socket.socket) -> None:
+    for other in _others(selector, listener):
+        other.close()
+
+
+def _others(selector: selectors.BaseSelector, listener: socket.socket) -> list[socket.socket]:
+    return [_socket(key) for key in selector.get_map().values() if key.fileobj is not listener]
+
+
+def _socket(key: selectors.SelectorKey) -> socket.socket:
+    assert isinstance(key.fileobj, socket.socket)
+    return key.fileobj
 
 
 def _greet(listener: socket.socket, selector: selectors.BaseSelector, most: int) -> None:
@@ -269,9 +291,9 @@ def _greet(listener: socket.socket, selector: selectors.BaseSelector, most: int)
         made.settimeout(0)
         made.send(nonce)
         selector.register(made, selectors.EVENT_READ, (nonce, bytearray()))
-    for key in _others(selector, listener)[:-most]:
-        selector.unregister(key.fileobj)
-        key.fileobj.close()
+    for left in _others(selector, listener)[:-most]:
+        selector.unregister(left)
+        left.close()
 
 
 def _received(made: socket.socket, most: int) -> bytes:

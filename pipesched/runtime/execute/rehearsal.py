@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +38,7 @@ class Part:
 
     module: nn.Module
     inputs: tuple[Tensor, ...]
-    loss: Callable[[Any], Tensor]
+    loss: Callable[..., Tensor]
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction, FunctionCtx
 from torch.nn.parallel import DistributedDataParallel
 
 from pipesched.runtime.execute.errors import UNSUPPORTED, Fault, Place, RunError
@@ -26,6 +27,9 @@ from pipesched.runtime.execute.exchange import everybody
 from pipesched.stream import Stream
 
 Held = tuple[int, int]  # route, stage
+
+
+_Card: TypeAlias = tuple[str, int, int, int]  # fingerprint, rank, route, stage
 
 
 def replicated(module: nn.Module) -> tuple[DistributedDataParallel, ...]:
@@ -47,11 +51,11 @@ class _Reach(torch.autograd.Function):
     """A number that depends on every weight, with no gradient for any."""
 
     @staticmethod
-    def forward(ctx: Any, *weights: Tensor) -> Tensor:
+    def forward(ctx: FunctionCtx, *weights: Tensor) -> Tensor:
         return weights[0].new_zeros(())
 
     @staticmethod
-    def backward(ctx: Any, *arrived: Tensor) -> Any:
+    def backward(ctx: BackwardCFunction, *arrived: Tensor) -> tuple[None, ...]:
         return tuple(None for _ in ctx.needs_input_grad)
 
 
@@ -105,10 +109,10 @@ class Replica:
         Raises:
             RunError: PS831, DDP waits for weights that were frozen since.
         """
-        wrapper: Any = self._wrapper
+        wrapper = self._wrapper
         if all(weight.requires_grad for weight in self._weights):
             wrapper._pre_forward(self._weights[0].new_zeros(()))
-            made = _Reach.apply(*self._weights)  # type: ignore[no-untyped-call]
+            made = _Reach.apply(*self._weights)
             wrapper._post_forward(made).backward()
             return
         message = "DistributedDataParallel cannot average: weights were frozen after the first step"
@@ -123,13 +127,13 @@ def check_replicas(wrappers: Mapping[Held, Sequence[DistributedDataParallel]], s
     """
     for held, parts in sorted(wrappers.items()):
         for part in parts:
-            cards = everybody([stream.fingerprint, rank, *held], part.process_group)
+            cards = everybody((stream.fingerprint, rank, *held), part.process_group)
             for number, card in enumerate(cards):
                 if card != cards[0]:
                     raise RunError(_not_replicas(number, cards[0], card))
 
 
-def _not_replicas(number: int, first: list[Any], other: list[Any]) -> Fault:
+def _not_replicas(number: int, first: _Card, other: _Card) -> Fault:
     (_, rank, route, stage), (_, *theirs) = first, other
     what = f"replicas 0 and {number} of stage {stage}, which run different streams"
     if theirs != [rank, route, stage]:

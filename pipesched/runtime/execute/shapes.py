@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipesched.runtime.execute.errors import BOUNDARY, Fault, Place, RunError
 from pipesched.runtime.execute.replicas import passed_by, replicated
+
+Plain: TypeAlias = tuple[Sequence[object], str]
+"""Shape and dtype, as JSON can say them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +41,12 @@ class TensorSpec:
     def of(cls, tensor: Tensor) -> TensorSpec:
         return cls(tuple(tensor.shape), tensor.dtype)
 
-    def plain(self) -> list[Any]:
+    def plain(self) -> Plain:
         """As JSON can say it; `of_plain` reads it."""
-        return [list(self.shape), str(self.dtype).removeprefix("torch.")]
+        return list(self.shape), str(self.dtype).removeprefix("torch.")
 
     @classmethod
-    def of_plain(cls, data: Any) -> TensorSpec:
+    def of_plain(cls, data: Plain) -> TensorSpec:
         """The spec of what JSON gives back.
 
         Raises:
@@ -51,9 +54,10 @@ class TensorSpec:
         """
         shape, name = data
         dtype = getattr(torch, name, None)
-        if not isinstance(dtype, torch.dtype) or not all(isinstance(x, int) and x >= 0 for x in shape):
+        sizes = tuple(x for x in shape if isinstance(x, int) and x >= 0)
+        if not isinstance(dtype, torch.dtype) or len(sizes) < len(shape):
             raise ValueError(f"{name!r:.40} {shape!r:.40} is not the dtype and shape of a tensor")
-        return cls(tuple(shape), dtype)
+        return cls(sizes, dtype)
 
     @property
     def bytes(self) -> int:
@@ -90,7 +94,7 @@ def text(boundary: Boundary) -> str:
     return ", ".join(map(str, boundary)) or "nothing"
 
 
-def tensors_of(value: Any, what: str) -> tuple[Tensor, ...]:
+def tensors_of(value: object, what: str) -> tuple[Tensor, ...]:
     """What a stage takes or gives, as a tuple of tensors.
 
     Raises:
@@ -120,7 +124,7 @@ def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place |
 
 
 def dry_forward(
-    module: nn.Module, inputs: Boundary, device: torch.device, what: str, keywords: Mapping[str, Any] | None = None
+    module: nn.Module, inputs: Boundary, device: torch.device, what: str, keywords: Mapping[str, object] | None = None
 ) -> Boundary:
     """The boundary behind a stage, by one forward on zeros that leaves no trace in buffers or random numbers.
 
@@ -142,7 +146,7 @@ def dry_forward(
     return specs(tensors_of(output, what))
 
 
-def taken(module: nn.Module, keywords: Mapping[str, Any]) -> dict[str, Any]:
+def taken(module: nn.Module, keywords: Mapping[str, object]) -> dict[str, object]:
     """Those of some keyword inputs that a stage takes, without a way for a gradient."""
     inside = module.module if isinstance(module, DistributedDataParallel) else module
     parameters = signature(inside.forward).parameters
@@ -155,7 +159,7 @@ def boundaries_of(
     stages: Sequence[nn.Module],
     example: Tensor | Sequence[Tensor],
     device: torch.device | str = "cpu",
-    keywords: Mapping[str, Any] | None = None,
+    keywords: Mapping[str, object] | None = None,
     reads: Mapping[int, Sequence[int]] | None = None,
 ) -> tuple[Boundary, ...]:
     """The boundaries of a whole model that one process holds, from one microbatch of input.

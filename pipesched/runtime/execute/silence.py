@@ -15,12 +15,20 @@ been heard of just now nothing is called a stall: it may turn out to be gone.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
-from pipesched.runtime.execute.errors import OUTSIDE, RANK_LOST, STALLED, STEPS_DIFFER, Fault, Place, printable
+from pipesched.runtime.execute.errors import (
+    OUTSIDE,
+    RANK_LOST,
+    STALLED,
+    STEPS_DIFFER,
+    Fault,
+    Place,
+    fields,
+    printable,
+    whole,
+)
 from pipesched.runtime.execute.fingerprints import ranks_text
 
 IDLE, RUNNING, DONE = "between two steps", "runs", "has finished"
@@ -47,20 +55,20 @@ class Beat:
     outside: bool = False
 
     @classmethod
-    def of(cls, data: Any) -> Beat:
+    def of(cls, data: object) -> Beat:
         """The beat of what JSON gives back, fit to be shown whoever sent it.
 
         Raises:
             ValueError: it is something else.
         """
         try:
-            moves, steps = operator.index(data["moves"]), operator.index(data["steps"])
-            state = next(state for state in (IDLE, RUNNING, DONE) if state == data["state"])
-            return cls(Place.of(data["place"]), moves, steps, state, printable(data["at"]), bool(data["outside"]))
+            place, moves, steps, said, at, outside = fields(data, "place", "moves", "steps", "state", "at", "outside")
+            state = next(state for state in (IDLE, RUNNING, DONE) if state == said)
+            return cls(Place.of(place), whole(moves), whole(steps), state, printable(at), bool(outside))
         except (TypeError, KeyError, StopIteration) as error:
             raise ValueError("this is not where a rank is") from error
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """As JSON can say it; `of` reads it."""
         return asdict(self)
 

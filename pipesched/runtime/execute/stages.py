@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,9 +27,9 @@ from pipesched.runtime.execute.offload import Boxes
 from pipesched.runtime.execute.replicas import passed_by, replicated
 from pipesched.runtime.execute.shapes import Boundary, check, gradients, taken, tensors_of
 
-Loss = Callable[[Any, Any], Tensor]
-Score = Callable[[Any], Tensor]
-Keywords = Mapping[str, Any]
+Loss = Callable[..., Tensor]
+Score = Callable[..., Tensor]
+Keywords = Mapping[str, object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +87,7 @@ class Stage:
 
     def forward_last(
         self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords, score: Score | None
-    ) -> tuple[Any, Tensor | None]:
+    ) -> tuple[object, Tensor | None]:
         """F of the last stage: its output, and the loss, a number without a graph. score: the loss of an output.
 
         Raises:
@@ -99,7 +98,7 @@ class Stage:
             if score is None:
                 return output, None
             with torch.set_grad_enabled(self.train):
-                value: Any = score(output)
+                value: object = score(output)
         if not isinstance(value, Tensor) or value.numel() != 1:
             shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
             message = f"the loss of microbatch {microbatch} is not one number: {shape}"
@@ -120,7 +119,7 @@ class Stage:
             self.train = train
             torch.clear_autocast_cache()  # of weights that were cast without a gradient
 
-    def boxing(self, microbatch: int, inputs: Sequence[Any]) -> AbstractContextManager[object]:
+    def boxing(self, microbatch: int, inputs: Sequence[object]) -> AbstractContextManager[object]:
         """Around an F on a rank that offloads some. inputs: the model's own, which stay where they are."""
         own = (*self.module.parameters(), *self.module.buffers(), *inputs)
         self.boxes[microbatch] = boxes = Boxes(own)
@@ -196,7 +195,7 @@ class Stage:
             raise LookupError(f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or it is over")
         return self.live[microbatch]
 
-    def _run(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[tuple[Tensor, ...], Any]:
+    def _run(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[tuple[Tensor, ...], object]:
         check(inputs, self.entering[microbatch], f"the input of stage {self.number}, microbatch {microbatch},")
         leaves = tuple(self._leaf(x, asks) for x, asks in zip(inputs, self.asks, strict=True))
         with torch.set_grad_enabled(self.train), passed_by(self._wrappers):

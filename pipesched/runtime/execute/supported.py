@@ -9,7 +9,6 @@ The table of what is supported is in this folder's README.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
@@ -17,6 +16,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from pipesched.runtime.execute.errors import UNSUPPORTED, Fault, Place, RunError
+from pipesched.runtime.execute.tied import Note
 
 DDP_INSTEAD = "replicate stages with DistributedDataParallel(stage, process_group=…) instead"
 
@@ -29,18 +29,18 @@ def _own_casts(module: nn.Module) -> bool:
     return isinstance(module, DistributedDataParallel) and module.mixed_precision is not None
 
 
-def _own_hooks(module: Any) -> bool:
+def _own_hooks(module: nn.Module) -> bool:
     """Whether DDP is one that averages by other hooks than its reducer's."""
     if not isinstance(module, DistributedDataParallel):
         return False
     return bool(module._use_python_reducer or getattr(module, "_delay_all_reduce_params", None))
 
 
-def _changed(module: Any) -> bool:
+def _changed(module: nn.Module) -> bool:
     """Whether other weights are trained than when DDP was built."""
     if not isinstance(module, DistributedDataParallel):
         return False
-    known = module._get_ddp_logging_data()["num_parameter_tensors"]  # type: ignore[no-untyped-call]
+    known = module._get_ddp_logging_data()["num_parameter_tensors"]
     named = module.module.named_parameters()
     return bool(known != sum(w.requires_grad and name not in module.parameters_to_ignore for name, w in named))
 
@@ -89,7 +89,7 @@ def _of(module: nn.Module) -> Iterator[tuple[str, str]]:
                 yield f"the weight {name!r} is {what}, which is not supported", help
 
 
-def check_supported(notes: Sequence[Mapping[str, Any]]) -> None:
+def check_supported(notes: Sequence[Note]) -> None:
     """Whether no rank has such a module. notes: what each rank reports of itself.
 
     Raises:

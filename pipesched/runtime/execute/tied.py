@@ -14,7 +14,7 @@ import hashlib
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypedDict
 
 import torch
 from torch import nn
@@ -28,7 +28,24 @@ Weight: TypeAlias = tuple[int, str]
 Tied: TypeAlias = Sequence[Sequence[Weight]]
 Shown: TypeAlias = Mapping[str, tuple[str, bool]]
 """By the weight's name a digest of its shape, dtype and some numbers, and whether these look as if drawn at random."""
-Note: TypeAlias = Mapping[str, Any]
+Parameter: TypeAlias = tuple[str, Sequence[int], str, bool, Sequence[Weight]]
+"""Name, shape and dtype of a weight, whether it is trained, and every name that it has on its rank."""
+
+
+class Reported(TypedDict, total=False):
+    """A rank's report of its weights, by ``route/stage``; without these where a module is not supported."""
+
+    replicas: Mapping[str, int]
+    weights: Mapping[str, Sequence[Parameter]]
+    shown: Mapping[str, Shown]
+    tied: Tied | None
+
+
+class Note(Reported):
+    """A rank's report before step 1, as JSON. unsupported: the message and the help, if a module is refused."""
+
+    unsupported: tuple[str, str] | None
+
 
 SAMPLE = 64  # numbers of a weight that are looked at, from its first to its last
 _DRAWN = 3  # of so few different numbers at least, in no order, is said that they were drawn
@@ -46,20 +63,22 @@ def shown(module: nn.Module) -> dict[str, tuple[str, bool]]:
         step = max(1, flat.numel() // SAMPLE)
         sample = flat[::step].cpu().contiguous()
         digest = hashlib.sha256(bytes(sample.view(torch.uint8).tolist())).hexdigest()
-        found[name] = f"{TensorSpec.of(weight)} {digest}", _drawn(sample.tolist())
+        found[name] = (
+            f"{TensorSpec.of(weight)} {digest}",
+            _drawn((sample.abs() if sample.is_complex() else sample).tolist()),
+        )
     return found
 
 
-def _drawn(numbers: Sequence[Any]) -> bool:
+def _drawn(numbers: Sequence[float]) -> bool:
     """Whether no rule is seen in some numbers: most of them differ, and they neither rise nor fall all along."""
-    plain = [abs(x) if isinstance(x, complex) else x for x in numbers]
-    rises = {a < b for a, b in pairwise(plain)}
-    return len(rises) == 2 and len({*plain}) >= max(_DRAWN, len(plain) // 2)
+    rises = {a < b for a, b in pairwise(numbers)}
+    return len(rises) == 2 and len({*numbers}) >= max(_DRAWN, len(numbers) // 2)
 
 
-def plain(tied: Tied | None) -> list[list[list[Any]]] | None:
+def plain(tied: Tied | None) -> Tied | None:
     """What a rank was told, as JSON gives it back."""
-    return None if tied is None else [[[stage, name] for stage, name in group] for group in tied]
+    return None if tied is None else [[(stage, name) for stage, name in group] for group in tied]
 
 
 def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn: bool) -> list[list[Weight]]:

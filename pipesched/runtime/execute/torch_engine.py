@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Literal
 
+from torch import Tensor
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 from torch.distributed.pipelining.stage import _PipelineStageBase
 
@@ -31,10 +32,10 @@ def torch_runtime(
     order: str | PathLike[str] | Stream,
     stages: Sequence[_PipelineStageBase],
     n_microbatches: int,
-    loss_fn: Callable[..., Any] | None = None,
+    loss_fn: Callable[..., Tensor] | None = None,
     *,
     verify: Callable[[str], object] | None = None,
-    **options: Any,
+    **options: object,
 ) -> _PipelineScheduleRuntime:
     """torch's runtime with an order loaded; ``step()`` it as any other schedule of torch.
 
@@ -47,8 +48,8 @@ def torch_runtime(
         ValueError: a stream that torch cannot run: a stage has two copies, or reads others than the one before it.
         Exception: whatever `verify` and torch raise.
     """
-    made: Any = _PipelineScheduleRuntime
-    runtime: _PipelineScheduleRuntime = made(list(stages), n_microbatches, loss_fn=loss_fn, **options)
+    made: Callable[..., _PipelineScheduleRuntime] = _PipelineScheduleRuntime
+    runtime = made(list(stages), n_microbatches, loss_fn=loss_fn, **options)
     with _file(order) as path:
         runtime._load_csv(str(path), format=_format(path))
     if verify is not None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from pipesched.stream import BATCH, Instruction, Stream
 
@@ -19,22 +18,29 @@ Steps = Sequence[Sequence[Sequence[float]]]
 """Of a rank: by step [index, begin, end, waited] of each instruction, as `recorder.Recorder.steps` keeps them."""
 
 
-def trace(stream: Stream, ranks: Mapping[int, Steps]) -> dict[str, Any]:
+def trace(stream: Stream, ranks: Mapping[int, Steps]) -> dict[str, object]:
     """The trace of some ranks, or of one, with times from the first instruction of them all."""
-    zero = min((step[0][1] for steps in ranks.values() for step in steps if step), default=0.0)
-    about = {"version": 1, "name": stream.name, "fingerprint": stream.fingerprint}
-    events = [event for rank, steps in sorted(ranks.items()) for event in _events(stream, rank, steps, zero)]
-    return {"displayTimeUnit": "ms", "otherData": about, "traceEvents": events}
+    return {**_head(stream), "traceEvents": _all_events(stream, ranks)}
 
 
 def dumps(stream: Stream, ranks: Mapping[int, Steps], *, base: int = 0) -> str:
     """The same as JSON, an event a line. base: nanoseconds of its first instruction on a clock that files share."""
-    made = trace(stream, ranks) | ({"baseTimeNanoseconds": base} if base else {})
-    events = ",\n".join(json.dumps(event) for event in made.pop("traceEvents"))
-    return json.dumps(made)[:-1] + ', "traceEvents": [\n' + events + "\n]}\n"
+    head = _head(stream) | ({"baseTimeNanoseconds": base} if base else {})
+    events = ",\n".join(map(json.dumps, _all_events(stream, ranks)))
+    return json.dumps(head)[:-1] + ', "traceEvents": [\n' + events + "\n]}\n"
 
 
-def _events(stream: Stream, rank: int, steps: Steps, zero: float) -> Iterator[dict[str, Any]]:
+def _head(stream: Stream) -> dict[str, object]:
+    about = {"version": 1, "name": stream.name, "fingerprint": stream.fingerprint}
+    return {"displayTimeUnit": "ms", "otherData": about}
+
+
+def _all_events(stream: Stream, ranks: Mapping[int, Steps]) -> list[dict[str, object]]:
+    zero = min((step[0][1] for steps in ranks.values() for step in steps if step), default=0.0)
+    return [event for rank, steps in sorted(ranks.items()) for event in _events(stream, rank, steps, zero)]
+
+
+def _events(stream: Stream, rank: int, steps: Steps, zero: float) -> Iterator[dict[str, object]]:
     for kind, value in (("process", f"rank {rank}"), ("thread", "instructions")):
         about = {"ph": "M", "pid": rank, "tid": 0, "ts": 0}
         yield {**about, "name": f"{kind}_name", "args": {"name": value}}
@@ -54,11 +60,11 @@ def _span(begin: float, end: float) -> dict[str, float]:
     return {"ts": low, "dur": max(round(high - low, 3), 0.001)}
 
 
-def _args(instruction: Instruction) -> dict[str, Any]:
+def _args(instruction: Instruction) -> dict[str, object]:
     """An overlap under its first part, with the second in `with`, as in the trace of a schedule."""
     if instruction.op == BATCH:
         return {"op": BATCH, "messages": [str(part) for part in instruction.parts]}
     first, *others = instruction.parts or (instruction,)
-    args = {"op": first.op, "stage": first.stage, "microbatch": first.microbatch}
-    args = {key: value for key, value in args.items() if value != -1}
+    said = {"op": first.op, "stage": first.stage, "microbatch": first.microbatch}
+    args = {key: value for key, value in said.items() if value != -1}
     return {**args, "with": _args(others[0])} if others else args

@@ -23,7 +23,7 @@ from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -34,7 +34,7 @@ from pipesched.runtime.execute.breaking import Broken
 from pipesched.runtime.execute.errors import NEEDS, STALLED, Fault, Place, RunError, printable
 from pipesched.runtime.execute.executor import Runtime
 from pipesched.runtime.execute.guard import LATE, Guard, finite
-from pipesched.runtime.execute.launch import START, Job
+from pipesched.runtime.execute.launch import START, Compared, Job, Measured
 from pipesched.runtime.execute.nets import Net
 from pipesched.runtime.execute.recorder import Recorder
 from pipesched.stream import Instruction, Stream, loads
@@ -71,7 +71,7 @@ class Local:
         return inputs if reading else None, targets if self.stream.stages - 1 in stages else None
 
 
-def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
+def train(job: Job, rank: int, folder: str, end: End) -> Measured:
     """The whole life of a rank; `folder` is empty and shared by the ranks, for them to meet.
 
     Raises:
@@ -104,7 +104,7 @@ def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
         result = _train(local, step)
     dist.destroy_process_group()
     spans = [(instructions[0][1], instructions[-1][2]) for instructions in times]
-    return result | {"peak": alive.peak, "spans": spans, "steps": times if job.trace else []}
+    return {**result, "peak": alive.peak, "spans": spans, "steps": times if job.trace else []}
 
 
 def _device(job: Job, rank: int) -> torch.device:
@@ -229,7 +229,7 @@ def _judge(name: str | None) -> Callable[[str], object] | None:
     return found
 
 
-def _train(local: Local, step: Step) -> dict[str, Any]:
+def _train(local: Local, step: Step) -> Compared:
     """The losses of every step, and of the undivided model; the largest error of all tensors, with its place."""
     stream, trains = local.stream, not local.stream.forward_only
     whole = Undivided(local.net, stream.microbatches, local.device, stream.frozen, trains=trains)
@@ -282,7 +282,7 @@ class Undivided:
                 x = made[len(self.stages) - 1]
                 loss = self._net.loss(x, target) / self._microbatches
             if self._trains:
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
             total += float(loss.detach())
             outputs.append(x.detach())
         return total, outputs
@@ -331,7 +331,7 @@ class Alive:
         module.register_forward_pre_hook(self._begin)
         module.register_forward_hook(self._end, always_call=True)
 
-    def _begin(self, module: nn.Module, inputs: Any) -> None:
+    def _begin(self, module: nn.Module, inputs: object) -> None:
         token = _Token()
         self.now += 1
         self.peak = max(self.peak, self.now)
@@ -341,7 +341,7 @@ class Alive:
         hooks.__enter__()
         self._open.append(hooks)
 
-    def _end(self, module: nn.Module, inputs: Any, output: Any) -> None:
+    def _end(self, module: nn.Module, inputs: object, output: object) -> None:
         self._open.pop().__exit__()
 
     def _free(self) -> None:

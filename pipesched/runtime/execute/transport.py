@@ -29,7 +29,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -291,9 +290,9 @@ class Channels:
         made: dict[Label, dist.ProcessGroup | None] = {(0,): self.group} if self._transport.tagged else {}
         labels = {self._label(Message("", 0, 0, 0, source, target, c)) for c, source, target in channels} - {*made}
         mine = {(tuple(sorted(map(self._global, self._members(label)))), label) for label in labels}
-        local: dict[str, Any] = {"use_local_synchronization": True} if self._transport.tagged else {}
+        local = self._transport.tagged
         for members, label in sorted(mine if local else self._of_all_pipelines(mine)):
-            group = dist.new_group(list(members), **local)
+            group = dist.new_group(list(members), use_local_synchronization=local)
             if (members, label) in mine and dist.get_rank() in members:
                 assert isinstance(group, dist.ProcessGroup)
                 dist.all_reduce(torch.zeros(1, device=self.wire), group=group)

@@ -18,17 +18,18 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
-from typing import Any, NoReturn
+from typing import NoReturn, TypeAlias
 
 from pipesched.runtime.execute.errors import RAISED, Fault, Place, RunError
-from pipesched.runtime.execute.launch import ALIVE, EXTRA, Job
+from pipesched.runtime.execute.launch import ALIVE, EXTRA, Job, Measured
 
 BAD = 1  # the exit status of a rank that reports a fault
+Train: TypeAlias = Callable[[Job, int, str, Callable[[Fault], NoReturn]], Measured]
 _FORKS = multiprocessing.get_context("fork")
 
 
@@ -73,7 +74,7 @@ class _Rank:
     stopped: bool = False
 
 
-def _run(job: Job, train: Any) -> list[dict[str, Any]]:
+def _run(job: Job, train: Train) -> list[dict[str, object]]:
     """The results of all ranks of a job; ends the process if the caller is gone."""
     ranks: list[_Rank] = []
     lifeline, held = os.pipe()  # nobody writes: its end means to a rank that the supervisor is gone
@@ -132,7 +133,7 @@ def _kill(ranks: list[_Rank]) -> None:
             rank.process.kill()
 
 
-def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe: Connection, train: Any) -> NoReturn:
+def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe: Connection, train: Train) -> NoReturn:
     """The life of a rank. It leaves by `os._exit`: what it inherited is not its to clean up."""
 
     def fail(fault: Fault) -> NoReturn:
@@ -161,7 +162,7 @@ def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe:
         os._exit(status)
 
 
-def _send(pipe: Connection, data: dict[str, Any] | None, fault: Fault | None = None) -> None:
+def _send(pipe: Connection, data: Measured | None, fault: Fault | None = None) -> None:
     pipe.send_bytes(json.dumps({"data": data, "fault": fault and fault.dumps()}).encode())
 
 
