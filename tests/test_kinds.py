@@ -32,7 +32,7 @@ PLACES = (  # file, what stands there, what comes behind it
         '    X = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (Result.CHECKED,), "examination", "examine")\n',
     ),
     ("pipesched/model/costs.py", '    Rule("L", "", "O", _copy("O")),\n', '    Rule("X", "", "F", _copy("F")),\n'),
-    ("pipesched/views/palette.py", '"load": "#f0e442"', ', "examine": "#999999"'),
+    ("pipesched/chart/colours.py", '"load": "#f0e442"', ', "examine": "#999999"'),
     ("grammars/pipesched.lark", '_letter: "F" | "I" | "W" | "B" | "R" | "O" | "L"', ' | "X"'),
     ("pipesched/stream.py", '("F", "I", "W", "B", "R", "O", "L"', ', "X"'),
     ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R", "O", "L"', ', "X"'),
