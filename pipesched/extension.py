@@ -7,11 +7,14 @@ any, the core verifies, shows in characters and emits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+if TYPE_CHECKING:
+    from pipesched.diagnostics import Diagnostic
 
 Given = TypeVar("Given")
 
@@ -105,3 +108,21 @@ class Verb(Row):
     group: str
     help: str
     command: Lazy[object]
+
+
+@dataclass(frozen=True)
+class Hint(Row):
+    """A better explanation of mistakes. on: where they are: `syntax`, `ps`, `torch-csv`, `order`.
+
+    explain: from the mistakes and what has them to those that are shown; the same ones where it knows nothing better.
+    """
+
+    on: str
+    explain: Lazy[Callable[..., Sequence[Diagnostic]]]
+
+
+def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[Diagnostic]:
+    """The mistakes as the hints of all extensions explain them."""
+    for hint in rows(Hint):
+        found = hint.explain.load()(found, *given) if hint.on == on else found
+    return found

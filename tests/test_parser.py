@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
+from pipesched.explain.words import scan
 from pipesched.language import ast
 from pipesched.language.grammar import grammar
 from pipesched.language.parser import parse
@@ -171,7 +172,7 @@ def mutants(text: str) -> list[tuple[int, str]]:
     """A text with one word less, or one out of place: (line, text). Braces and `rank` have chunks of their own."""
     return [
         (text.count("\n", 0, token.start) + 1, text[: token.start] + instead + text[token.end :])
-        for token in grammar().words.scan(text)
+        for token in scan(grammar().words, text)
         if token.kind != "COMMENT" and token.text not in ("{", "}", "rank") and "\n" not in token.text
         for instead in (" " * len(token.text), f"on {token.text}", f") {token.text}", f"{token.text} §")
     ]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from pipesched.diagnostics import PipeschedError
+from pipesched.explain.words import scan
 from pipesched.language import ast
 from pipesched.language.grammar import grammar
 from pipesched.language.parser import parse
@@ -29,12 +30,12 @@ def formatted(text: str) -> str:
 
 
 def comments(text: str) -> list[str]:
-    return [token.text.rstrip() for token in grammar().words.scan(text) if token.kind == "COMMENT"]
+    return [token.text.rstrip() for token in scan(grammar().words, text) if token.kind == "COMMENT"]
 
 
 def bare(text: str) -> str:
     """A text with nothing in its strings and comments."""
-    for token in reversed(grammar().words.scan(text)):
+    for token in reversed(scan(grammar().words, text)):
         if token.kind in ("COMMENT", "STRING", "TEXT"):
             text = text[: token.start] + ("#" if token.kind == "COMMENT" else '""') + text[token.end :]
     return text

@@ -22,7 +22,7 @@ from pipesched.check.handover import check_handover
 from pipesched.check.memory import check_buffers, check_bytes, check_memory
 from pipesched.check.step import check_step
 from pipesched.diagnostics import Diagnostic
-from pipesched.explain.misnamed import one_slip
+from pipesched.extension import explained
 from pipesched.interop.frameworks.kept import Kept, check_kept
 from pipesched.interop.torch.torch_order import check_torch_order
 from pipesched.interop.torch.torch_program import check_torch_program
@@ -43,7 +43,7 @@ class Needs(enum.Flag):
     SOUND = enum.auto()  # the order of compute has no error
     CAPS = enum.auto()  # a cap of activations is given
     BYTES = enum.auto()  # a cap in bytes is given, and a transformer
-    # the file is torch's, or is to run there, and no single slip explains all that is wrong with it
+    # the file is torch's, or is to run there, and no hint explains what is wrong with it
     TORCH = enum.auto()
 
 
@@ -105,7 +105,7 @@ ORDER_CHECKS = [
         lambda x: check_placement(x.analysis.schedule),
     ),
 ]
-"""Checks of the order of compute. What they find may have one explanation (`one_slip`)."""
+"""Checks of the order of compute. What they find may have a hint."""
 
 PROGRAM_CHECKS = [
     Check(
@@ -192,18 +192,17 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
     analysis = subject.analysis
     found = [*_run(ORDER_CHECKS, subject, Needs.NOTHING)]
     sound = not any(x.severity == "error" for x in found)
-    slip = one_slip(analysis.schedule, found) if subject.written else []
-    found = slip or found
+    told = explained("order", found, analysis.schedule) if subject.written and found else found
+    there = Needs.TORCH if subject.for_torch and told is found else Needs.NOTHING
     _ = analysis.memory  # fails before anything of the program is made
-    there = Needs.PROGRAM if analysis.program is not None else Needs.NOTHING
-    there |= Needs.MESSAGES if there and (analysis.own is not None or not found) else Needs.NOTHING
+    there |= Needs.PROGRAM if analysis.program is not None else Needs.NOTHING
+    there |= Needs.MESSAGES if Needs.PROGRAM in there and (analysis.own is not None or not found) else Needs.NOTHING
     there |= Needs.OWN if analysis.own is not None else Needs.NOTHING
     there |= Needs.ENDS if analysis.finished else Needs.NOTHING
     there |= Needs.SOUND if sound else Needs.NOTHING
     there |= Needs.CAPS if subject.caps else Needs.NOTHING
     there |= Needs.BYTES if subject.byte_caps else Needs.NOTHING
-    there |= Needs.TORCH if subject.for_torch and len(slip) != 1 else Needs.NOTHING
-    return [*found, *_run(PROGRAM_CHECKS, subject, there)], sound
+    return [*told, *_run(PROGRAM_CHECKS, subject, there)], sound
 
 
 def _run(checks: Iterable[Check], subject: Subject, there: Needs) -> Iterator[Diagnostic]:

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.explain.expected import place
-from pipesched.language.tokens import ITEMS, STATEMENTS, Token, begins, first_in_line
+from pipesched.explain.words import ITEMS, STATEMENTS, begins, first_in_line
+from pipesched.language.tokens import Token
 from pipesched.model.ops import LETTERS
 from pipesched.source import Source
 

@@ -12,7 +12,8 @@ import unicodedata
 from collections.abc import Sequence
 
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.language.tokens import ITEMS, SOFT, STATEMENTS, Token, apart, first_in_line
+from pipesched.explain.words import ITEMS, STATEMENTS, apart, first_in_line
+from pipesched.language.tokens import SOFT, Token
 from pipesched.model.ops import KIND, LETTERS
 from pipesched.source import Source, Span
 

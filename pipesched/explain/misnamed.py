@@ -16,13 +16,13 @@ from pipesched.schedule_analysis import Analysis
 _HELP = "zero-bubble papers call the backward for the input B; here it is I, and B is both: write I for every B"
 
 
-def one_slip(schedule: Schedule, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+def one_slip(found: Sequence[Diagnostic], schedule: Schedule) -> Sequence[Diagnostic]:
     """The one finding in place of these, if B means I throughout."""
     op, letters = schedule.op, set(np.unique(schedule.op).tolist())
     if not found or len(schedule) > 20_000 or not letters >= {Op.B, Op.W} or Op.I in letters:
-        return []
+        return found
     made = Analysis(replace(schedule, op=np.where(op == Op.B, Op.I, op).astype(op.dtype)))
     if any(check_complete(made.schedule, made.dependencies)) or not made.finished:
-        return []
+        return found
     place = schedule.origin.place(int(np.argmax(op == Op.W))).span
     return [replace(next((x for x in found if place and x.where == place), found[0]), notes=(), help=_HELP)]

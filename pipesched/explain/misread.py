@@ -8,17 +8,15 @@ A shape is named only if the text without it can be read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import combinations
 from pathlib import PurePath
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source
 
-Reader: TypeAlias = Callable[[Source], Schedule | Program]
 LONGEST = 100_000  # characters of a file that is read so often
 
 
@@ -40,16 +38,8 @@ SHAPES = (
 )
 
 
-def reading(source: Source, read: Reader) -> Schedule | Program:
-    """The order of a CSV; PS801 for its shape where that alone is wrong, else what the reader raises."""
-    try:
-        return read(source)
-    except PipeschedError as error:
-        raise PipeschedError([*_meant(source, read, error.diagnostics[0])] or error.diagnostics) from None
-
-
-def _meant(source: Source, read: Reader, first: Diagnostic) -> Iterator[Diagnostic]:
-    """PS801 for the fewest shapes without which the text can be read, at the first of its mistakes."""
+def meant(found: Sequence[Diagnostic], source: Source, read: Callable[[Source], object]) -> Sequence[Diagnostic]:
+    """PS801 for the fewest shapes without which a CSV can be read, at the first of its mistakes."""
     counts = range(1, 4 if len(source.text) <= LONGEST else 1)
     for chosen in (chosen for count in counts for chosen in combinations(SHAPES, count)):
         try:
@@ -57,16 +47,17 @@ def _meant(source: Source, read: Reader, first: Diagnostic) -> Iterator[Diagnost
         except PipeschedError:
             continue
         said, help = " and ".join(x.said for x in chosen), "; ".join(dict.fromkeys(x.help for x in chosen))
-        yield Diagnostic(Code.CELL, said, (Label(first.where, said),), (), help)
-        return
+        return [Diagnostic(Code.CELL, said, (Label(found[0].where, said),), (), help)]
+    return found
 
 
 _KINDS = {".md": "Markdown", ".html": "HTML", ".py": "Python", ".toml": "TOML", ".yaml": "YAML", ".sh": "a script"}
 
 
-def not_a_schedule(source: Source) -> Iterator[Diagnostic]:
+def not_a_schedule(found: Sequence[Diagnostic], source: Source, _: object) -> Sequence[Diagnostic]:
     """PS842 for a file whose ending is that of another kind."""
     if kind := _KINDS.get(PurePath(source.name).suffix.lower()):
         here = Label(source.span(0, len(source.text.partition("\n")[0])), f"this is {kind}")
         help = "give a .ps file, a torch CSV, an order, a stream, or a name of `pipesched list`"
-        yield Diagnostic(Code.NO_SCHEDULE, f"{source.name} is {kind}, not a schedule", (here,), (), help)
+        return [Diagnostic(Code.NO_SCHEDULE, f"{source.name} is {kind}, not a schedule", (here,), (), help)]
+    return found

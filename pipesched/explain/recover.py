@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from operator import itemgetter
 from typing import NamedTuple
@@ -22,40 +22,37 @@ from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.explain.brackets import MOST, Pairing, Problem
 from pipesched.explain.expected import unexpected, unknown
 from pipesched.explain.habits import explained
-from pipesched.language.grammar import Grammar
-from pipesched.language.tokens import (
+from pipesched.explain.words import (
     COMMENT,
-    END,
     ITEMS,
-    LONGEST,
     STATEMENTS,
     UNCLOSED,
-    UNKNOWN,
-    Token,
-    Words,
     apart,
     begins,
     first_in_line,
-    known_release,
-    too_long,
+    kind,
+    scan,
 )
+from pipesched.language.grammar import Grammar, grammar
+from pipesched.language.tokens import END, LONGEST, UNKNOWN, Token, Words, known_release, too_long
 from pipesched.source import Source
 
 _HEAD = ("schedule", "name", "(", ")")
 
 
-def mistakes(source: Source, grammar: Grammar) -> list[Diagnostic]:
+def mistakes(_: Sequence[Diagnostic], source: Source) -> list[Diagnostic]:
     """The first `MOST` mistakes of a text, in its order; habits of other languages with their remedy."""
-    written = [token for token in grammar.words.scan(source.text) if token.kind != COMMENT]
+    words = grammar().words
+    written = [token for token in scan(words, source.text) if token.kind != COMMENT]
     if not written:
         return [_empty(source)]
     problems: list[Problem] = []
-    tokens = [kept for token in written for kept in _words_meant(token, source, grammar.words, problems)]
+    tokens = [kept for token in written for kept in _words_meant(token, source, words, problems)]
     if tokens:
-        pairing = Pairing(source, tokens, grammar.words.kinds).run()
+        pairing = Pairing(source, tokens, words.kinds).run()
         problems += pairing.problems
         if pairing.out and len(pairing.problems) < MOST:
-            problems += Walk(source, pairing.out, problems, grammar).run()
+            problems += Walk(source, pairing.out, problems, grammar()).run()
     return _once(map(explained, _one_a_line([problem.diagnostic for problem in problems])))[:MOST]
 
 
@@ -110,7 +107,7 @@ def _words_meant(token: Token, source: Source, words: Words, problems: list[Prob
     if token.kind == UNKNOWN:
         finding, meant = unknown(token.text, span)
         problems.append(Problem(token.start, finding))
-        return [token._replace(kind=words.kind(meant))] if meant else []
+        return [token._replace(kind=kind(words, meant))] if meant else []
     if token.kind == "NUMBER" and too_long(token.text):
         finding = Diagnostic(Code.OVERFLOW, f"a number has more than {LONGEST} digits", (Label(span, "too long"),))
         problems.append(Problem(token.start, finding))
@@ -125,6 +122,7 @@ class Walk:
 
     def __init__(self, source: Source, tokens: list[Token], known: list[Problem], grammar: Grammar) -> None:
         self.source, self.table, self.words = source, Table(grammar), grammar.words
+        self.texts = {kind: text for text, kind in self.words.kinds.items()}
         self.tokens = [*tokens, Token(END, "", tokens[-1].end)]
         self.blamed = sorted(problem.offset for problem in known)
         self.problems: list[Problem] = []
@@ -175,7 +173,7 @@ class Walk:
     def _mistake(self, at: int) -> None:
         """Reports the token, unless its statement is blamed already."""
         token = self.tokens[at]
-        taken = {self.words.texts.get(kind, kind) for kind in self.table.takes(self.stack)}
+        taken = {self.texts.get(kind, kind) for kind in self.table.takes(self.stack)}
         alone = apart(self.tokens, at, self.source)
         if ("claim" in taken or "repeat" in taken) and alone:
             self.begun = token.start
@@ -265,7 +263,7 @@ class Walk:
 
     def _supply(self, *texts: str) -> bool:
         """Moves the stack by words that are not written; False, and nothing moved, if it does not take the first."""
-        return all(self._advance(self.words.kind(text)) for text in texts)
+        return all(self._advance(kind(self.words, text)) for text in texts)
 
 
 # The grammar's LR table, walked without building anything. A stack is a way into the table: states, each with the

@@ -1,6 +1,6 @@
 """Codes, words, and explanations of mistakes."""
 
-from pipesched.extension import Lazy, Verb
+from pipesched.extension import Hint, Lazy, Verb
 
 ROWS = (
     Verb(
@@ -10,4 +10,8 @@ ROWS = (
         Lazy("explain.explain_command:explain"),
         place=5,
     ),
+    Hint("syntax", Lazy("explain.recover:mistakes")),
+    Hint("ps", Lazy("explain.misread:not_a_schedule")),
+    Hint("torch-csv", Lazy("explain.misread:meant")),
+    Hint("order", Lazy("explain.misnamed:one_slip")),
 )

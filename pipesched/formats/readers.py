@@ -24,6 +24,7 @@ import numpy as np
 
 from pipesched.analysis.communication import ONE_STREAM
 from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.extension import explained
 from pipesched.interop.frameworks.frameworks import Call
 from pipesched.interop.frameworks.kept import Kept
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 Order: TypeAlias = Schedule | Program
 AnyOrder = TypeVar("AnyOrder", Schedule, Program)
 Known: TypeAlias = Callable[[str, str], bool]
+Read = TypeVar("Read")
 
 _ORDER = re.compile(rf"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:(?i:{KIND})[0-9]+\.[0-9]+\+?[ \t,]+){{2}}")
 _IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
@@ -133,14 +135,19 @@ def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
     Raises:
         PipeschedError: PS1xx and PS2xx; PS842 alone for a text of another kind that is known.
     """
-    try:
-        return check_text(source, max(WORDS, max_ops // OPS_A_WORD))
-    except PipeschedError:
-        from pipesched.explain.misread import not_a_schedule
+    return _explained("ps", source, partial(check_text, words=max(WORDS, max_ops // OPS_A_WORD)))
 
-        if found := list(not_a_schedule(source)):
-            raise PipeschedError(found) from None
-        raise
+
+def _explained(kind: str, source: Source, read: Callable[[Source], Read]) -> Read:
+    """What the reader of a kind makes of a text.
+
+    Raises:
+        PipeschedError: as hints on that kind explain what is wrong with it.
+    """
+    try:
+        return read(source)
+    except PipeschedError as error:
+        raise PipeschedError(explained(kind, error.diagnostics, source, read)) from None
 
 
 def _ps(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
@@ -164,11 +171,10 @@ def _order(source: Source, *, parameters: Mapping[str, Value], microbatches: int
 
 
 def _torch_csv(source: Source, *, parameters: Mapping[str, Value], max_ops: int, **expected: Any) -> Loaded:
-    from pipesched.explain import misread
     from pipesched.formats import torch_csv
 
     _require_sizes_alone(source, parameters)
-    order = misread.reading(source, partial(torch_csv.read, most_ranks=most_ranks(max_ops), **expected))
+    order = _explained("torch-csv", source, partial(torch_csv.read, most_ranks=most_ranks(max_ops), **expected))
     _require_ranks(source, order, parameters)
     return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule, torch=True)
 

@@ -41,7 +41,7 @@ class Grammar(NamedTuple):
     states: Sequence[Mapping[str, int]]
 
     def read(self, text: str, build: object) -> Any:
-        """The value that a builder makes of a text; None if the text is not in the language.
+        """The value that a builder makes of a text; if the text is not in the language, the first misplaced token.
 
         Nothing recurses, neither here nor in a builder that makes a node of nodes: a deep file costs no stack.
         """
@@ -55,7 +55,7 @@ class Grammar(NamedTuple):
                 values[at:] = [make(values[at:])]
                 states[at + 1 :] = [self.states[states[at]][origin]]
             if move is None:
-                return None
+                return token
             states.append(move)
             values.append(token)
         return values[0]

@@ -1,7 +1,7 @@
 """Text -> tree. LALR(1): linear time, one pass, no ambiguity; a file that is right is read once and nothing more.
 
     text --grammar--> reductions --Build--> ast.File
-      \\__ not in the language --recover--> every independent mistake, in words
+      \\__ not in the language --> PS101 at the first token that has no place; hints find every mistake
 
 The tables are read with the first file.
 """
@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.language.grammar import Children, grammar
-from pipesched.language.tokens import Token, known_release, too_long
+from pipesched.language.tokens import LONGEST, UNKNOWN, Token, known_release, too_long
 from pipesched.source import Source, Span
 from pipesched.support.safe import STEERING
 
@@ -33,24 +34,29 @@ _WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"?|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z
 def parse(source: Source, words: int = WORDS) -> ast.File:
     """The tree of a file of so many words at most.
 
-    Raises PipeschedError with all independent mistakes of the file, 20 at most: PS101 to PS104, PS210, PS219.
+    Raises:
+        PipeschedError: PS101 to PS104, PS210, PS219; hints on `syntax` find all mistakes.
     """
     _refuse_long(source, words)
     _refuse_steering(source)
     _refuse_deep(source)
-    tree = _read(source)
-    if tree is None:
-        from pipesched.explain.recover import mistakes
-
-        raise PipeschedError(mistakes(source, grammar()))
-    return tree
-
-
-def _read(source: Source) -> ast.File | None:
-    """The tree, or None if the text is not in the language."""
     build = Build(source)
-    tree: ast.File | None = grammar().read(source.text, build)
-    return None if build.doubtful else tree
+    tree: ast.File | Token = grammar().read(source.text, build)
+    wrong = tree if isinstance(tree, Token) else build.doubtful
+    if wrong is not None:
+        raise PipeschedError(explained("syntax", [_misplaced(wrong, source)], source))
+    return cast("ast.File", tree)
+
+
+def _misplaced(token: Token, source: Source) -> Diagnostic:
+    """The first token that is not in the language: PS102 for a character, PS219 for a number, else PS101."""
+    here = Label(source.span(token.start, token.end), "the file is right up to here")
+    if token.kind == UNKNOWN:
+        return Diagnostic(Code.CHARACTER, f"no word of the language begins with `{token.text}`", (here,))
+    if too_long(token.text) and token.kind == "NUMBER":
+        return Diagnostic(Code.OVERFLOW, f"a number has more than {LONGEST} digits", (here,))
+    shown = f"`{token.text[:40]}`" if token.text else "the end of the file"
+    return Diagnostic(Code.SYNTAX, f"found {shown}, which has no place here", (here,))
 
 
 def _refuse_long(source: Source, words: int) -> None:
@@ -192,13 +198,13 @@ DEEPER = ("block", "choice", "greedy", "conditional", "binary", "unary", "call",
 class Build:
     """Makes the nodes of a source.
 
-    doubtful: whether something was read that the grammar lets pass and the language does not: a number of too many
-    digits, a release rule that nobody knows.
+    doubtful: the first token that the grammar lets pass and the language does not, if there is one: a number of too
+    many digits, a release rule that nobody knows.
     """
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.doubtful = False
+        self.doubtful: Token | None = None
         self.depth: dict[int, int] = {}  # by id, until the parent is made
         for rule, value in PARTS.items():
             setattr(self, rule, partial(self._part, value, rule in DEEPER))
@@ -238,8 +244,8 @@ class Build:
 
     def release(self, c: Children) -> _Part | None:
         rule = "".join([token.text for token in c[1:]])
-        if c and c[1].kind == "NAME":
-            self.doubtful |= not known_release(rule)
+        if c and c[1].kind == "NAME" and not known_release(rule):
+            self.doubtful = self.doubtful or c[1]
         return self._part(lambda _: rule, 0, c)
 
     def group(self, c: Children) -> ast.Expression:
@@ -250,7 +256,7 @@ class Build:
     def number(self, c: Children) -> ast.Number:
         text = c[0].text
         if too_long(text):
-            self.doubtful, text = True, "0"
+            self.doubtful, text = self.doubtful or c[0], "0"
         return ast.Number(self._span(c), Fraction(text) if "." in text else int(text))
 
     def boolean(self, c: Children) -> ast.Boolean:

@@ -13,15 +13,17 @@ Only blanks and line ends change: the tokens, comments among them, are those of 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from pipesched.language import ast
 from pipesched.language.grammar import grammar
 from pipesched.language.layout import WIDTH, Line, breakable, gap, rendered
 from pipesched.language.parser import WORDS, parse
-from pipesched.language.tokens import COMMENT, Token
+from pipesched.language.tokens import END, Token
 from pipesched.source import Source
 
+_COMMENT = re.compile(r"#[^\r\n]*")
 _PARTS_AT = {"block": ("{",), "let": ("=",), "route": ("stage", "for")}
 
 
@@ -34,16 +36,13 @@ def format_source(source: Source, words: int = WORDS) -> str:
 
 def _layout(text: str, marks: _Marks) -> list[Line]:
     """The lines of a text that parses."""
-    tokens = grammar().words.scan(text)
-    words = [token for token in tokens if token.kind != COMMENT]
-    layout = _Layout(text, words, marks)
-    at = 0
-    for token in tokens:
-        if token.kind == COMMENT:
-            layout.comment(token, at)
-        else:
+    tokens = [*grammar().words.read(text)]
+    layout = _Layout(text, tokens[:-1], marks)
+    for at, token in enumerate(tokens):
+        for found in _COMMENT.finditer(text, layout.seen, token.start):
+            layout.comment(found, at)
+        if token.kind != END:
             layout.word(token, at)
-            at += 1
     return layout.lines
 
 
@@ -93,20 +92,20 @@ class _Layout:
     def __post_init__(self) -> None:
         self.ends = set(self.marks.lines.values())
 
-    def comment(self, token: Token, at: int) -> None:
+    def comment(self, found: re.Match[str], at: int) -> None:
         """Lays out a comment that is before the word at `at`."""
-        content = token.text.rstrip()
-        if self.lines and not self._newlines(token.start):
+        content = found[0].rstrip()
+        if self.lines and not self._newlines(found.start()):
             self.lines[-1].comment = content
         else:
-            self._begin(token, at, content)
+            self._begin(found.start(), at, content)
             self.opened = False
-        self.closed, self.seen = True, token.end
+        self.closed, self.seen = True, found.end()
 
     def word(self, token: Token, at: int) -> None:
         self.depth -= token.text == "}"
         if self.closed or (at > self.flat and self._starts_line(token, at)):
-            line = self._begin(token, at, token.text)
+            line = self._begin(token.start, at, token.text)
             if token.start in self.marks.lines:
                 self._note_kind(line, token, at)
         else:
@@ -116,9 +115,9 @@ class _Layout:
 
     # Lines
 
-    def _begin(self, token: Token, at: int, content: str) -> Line:
+    def _begin(self, start: int, at: int, content: str) -> Line:
         first = self._is_first(at)
-        blank = first and self._newlines(token.start) > 1 and not self.opened and token.text != "}"
+        blank = first and self._newlines(start) > 1 and not self.opened and content != "}"
         self.lines.append(Line(2 * self.depth + (0 if first else 2), [content], blank))
         return self.lines[-1]
 

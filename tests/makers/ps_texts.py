@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError
+from pipesched.explain.words import scan
 from pipesched.language.evaluate import Unit, evaluate
 from pipesched.language.grammar import grammar
 from pipesched.language.parser import parse
@@ -34,7 +35,7 @@ def laws(schedule: Schedule, text: str, **sizes: int) -> None:
 
 def tokens(text: str) -> int:
     """The words of the programs, from the first `rank` on."""
-    words = [token.text for token in grammar().words.scan(text)]
+    words = [token.text for token in scan(grammar().words, text)]
     return len(words) - next(i for i, (a, b) in enumerate(pairwise(words)) if a == "rank" and b != "s" and i > 8)
 
 
