@@ -79,7 +79,7 @@ EVERY = """
 import json, sys
 from contextlib import nullcontext
 from pipesched.__main__ import main
-from pipesched.runtime import launch
+from pipesched.runtime.execute import launch
 with launch.Launcher() as one:
     launch.Launcher = lambda: nullcontext(one)
     print(json.dumps([main(words) for words in json.loads(sys.argv[1])]), file=sys.stderr)
@@ -113,7 +113,7 @@ def test_python_m_runs_it_neither(tmp_path: Path) -> None:
 
 def test_an_empty_entry_of_the_path_is_not_handed_on() -> None:
     """``PYTHONPATH=$PYTHONPATH:/there`` puts the current folder before the standard library."""
-    asked = "from pipesched import child; print(repr(child.environment()['PYTHONPATH']))"
+    asked = "from pipesched.support import child; print(repr(child.environment()['PYTHONPATH']))"
     for given, handed_on in ((":/there", "/there"), ("/a::/b:", "/a:/b"), ("", "")):
         found = subprocess.run(
             [sys.executable, "-P", "-c", asked],
