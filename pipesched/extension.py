@@ -112,7 +112,7 @@ class Verb(Row):
 
 @dataclass(frozen=True)
 class Hint(Row):
-    """A better explanation of mistakes. on: where they are: `syntax`, `ps`, `torch-csv`, `order`.
+    """A better explanation of mistakes. on: where they are, as `syntax` or `torch-csv`.
 
     explain: from the mistakes and what has them to those that are shown; the same ones where it knows nothing better.
     """

@@ -11,6 +11,7 @@ ROWS = (
         place=5,
     ),
     Hint("syntax", Lazy("explain.recover:mistakes")),
+    *(Hint(on, Lazy(f"explain.names:{on}")) for on in ("name", "parameter", "sizes", "ranks")),
     Hint("ps", Lazy("explain.misread:not_a_schedule")),
     Hint("torch-csv", Lazy("explain.misread:meant")),
     Hint("order", Lazy("explain.misnamed:one_slip")),

@@ -8,12 +8,10 @@ Nothing is expanded before its size is known, and nothing is interpreted: the pr
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import islice
 from types import CodeType
 from typing import Any
 
@@ -21,12 +19,12 @@ import numpy as np
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.language.claims import Facts, Verdict, judge_all
 from pipesched.language.execution import Budget, pure, reported
 from pipesched.language.placement_lines import place
 from pipesched.language.rank_programs import Programs
-from pipesched.language.scope import LONG, MANY
 from pipesched.language.typecheck import Checked, check_file
 from pipesched.model.columns import Column, Ints
 from pipesched.model.cost_values import Cost, least
@@ -39,7 +37,6 @@ from pipesched.model.schedule import Schedule
 
 MAX_OPS = 2_000_000
 DIGITS = 30  # of a parameter: as many as the command line takes
-_FAR = 129  # how far other sizes are looked for where a file refuses one
 _A_LOOK = 1000  # operations, as many as its lets and requirements are run for
 
 
@@ -129,7 +126,7 @@ def _placed(
     names = pure(budget)
     values = _parameters(checked, parameters, names, max_ops)
     if refused := _refused(checked, names):
-        raise _requires(refused, names, checked, parameters)
+        raise PipeschedError(explained("sizes", [_requires(refused, names, checked)], checked, parameters, values))
     return budget, names, values, place(checked, names, max_ops)
 
 
@@ -199,42 +196,20 @@ def _list(checked: Checked, name: str, size: int, value: Value, max_ops: int, gi
 
 
 def _unknown(name: str, checked: Checked) -> Diagnostic:
-    close = difflib.get_close_matches(name[:LONG], list(checked.defaults)[:MANY], 1, 0.5)
     takes = ", ".join(checked.defaults) or "none"
-    help = f"did you mean `{close[0]}`?" if close else f"its parameters: {takes}"
     message = f"schedule {checked.file.name.id} has no parameter `{name}`"
-    return Diagnostic(Code.PARAMETER_UNKNOWN, message, (Label(checked.file.name.span, f"takes {takes}"),), (), help)
+    label = Label(checked.file.name.span, f"takes {takes}")
+    found = Diagnostic(Code.PARAMETER_UNKNOWN, message, (label,), (), f"its parameters: {takes}")
+    return explained("parameter", [found], name, checked.defaults)[0]
 
 
-def _requires(node: ast.Require, names: dict[str, Any], checked: Checked, given: Mapping[str, Value]) -> PipeschedError:
+def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> Diagnostic:
     used = [x for x in sorted(ast.names_in(node.condition)) if isinstance(names.get(f"v_{x}"), int | tuple)]
     values = ", ".join(f"{x} = {render.size(names[f'v_{x}'])}" for x in used)
     condition = " ".join(node.condition.span.text.split())
-    return fail(
-        Code.REQUIRE,
-        f"{checked.file.name.id} requires {condition}" + (f": {node.message}" if node.message else ""),
-        Label(node.condition.span, f"false with {values}" if values else "false"),
-        help=_remedy(checked, names, given),
-    )
-
-
-def _remedy(checked: Checked, names: dict[str, Any], given: Mapping[str, Value]) -> str:
-    if near := _near(checked, names, given):
-        return f"it takes {near}"
-    alone = _near(checked, names, {})
-    return f"it takes {alone}, the other parameters left out" if alone else "choose other sizes"
-
-
-def _near(checked: Checked, names: dict[str, Any], given: Mapping[str, Value]) -> str:
-    """The sizes on both sides of these, of one parameter each, that a file takes: m first and p last."""
-    found = list[str]()
-    for name in sorted(checked.defaults, key=lambda x: (x == "p", x != "m")):
-        if isinstance(now := names[f"v_{name}"], int):
-            least, flag = (1, f"--{name} ") if name in ("p", "v", "m") else (0, f"-D {name}=")
-            for way in (range(now - 1, max(least - 1, now - _FAR), -1), range(max(least, now + 1), now + _FAR)):
-                fits = (x for x in way if takes(checked, {**given, name: x}))
-                found += [f"{flag}{x}" for x in islice(fits, 1)]
-    return " or ".join(filter(None, [", ".join(found[:4][:-1]), *found[:4][-1:]]))
+    message = f"{checked.file.name.id} requires {condition}" + (f": {node.message}" if node.message else "")
+    here = Label(node.condition.span, f"false with {values}" if values else "false")
+    return Diagnostic(Code.REQUIRE, message, (here,), (), "choose other sizes")
 
 
 def _slices(checked: Checked, names: dict[str, Any], placement: Placement) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.language.typecheck import Checked, StageCode
 from pipesched.model.numbers import ranges
@@ -89,20 +89,13 @@ def _frozen(checked: Checked, names: dict[str, Any], stages: int) -> tuple[int, 
 
 
 def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
-    """PS215 for a rank with a program and no stage: more often than not, the ranks of all stages are off by one."""
+    """PS215 for a rank with a program and no stage."""
     held = np.unique(placement.rank_of).tolist()
-    first, node = held[0], checked.stages[0].node
     where = ("rank " if len(held) == 1 else "ranks ") + ranges(held[:_HELD]) + ", …" * (len(held) > _HELD)
-    places = (Label(line.node.rank.span, f"of {where}") for line in checked.stages)
+    places = tuple(Label(line.node.rank.span, f"of {where}") for line in checked.stages)
     message = f"rank {rank} has a program and no stage: the stages are on {where}"
-    help = f"ranks count from 0: write `{_lowered(node.rank.span.text, first)}`" if first else "give it a stage"
-    return fail(Code.PLACEMENT, message, *places, help=help)
-
-
-def _lowered(expression: str, by: int) -> str:
-    """An expression less a number: ``s + 1`` less 1 is ``s``."""
-    plain = re.fullmatch(rf"(.+?)\s*\+\s*{by}|{by}\s*\+\s*(.+)", expression, re.DOTALL)
-    return f"{expression} - {by}" if plain is None else plain[1] or plain[2]
+    found = Diagnostic(Code.PLACEMENT, message, places, (), "give it a stage")
+    return PipeschedError(explained("ranks", [found], placement, checked.stages[0].node.rank.span.text))
 
 
 def _line(line: StageCode, routes: dict[str, Route], names: dict[str, Any], max_ops: int) -> None:

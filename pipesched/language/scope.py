@@ -6,17 +6,16 @@ never has to ask which `k` is meant.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.source import Span
 
 FINDINGS = 20  # so many are reported of one file
-LONG, MANY = 60, 5_000  # letters of a name, and names, among which one is looked for that may be meant
 
 Kind: TypeAlias = Literal["number", "boolean", "list", "unknown"]
 
@@ -42,26 +41,6 @@ BUILTINS = {
     "min": Binding(arity=(2, None)),
     "max": Binding(arity=(2, None)),
     "abs": Binding(arity=(1, 1)),
-}
-
-
-_AFTER = "names are visible after their definition"
-_LISTED = 12  # names that a remedy lists
-_ALIASES = {  # by its name in most files, what others call it
-    "m": "num_microbatches n_microbatches num_mb n_mb nmb mb microbatches micro_batches M",
-    "p": "world_size num_stages n_stages num_ranks n_ranks pp_size pp num_devices devices P",
-    "v": "num_chunks n_chunks num_model_chunks vpp vpp_size virtual_stages V",
-    "r": "rank rank_id pp_rank stage_id stage_index device device_id my_rank R",
-}
-_NO_SUCH = {
-    "True": "write `true`",
-    "False": "write `false`",
-    "None": "every value is a number, or true or false",
-    "len": "there are no lists but parameters, each as long as its declaration says, such as m",
-    "range": "a range is written `low .. high`, and only behind `in`",
-    "held": "it is known in the conditions of `greedy` alone",
-    "pending": "it is known in the programs of ranks alone",
-    **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "there are min, max, abs, `//` and `%`"),
 }
 
 
@@ -106,22 +85,12 @@ class Scope:
         self.blocks[-1][name.id] = binding
 
     def unknown(self, name: ast.Name) -> None:
-        full = self.full or len(name.id) > LONG
-        known = [] if full else sorted({x for x in self.visible() if len(x) <= LONG})[:MANY]
-        meant = [own for own, others in _ALIASES.items() if name.id in others.split() and own in known]
-        close = meant or difflib.get_close_matches(name.id, known, 1, 0.6)
-        here = f"names here are {', '.join(known[:_LISTED])}; {_AFTER}" if known else _AFTER
-        help = _NO_SUCH.get(name.id) or (f"did you mean `{close[0]}`?" if close else self.there or here)
-        if close and self.there:
-            help = f"{help} {self.there}"
-        if name.span.source.line(name.span.line).lstrip().startswith("//"):
-            help = "a comment begins with `#`, and `//` divides: write `#`"
-        self.report(
-            Code.UNKNOWN_NAME,
-            f"no name `{name.id}` is known here",
-            Label(name.span, "used here"),
-            help=help,
-        )
+        """Report a name that nothing defines."""
+        help = self.there or "names are visible after their definition"
+        here = Label(name.span, "used here")
+        found = Diagnostic(Code.UNKNOWN_NAME, f"no name `{name.id}` is known here", (here,), (), help)
+        if not self.full:
+            self.diagnostics += explained("name", [found], self.visible(), self.there)
 
     @property
     def full(self) -> bool:

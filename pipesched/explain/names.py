@@ -1,0 +1,91 @@
+"""What was meant by a name that nothing defines, and which sizes a file takes."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from pipesched.diagnostics import Diagnostic
+from pipesched.language.evaluate import takes
+from pipesched.language.typecheck import Checked
+from pipesched.model.numbers import Value
+from pipesched.model.placement import Placement
+
+_LONG, _MANY = 60, 5_000  # letters of a name, and names, among which one is looked for
+_LISTED = 12  # names that a remedy lists
+_FAR = 129  # how far other sizes are looked for
+_ALIASES = {  # by its name in most files, what others call it
+    "m": "num_microbatches n_microbatches num_mb n_mb nmb mb microbatches micro_batches M",
+    "p": "world_size num_stages n_stages num_ranks n_ranks pp_size pp num_devices devices P",
+    "v": "num_chunks n_chunks num_model_chunks vpp vpp_size virtual_stages V",
+    "r": "rank rank_id pp_rank stage_id stage_index device device_id my_rank R",
+}
+_NO_SUCH = {
+    "True": "write `true`",
+    "False": "write `false`",
+    "None": "every value is a number, or true or false",
+    "len": "there are no lists but parameters, each as long as its declaration says, such as m",
+    "range": "a range is written `low .. high`, and only behind `in`",
+    "held": "it is known in the conditions of `greedy` alone",
+    "pending": "it is known in the programs of ranks alone",
+    **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "there are min, max, abs, `//` and `%`"),
+}
+
+
+def name(found: Sequence[Diagnostic], visible: Iterable[str], there: str) -> Sequence[Diagnostic]:
+    """The name that is nearest, or the names that are known. there: what is said of those in claims."""
+    where = found[0].where
+    assert where is not None
+    known = sorted({x for x in visible if len(x) <= _LONG})[:_MANY] if len(where.text) <= _LONG else []
+    meant = [own for own, others in _ALIASES.items() if where.text in others.split() and own in known]
+    close = meant or difflib.get_close_matches(where.text, known, 1, 0.6)
+    here = f"names here are {', '.join(known[:_LISTED])}; {found[0].help}" if known else found[0].help
+    help = _NO_SUCH.get(where.text) or (f"did you mean `{close[0]}`?" if close else there or here)
+    if close and there:
+        help = f"{help} {there}"
+    if where.source.line(where.line).lstrip().startswith("//"):
+        help = "a comment begins with `#`, and `//` divides: write `#`"
+    return [replace(found[0], help=help)]
+
+
+def parameter(found: Sequence[Diagnostic], typed: str, known: Collection[str]) -> Sequence[Diagnostic]:
+    """The parameter that is nearest."""
+    close = difflib.get_close_matches(typed[:_LONG], [*known][:_MANY], 1, 0.5)
+    return [replace(found[0], help=f"did you mean `{close[0]}`?")] if close else found
+
+
+def sizes(
+    found: Sequence[Diagnostic], checked: Checked, given: Mapping[str, Value], now: Mapping[str, Value]
+) -> Sequence[Diagnostic]:
+    """The sizes next to those that a file refuses. now: the value of each parameter."""
+    if near := _near(checked, now, given):
+        return [replace(found[0], help=f"it takes {near}")]
+    alone = _near(checked, now, {})
+    return [replace(found[0], help=f"it takes {alone}, the other parameters left out")] if alone else found
+
+
+def _near(checked: Checked, now: Mapping[str, Value], given: Mapping[str, Value]) -> str:
+    """The sizes on both sides of these, of one parameter each, that a file takes: m first and p last."""
+    found = list[str]()
+    for name in sorted(checked.defaults, key=lambda x: (x == "p", x != "m")):
+        if isinstance(value := now[name], int):
+            least, flag = (1, f"--{name} ") if name in ("p", "v", "m") else (0, f"-D {name}=")
+            for way in (range(value - 1, max(least - 1, value - _FAR), -1), range(max(least, value + 1), value + _FAR)):
+                fits = (x for x in way if takes(checked, {**given, name: x}))
+                found += [f"{flag}{x}" for x in islice(fits, 1)]
+    return " or ".join(filter(None, [", ".join(found[:4][:-1]), *found[:4][-1:]]))
+
+
+def ranks(found: Sequence[Diagnostic], placement: Placement, expression: str) -> Sequence[Diagnostic]:
+    """The ranks of all stages less the first of them, where none is on rank 0."""
+    first = int(placement.rank_of.min())
+    return [replace(found[0], help=f"ranks count from 0: write `{_lowered(expression, first)}`")] if first else found
+
+
+def _lowered(expression: str, by: int) -> str:
+    """An expression less a number: ``s + 1`` less 1 is ``s``."""
+    plain = re.fullmatch(rf"(.+?)\s*\+\s*{by}|{by}\s*\+\s*(.+)", expression, re.DOTALL)
+    return f"{expression} - {by}" if plain is None else plain[1] or plain[2]
