@@ -154,7 +154,7 @@ class Fault:
         """The fault of what JSON gives back, as `loads`."""
         with _read("a fault"):
             code, message, place, notes, help = fields(data, "code", "message", "place", "notes", "help")
-            if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(notes, list):
+            if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(notes, list | tuple):
                 raise ValueError(code)
             at, shown = None if place is None else Place.of(place), tuple(map(printable, notes[:NOTES]))
             return cls(code, printable(message), at, shown, None if help is None else printable(help))
