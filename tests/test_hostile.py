@@ -329,7 +329,7 @@ def test_a_run_that_is_killed_while_it_writes(tmp_path: Path) -> None:
     """Leaves nothing in the place of the file, and what it leaves beside it is gone after the next."""
     target = tmp_path / "out.txt"
     pieces = "(os.kill(os.getpid(), 9) for _ in 'x')"
-    code = f"import os\nfrom pipesched import files\nfiles.replace({str(target)!r}, {pieces})"
+    code = f"import os\nfrom pipesched.support import files\nfiles.replace({str(target)!r}, {pieces})"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     assert [path.name for path in tmp_path.iterdir()] != [] and not target.exists()
     files.replace(str(target), [b"whole"])
@@ -339,7 +339,7 @@ def test_a_run_that_is_killed_while_it_writes(tmp_path: Path) -> None:
 def test_concurrent_writers_leave_one_whole_file(tmp_path: Path) -> None:
     """Writers that clear beside one another never lose a file."""
     target = str(tmp_path / "out.txt")
-    code = f"from pipesched import files\nfor _ in range(200): files.replace({target!r}, [b'x' * 1000] * 10)"
+    code = f"from pipesched.support import files\nfor _ in range(200): files.replace({target!r}, [b'x' * 1000] * 10)"
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(60) for process in running] == [0, 0, 0]
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [10_000]
