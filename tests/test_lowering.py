@@ -28,6 +28,7 @@ from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.schedule import Program, Schedule
+from pipesched.schedule_analysis import Analysis
 from tests.depth import deep
 from tests.makers import strategies
 from tests.makers.random_programs import random_program
@@ -138,6 +139,19 @@ def test_reductions_syncs_and_steps_come_once_and_last(made: tuple[Schedule, Pro
         ending.append(Instruction(Op.STEP))
         assert li[len(li) - len(ending) :] == ending if trains else not reduced
         assert sum(x.op in (Op.SYNC, Op.STEP) for x in li) == (len(ending) if trains else 0)
+
+
+@pytest.mark.parametrize("costs", ["F=1,B=2", "F=0,B=0", "F=1,I=1,W=0"])
+@pytest.mark.parametrize("name", ["1f1b", "gpipe", "interleaved"])
+def test_a_reduction_follows_the_messages_of_its_instant(name: str, costs: str) -> None:
+    """The gradient that the last backward hands on is on its way before the rank reduces, whatever lasts no time."""
+    program = Analysis(pipesched.load(name, p=4, m=4), Costs.parse(costs)).program
+    assert program is not None
+    for li in lists_of(program):
+        for at, x in enumerate(li):
+            if x.op is Op.REDUCE_GRAD and x.stage:
+                last = max(i for i, y in enumerate(li) if y.op is Op.B and y.stage == x.stage)
+                assert Op.SEND_B in {y.op for y in li[last:at] if y.stage == x.stage}, " ".join(map(str, li))
 
 
 def test_the_gradients_of_four_copies_are_summed() -> None:

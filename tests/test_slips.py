@@ -200,6 +200,11 @@ def _early_step(lists: Lists) -> tuple[int, int]:
     return 1, at(lists, 1, "STEP")
 
 
+def _stepped_before_it_is_synced(lists: Lists) -> tuple[int, int]:
+    put(lists, 1, take(lists, 1, "STEP"), "2SYNC")
+    return 1, at(lists, 1, "STEP")
+
+
 def _no_sync(lists: Lists) -> tuple[int, int]:
     for rank in (1, 2):
         take(lists, rank, "2SYNC")
@@ -247,6 +252,7 @@ SLIPS: list[tuple[str, Callable[[Lists], tuple[int, int]], set[str]]] = [
     ("1f1b", _no_step, {"PS606"}),
     ("1f1b", _two_steps, {"PS606"}),
     ("1f1b", _early_step, {"PS606"}),
+    ("dualpipe", _stepped_before_it_is_synced, {"PS606"}),
     ("dualpipe", _no_sync, {"PS605"}),
     ("dualpipe", _syncs_crossed, {"PS605"}),
     ("dualpipe", _synced_twice, {"PS605"}),
@@ -265,6 +271,55 @@ def test_a_slip_in_a_program(name: str, slip: Callable[[Lists], tuple[int, int]]
     report = pipesched.verify(Program.from_instructions(lists, program.placement))
     assert set(codes(report)) == expected
     assert all((rank, i + 1) in places(report, code) for code in expected - {"PS402"} or expected)
+
+
+FROZEN = """schedule middle(p = 3, m = 2)
+stage s in 0 .. p on rank s
+frozen 1
+rank r { repeat m { F }  repeat m { if r == 1 { I } else { B } } }
+"""
+
+
+def test_a_frozen_stage_has_no_gradient_to_reduce() -> None:
+    """It hands a gradient on and keeps none: right without a reduction, wrong with one; others need theirs."""
+    program = compiler.lower(pipesched.load(pipesched.Source("middle.ps", FROZEN)))
+    lists = [program.instructions(rank) for rank in range(3)]
+    assert [[x.stage for x in of if x.op is Op.REDUCE_GRAD] for of in lists] == [[0], [], [2]]
+    assert pipesched.verify(program).ok
+    put(lists, 1, Instruction(Op.REDUCE_GRAD, 1), "STEP")
+    report = pipesched.verify(Program.from_instructions(lists, program.placement))
+    assert codes(report) == ["PS303"] and "rank 1 reduces the gradients of stage 1, which is frozen" in str(report)
+    take(lists, 1, "1REDUCE_GRAD")
+    take(lists, 0, "0REDUCE_GRAD")
+    assert codes(pipesched.verify(Program.from_instructions(lists, program.placement))) == ["PS601"]
+
+
+def test_a_stage_whose_weight_gradients_are_missing_is_still_trained() -> None:
+    """Every W of it is missing, and that alone is said: its reduction is where its last I is."""
+    program = compiler.lower(pipesched.load("zb_h1", p=3, m=2))
+    lists = [program.instructions(rank) for rank in range(3)]
+    lists[1] = [x for x in lists[1] if x.op is not Op.W]
+    assert set(codes(pipesched.verify(Program.from_instructions(lists, program.placement)))) == {"PS301"}
+
+
+@pytest.mark.parametrize(
+    ("order", "wrong"),
+    [
+        ("F(0) F(1) B(1) B(0)", []),
+        ("F(0) F(1) I(1) I(0) drain W", []),
+        ("F(1) F(0) B(1) B(0)", ["F0.0"]),
+        ("F(0) F(1) B(0) B(1)", ["B0.1"]),
+        ("F(0) F(1) I(0) I(1) drain W", ["I0.1"]),
+        ("F(1) F(0) B(0) B(1)", ["F0.0", "B0.1"]),
+    ],
+)
+def test_gradients_of_slices_come_from_those_behind(order: str, wrong: list[str]) -> None:
+    """Of two slices the second forward takes what the first kept, and the first backward what the second made."""
+    text = f"schedule cut(p = 1, m = 2)\nstage 0 on rank 0\nslices 2\nrank 0 {{ {order} }}\n"
+    report = pipesched.verify(pipesched.Source("cut.ps", text))
+    assert set(codes(report)) == ({"PS305"} if wrong else set())
+    late = [label.message for d in report.diagnostics for label in d.labels]
+    assert all(any(name in said for said in late) for name in wrong), late
 
 
 def test_of_one_microbatch_no_gradient_is_divided() -> None:
