@@ -194,8 +194,8 @@ def _block(block: _Block, gutter: int, severity: str, *, first: bool, color: boo
     lines = [f"{arrow} {clean(str(block.span))}", bar, f"{_number(block.line, gutter, color)} {shown}"]
     for number, (label, start, end) in enumerate(block.labels):
         primary = first and number == 0
-        indent = " " * (len(head) + _columns(block.text[left:start]))
-        marks = ("^" if primary else "-") * max(1, _columns(block.text[start : min(end, right)]))
+        indent = " " * (len(head) + columns(block.text[left:start]))
+        marks = ("^" if primary else "-") * max(1, columns(block.text[start : min(end, right)]))
         marked = paint(f"{marks} {clean(label.message)}".rstrip(), severity if primary else "frame", color)
         lines.append(f"{bar} {indent}{marked}")
     return lines
@@ -229,7 +229,7 @@ def _cell(character: str) -> str:
     return _TAB if character == "\t" else clean(character)
 
 
-def _columns(characters: str) -> int:
+def columns(characters: str) -> int:
     """How many columns of a terminal the characters take."""
     if characters.isascii():
         return len(characters) + characters.count("\t") * (len(_TAB) - 1)

@@ -16,13 +16,11 @@ PROGRAM = Path(sys.executable).with_name("pipesched")
 THEIRS = (
     "click",
     "graphviz",
-    "lark",
     "networkx",
     "numpy",
     "ortools",
     "pipesched",
     "pysat",
-    "rich",
     "torch",
     "yaml",
     "z3",

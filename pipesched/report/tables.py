@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
 from pipesched.model import numbers
 from pipesched.model.units import NO_UNIT, Unit
-from pipesched.render import clean
+from pipesched.render import clean, columns
 
-_WIDEST = 100_000
 Key = TypeVar("Key")
 Entry = TypeVar("Entry")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterable[int] = (0,)) -> str:
     """Columns side by side, numbers to the right; `left`: the columns of words. A header may have several lines."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
+    heads = [header.split("\n") for header in headers]
+    height = max(map(len, heads))
+    lines = [*zip(*([""] * (height - len(head)) + head for head in heads), strict=True)]
+    lines += [tuple(map(clean, row)) for row in rows]
     words = set(left)
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for number, header in enumerate(headers):
-        made.add_column(Text(header), justify="left" if number in words else "right", no_wrap=True)
-    for row in rows:
-        made.add_row(*(Text(clean(cell)) for cell in row))
-    stream = io.StringIO()
-    console = Console(file=stream, width=_WIDEST, color_system=None, legacy_windows=False, highlight=False)
-    console.print(made)
-    return "\n".join(line.rstrip() for line in stream.getvalue().rstrip("\n").split("\n"))
+    sides = [str.ljust if number in words else str.rjust for number in range(len(heads))]
+    widths = [max(map(columns, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            side(text, width - columns(text) + len(text)) for text, width, side in zip(line, widths, sides, strict=True)
+        ).rstrip()
+        for line in lines
+    )
 
 
 def grouped(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
