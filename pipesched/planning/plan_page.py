@@ -27,8 +27,7 @@ def html(plan: Outcome) -> str:
 
 
 def _data(plan: Outcome) -> dict[str, object]:
-    best, rows = plan.best, [list(cells(plan, one)) for one in plan.rows]
-    kinds = list(best.bytes[0]) if best else []
+    rows = [list(cells(plan, one)) for one in plan.rows]
     return {
         "facts": list(facts(plan)),
         "headers": [header.replace("\n", " ") for header in headers(plan)],
@@ -37,11 +36,20 @@ def _data(plan: Outcome) -> dict[str, object]:
         "names": [str(one.choice) for one in plan.rows],
         "commands": [list(commands(plan, one).values()) for one in plan.rows],
         "cap": int(plan.problem.cap),
+        **_of_the_best(plan),
+        "assumed": list(assumed(plan)),
+    }
+
+
+def _of_the_best(plan: Outcome) -> dict[str, object]:
+    """Bytes by kind, rules and explanations, empty where nothing fits."""
+    best = plan.best
+    kinds = list(best.bytes[0]) if best else []
+    return {
         "kinds": kinds,
         "bytes": [[[rank[kind] for kind in kinds] for rank in one.bytes] for one in plan.rows],
         "rules": [one.text(best) for one in plan.rules] if best else [],
         "explained": list(plan.explained.text(best)) if plan.explained and best else [],
-        "assumed": list(assumed(plan)),
     }
 
 

@@ -132,25 +132,27 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]
     Raises:
         PipeschedError: PS235.
     """
-    made, edge, zero = [], boundary(a, x), Fraction(0)
-    ends, kept = logits(a, x, a.dtype_bytes), x.keep_outputs
-    for stage, layers in enumerate(layers_of(a, x, stages)):
-        first, last = stage == 0, stage == stages - 1
-        extra = (embedding(a, x) if first else 0) + (head(a, x) if last else 0)
-        out = (ends if last else edge) if kept else zero
-        saved = sum((layer(a, x, i) for i in layers), out + extra)
-        left = sum((stored(a, x, i) for i in layers), zero)
-        kinds = {a.has_experts(i): i for i in layers}.values()
-        most = [sum((one.bytes for one in items(a, x, i)), zero) for i in kinds]
-        whole, inner = map(max, zip(*([_working(a, x, i) for i in kinds] or [(edge, zero)]), strict=True))
-        if last:  # a B has freed what the head kept before it comes to a layer; an I frees the logits at its end
-            freed = logits(a, x, 4) + out
-            left = max(left + edge + ends - freed, zero)
-            whole, inner = max(whole - head(a, x), loss(a, x)), max(inner + freed, loss(a, x) - left)
-        working = (whole, zero, whole) if first else (whole, inner, edge)
-        alone = max([edge, Fraction(extra), *most])
-        made.append(StageBytes(saved, alone, zero if first else edge, zero if first else left, working))
-    return tuple(made)
+    placed = layers_of(a, x, stages)
+    return tuple(_stage(a, x, layers, first=n == 0, last=n == stages - 1) for n, layers in enumerate(placed))
+
+
+def _stage(a: Transformer, x: Training, layers: range, *, first: bool, last: bool) -> StageBytes:
+    edge, zero, ends = boundary(a, x), Fraction(0), logits(a, x, a.dtype_bytes)
+    extra = embedding(a, x) * first + head(a, x) * last
+    out = (ends if last else edge) * x.keep_outputs
+    saved = sum((layer(a, x, i) for i in layers), out + extra)
+    left = sum((stored(a, x, i) for i in layers), zero)
+    kinds = {a.has_experts(i): i for i in layers}.values()
+    most = [sum((one.bytes for one in items(a, x, i)), zero) for i in kinds]
+    whole, inner = map(max, zip(*([_working(a, x, i) for i in kinds] or [(edge, zero)]), strict=True))
+    if last:  # a B has freed what the head kept before it comes to a layer; an I frees the logits at its end
+        freed = logits(a, x, 4) + out
+        left = max(left + edge + ends - freed, zero)
+        whole, inner = max(whole - head(a, x), loss(a, x)), max(inner + freed, loss(a, x) - left)
+    alone = max([edge, extra, *most])
+    if first:
+        return StageBytes(saved, alone, zero, zero, (whole, zero, whole))
+    return StageBytes(saved, alone, edge, left, (whole, inner, edge))
 
 
 def _again(a: Transformer, x: Training, index: int) -> Fraction:

@@ -8,7 +8,8 @@ Source: Megatron-core 0.14.0 to 0.19.0, core/transformer/pipeline_parallel_layer
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 _GROUP, _ONE = re.compile(r"\(([^)]+)\)\*([0-9]{1,4})"), re.compile(r"(.)\*([0-9]{1,4})")
 _MOST = 100_000
@@ -26,24 +27,59 @@ def stages_of(layout: str) -> list[str] | str:
     return text.split("|") if unknown is None else f"has {unknown!r}, which is none of E, t, m, L"
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Stages for so many ranks, and the layers that the model has; None where that is not known."""
+
+    stages: list[str]
+    ranks: int
+    layers: int | None
+    predicted: int | None
+
+    @property
+    def letters(self) -> str:
+        """All stages in one row."""
+        return "".join(self.stages)
+
+    @property
+    def predicting(self) -> list[int]:
+        """The stages that have an m."""
+        return [number for number, stage in enumerate(self.stages) if "m" in stage]
+
+    def ends(self, letter: str, end: str) -> bool:
+        """Tell whether the letter stands at the end, and nowhere else."""
+        return end == letter and self.letters.count(letter) == 1
+
+
+_RULES: tuple[tuple[Callable[[Layout], object], Callable[[Layout], str]], ...] = (
+    (lambda x: not x.ends("E", x.letters[:1]), lambda x: "does not begin with the one E of the embedding"),
+    (lambda x: not x.ends("L", x.letters[-1:]), lambda x: "does not end with the one L of the loss"),
+    (
+        lambda x: x.layers is not None and x.letters.count("t") != x.layers,
+        lambda x: f"has {x.letters.count('t')} t; the model has {x.layers} layers",
+    ),
+    (
+        lambda x: x.letters.count("m") != (x.predicted or 0),
+        lambda x: f"has {x.letters.count('m')} m; the model has {x.predicted or 0} layers for prediction",
+    ),
+    (lambda x: re.search("m.*t", x.letters), lambda x: "has a t behind an m"),
+    (lambda x: not _in_one_last(x), lambda x: "has an m outside one stage of the last chunk of a rank"),
+    (
+        lambda x: _in_one_last(x) and [n for n in x.predicting if n % x.ranks == 0 and len(x.stages) > x.ranks],
+        lambda x: "has an m on rank 0",
+    ),
+)
+
+
+def _in_one_last(x: Layout) -> bool:
+    """Tell whether all m are in one stage of a last chunk."""
+    return len(x.predicting) <= 1 and all(number >= len(x.stages) - x.ranks for number in x.predicting)
+
+
 def faults(stages: list[str], ranks: int, layers: int | None, predicted: int | None) -> Iterator[str]:
-    """What keeps the stages from being those of a model with so many layers, and so many for prediction."""
+    """Every reason why the stages are not those of a model with so many layers, and so many for prediction."""
     if len(stages) % ranks:
         yield f"has {len(stages)} stages, which do not go onto {ranks} ranks in equal numbers"
         return
-    every = "".join(stages)
-    if every[:1] != "E" or every.count("E") != 1:
-        yield "does not begin with the one E of the embedding"
-    if every[-1:] != "L" or every.count("L") != 1:
-        yield "does not end with the one L of the loss"
-    if layers is not None and every.count("t") != layers:
-        yield f"has {every.count('t')} t; the model has {layers} layers"
-    if every.count("m") != (predicted or 0):
-        yield f"has {every.count('m')} m; the model has {predicted or 0} layers for prediction"
-    if "t" in every[every.find("m") :] and "m" in every:
-        yield "has a t behind an m"
-    at = [number for number, stage in enumerate(stages) if "m" in stage]
-    if at and (len(at) > 1 or at[0] < len(stages) - ranks):
-        yield "has an m outside one stage of the last chunk of a rank"
-    elif at and at[0] % ranks == 0 and len(stages) > ranks:
-        yield "has an m on rank 0"
+    x = Layout(stages, ranks, layers, predicted)
+    yield from (says(x) for broken, says in _RULES if broken(x))
