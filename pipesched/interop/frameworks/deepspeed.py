@@ -10,34 +10,43 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from pipesched.interop.frameworks import pipe_instructions
 from pipesched.interop.frameworks.fakes import Finder
 from pipesched.interop.frameworks.python_function import found
-from pipesched.interop.frameworks.recording import Nonsense, Recorded, Unknown, needed, shown, version_of
+from pipesched.interop.frameworks.recording import (
+    Nonsense,
+    Options,
+    Place,
+    Recorded,
+    Unknown,
+    needed,
+    shown,
+    version_of,
+)
 
 FILE = "deepspeed.runtime.pipe.schedule"
 
 
-def record(name: str, options: Mapping[str, Any]) -> Recorded:
+def record(name: str, options: Options) -> Recorded:
     """What a schedule has every stage run."""
     schedule = _schedule()
     kind = _class(schedule, name)
     p, m = needed(options, "p", "m")
     given = {key: value for key, value in options.items() if key not in ("p", "m", "max-ops")}
-    takes = [*inspect.signature(kind.__init__).parameters][4:]
+    takes = [*inspect.signature(kind).parameters][3:]
     if strangers := [key for key in given if key not in takes]:
         raise Unknown(f"{kind.__name__} takes no {', '.join(strangers)}", f"it takes {', '.join(['p', 'm', *takes])}")
     made = [kind(micro_batches=m, stages=p, stage_id=rank, **given) for rank in range(p)]
-    rows = [list(_instructions(schedule, one.steps(), options["max-ops"])) for one in made]
+    rows = [list(_instructions(schedule, one.steps(), int(options["max-ops"]))) for one in made]
     return pipe_instructions.recorded(rows, version_of("deepspeed"))
 
 
@@ -49,28 +58,28 @@ class _DeepSpeed(Finder):
 
 
 @cache
-def _schedule() -> Any:
+def _schedule() -> ModuleType:
     """The file with the schedules, whose instructions remember the line that made them."""
     package = find_spec("deepspeed")
     if package is None or not package.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'deepspeed'", name="deepspeed")
     file = Path(package.submodule_search_locations[0], "runtime", "pipe", "schedule.py")
     sys.meta_path.insert(0, _DeepSpeed({FILE: file}, {}))
-    module: Any = import_module(FILE)
+    module = import_module(FILE)
     begin = module.PipeInstruction.__init__
 
-    def traced(self: Any, **fields: Any) -> None:
+    def traced(self: object, **fields: object) -> None:
         frame = sys._getframe(1)
         while frame.f_code.co_name == "__init__" and frame.f_back is not None:
             frame = frame.f_back
-        self.made_at = frame.f_code.co_filename, frame.f_lineno
+        vars(self)["made_at"] = frame.f_code.co_filename, frame.f_lineno
         begin(self, **fields)
 
     module.PipeInstruction.__init__ = traced
     return module
 
 
-def _class(schedule: Any, name: str) -> Any:
+def _class(schedule: ModuleType, name: str) -> type:
     """A class of that file, or another subclass of its `PipeSchedule`."""
     base = schedule.PipeSchedule
     kinds = {
@@ -88,7 +97,9 @@ def _class(schedule: Any, name: str) -> Any:
     return kinds[name]
 
 
-def _instructions(schedule: Any, steps: Any, most: int) -> Iterator[tuple[Any, tuple[str, int]]]:
+def _instructions(
+    schedule: ModuleType, steps: Iterable[Iterable[object]], most: float
+) -> Iterator[tuple[object, Place]]:
     """The instructions of a stage, and the line that made each."""
     files: dict[str, str] = {}
     for count, given in enumerate(one for step in steps for one in step):
@@ -96,7 +107,7 @@ def _instructions(schedule: Any, steps: Any, most: int) -> Iterator[tuple[Any, t
             raise Nonsense(f"it yields {type(given).__name__}, which is no PipeInstruction")
         if count > 8 * most:
             raise Nonsense(f"a stage goes on after {count:,} instructions", "--max-ops raises the limit")
-        file, line = given.made_at
+        file, line = vars(given)["made_at"]
         if file not in files:
             files[file] = shown(file)
         yield given, (files[file], line)

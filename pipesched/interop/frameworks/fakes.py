@@ -19,7 +19,7 @@ from importlib.util import spec_from_file_location
 from inspect import isfunction
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 
 class Undecided(Exception):
@@ -39,7 +39,7 @@ class Fake(ModuleType):
         self.__path__: list[str] = []
         self._inert = inert
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> ModuleType:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         full = f"{self.__name__}.{name}"
@@ -48,7 +48,7 @@ class Fake(ModuleType):
         setattr(self, name, made)
         return made
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *given: object, **named: object) -> object:
         if len(given) == 1 and not named and isfunction(given[0]):
             return given[0]  # it decorates
         if not self._inert:

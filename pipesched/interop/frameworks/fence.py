@@ -16,7 +16,6 @@ import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 MEMORY = 4 * 2**30  # bytes of a process, without what it maps of files
 FILE = 2**30  # bytes of a file
@@ -45,33 +44,38 @@ def close(folder: str, refuse: Callable[[str], None]) -> None:
     held = _landlock(folder)
     inside = os.path.realpath(folder) + os.sep
 
-    def elsewhere(path: Any) -> bool:
+    def elsewhere(path: object) -> bool:
         if not isinstance(path, (str, bytes)):
             return False
         whole = os.path.realpath(os.fsdecode(path))
         return not ((whole + os.sep).startswith((inside, "/proc/self/")) or whole in _DEVICES)
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event == "socket.__new__":
             refuse("opens a socket")
         elif event == "open":
             path, _, flags = arguments
             if isinstance(flags, int) and flags & _WRITES and elsewhere(path):
-                refuse(f"writes to {os.fsdecode(path)}")
+                refuse(f"writes to {_named(path)}")
         elif event in _CHANGES:
             for path in filter(elsewhere, arguments[:2]):
-                refuse(f"changes {os.fsdecode(path)}")
+                refuse(f"changes {_named(path)}")
         elif event == "sqlite3.connect" and elsewhere(_database(arguments[0])):
-            refuse(f"opens the database {os.fsdecode(arguments[0])}")
+            refuse(f"opens the database {_named(arguments[0])}")
         elif event in _BEGINS and not held:
             refuse("begins a process, which nothing on this system would hold")
 
     sys.addaudithook(hook)
 
 
-def _database(name: Any) -> Any:
+def _named(path: object) -> str:
+    """A path as a text, empty for a number or nothing."""
+    return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
+
+
+def _database(name: object) -> str | None:
     """The file of a name that sqlite3 is given, None for memory."""
-    text = os.fsdecode(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
+    text = _named(name)
     path = text[5:].partition("?")[0] if text.startswith("file:") else text
     return None if path in ("", ":memory:") or "mode=memory" in text else path
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, TypedDict
 
 from pipesched.diagnostics import Code, Label, PipeschedError, budgeted, fail
 from pipesched.interop.frameworks.frameworks import FRAMEWORKS, Call, Framework
@@ -24,6 +24,10 @@ from pipesched.source import Source
 from pipesched.support import child, files
 from pipesched.support.budget import Spent
 from pipesched.support.foreign import Foreign, foreign, json_of, real
+
+if TYPE_CHECKING:
+    from pipesched.interop.frameworks.kept import Kept
+    from pipesched.interop.frameworks.recording import Line, Place, Refusal, Request
 
 TIME = 60.0
 PATIENCE = 10.0  # seconds more than the time limit, in which the process ends by itself
@@ -36,11 +40,36 @@ class Answer:
     """A recording: rows of words or cells, file and line of each where they are known. Else as in `Recorded`."""
 
     rows: Sequence[str | Sequence[str]]
-    places: Sequence[Sequence[tuple[str, int] | None]]
+    places: Sequence[Sequence[Place | None]]
     version: Foreign
     notes: tuple[Foreign, ...]
-    kept: Sequence[Sequence[Any]] = ()
+    kept: Sequence[Sequence[Kept]] = ()
     later: bool = False
+
+
+class Head(TypedDict):
+    """How a process ended, and the last of what it printed."""
+
+    ended: str
+    said: str
+
+
+class Found(TypedDict, total=False):
+    """A recording as it comes, or an error with its kind."""
+
+    error: str
+    message: str
+    help: str | None
+    file: str
+    shown: str
+    line: int
+    rows: Sequence[str | Sequence[str]]
+    places: Sequence[Sequence[Place | None]] | None
+    version: str
+    notes: list[str]
+    kept: Sequence[Sequence[Kept]] | None
+    later: bool
+    refused: list[Refusal]
 
 
 def record(call: Call, options: Mapping[str, object], *, path: str | None = None, limit: float = TIME) -> Answer:
@@ -50,13 +79,13 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
         PipeschedError: PS850 the framework is not there, PS851 its code raised, PS852 it took too long, PS853 it gave
             nothing that is an order, PS854 it did what is fenced off, PS855 a name or an option that it does not have.
     """
-    asked = _request(call, options, path, limit)
-    head, body = _run(asked.pop("command"), asked, limit)
-    return _answer(call, options, _found(call, limit, head, body), _printed(str(head.get("said", ""))))
+    command, asked = _request(call, options, path, limit)
+    head, body = _run(command, asked, limit)
+    return _answer(call, options, _found(call, limit, head, body), _printed(head["said"]))
 
 
-def _request(call: Call, options: Mapping[str, object], path: str | None, limit: float) -> dict[str, Any]:
-    """What the process is asked, with the command line that begins it.
+def _request(call: Call, options: Mapping[str, object], path: str | None, limit: float) -> tuple[list[str], Request]:
+    """The command line that begins the process, and the request that it reads.
 
     Raises:
         PipeschedError: PS850, PS855.
@@ -66,18 +95,22 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
     if strangers:
         known = "; ".join(f"-D {key}: {said}" for key, said in row.options.items())
         raise fail(Code.FRAMEWORK_NAME, f"{row.name} has no option {', '.join(strangers)}", help=known or None)
-    asked: dict[str, Any] = {"name": name, "recorder": row.recorder, "options": dict(options), "limit": limit}
-    folders, asked["command"] = _site(path)
+    folders, command = _site(path)
     if row.name == "python" or ":" in name:
         file, _, function = name.rpartition(":")
         named = Path(file).absolute() if file.endswith(".py") else None
         if named and not os.path.isfile(named):
             here = Label(call.span(0, len(call.text)), "this is executed")
             raise fail(Code.FRAMEWORK, f"there is no file {file}", here, help="paths begin at the current folder")
-        asked["name"] = f"{named}:{function}" if named else name
+        name = f"{named}:{function}" if named else name
         folders = [str(named.parent if named else Path.cwd()), *folders]
-    asked["path"] = folders
-    return asked
+    return command, {
+        "name": name,
+        "recorder": row.recorder,
+        "options": dict(options),
+        "limit": limit,
+        "path": folders,
+    }
 
 
 def _site(path: str | None) -> tuple[list[str], list[str]]:
@@ -98,7 +131,7 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
     return [str(Path(path).absolute())], command
 
 
-def _run(command: list[str], asked: Mapping[str, Any], limit: float) -> tuple[dict[str, Any], bytes]:
+def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]:
     """How the process ended, and its answer."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with tempfile.TemporaryFile() as errors:
@@ -133,9 +166,10 @@ def _run(command: list[str], asked: Mapping[str, Any], limit: float) -> tuple[di
         errors.seek(0)
         complaint = errors.read(2**20).decode("utf-8", "replace")
     try:
-        return json_of(head), body
+        ended: Head = json_of(head)
     except (ValueError, Spent):
         return {"ended": "nothing", "said": complaint}, b""
+    return ended, body
 
 
 def _all(stream: IO[bytes], seconds: float) -> bytes:
@@ -150,10 +184,10 @@ def _all(stream: IO[bytes], seconds: float) -> bytes:
     return bytes(made)
 
 
-def _found(call: Call, limit: float, head: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """What the process answered."""
-    here, printed = Label(call.span(0, len(call.text)), "this is executed"), _printed(str(head.get("said", "")))
-    ended = str(head["ended"])
+def _found(call: Call, limit: float, head: Head, body: bytes) -> Found:
+    """The answer of a process that ended as it should."""
+    here, printed = Label(call.span(0, len(call.text)), "this is executed"), _printed(head["said"])
+    ended = head["ended"]
     if ended == "limit":
         help = "--framework-time SECONDS gives it more"
         raise fail(Code.GENERATOR_TIME, f"{call.name} did not end in {limit:g} s", here, notes=printed, help=help)
@@ -161,7 +195,7 @@ def _found(call: Call, limit: float, head: dict[str, Any], body: bytes) -> dict[
         raise fail(Code.NO_ORDER, f"{call.name} gave more than any order has", here, notes=printed)
     try:
         with budgeted(call):
-            found = json_of(body)
+            found: Found = json_of(body)
         assert isinstance(found, dict)
     except (ValueError, AssertionError):
         message = f"{call.name} gave nothing: its process ended with {ended}"
@@ -169,7 +203,7 @@ def _found(call: Call, limit: float, head: dict[str, Any], body: bytes) -> dict[
     return found
 
 
-def _answer(call: Call, options: Mapping[str, object], found: Mapping[str, Any], printed: tuple[str, ...]) -> Answer:
+def _answer(call: Call, options: Mapping[str, object], found: Found, printed: tuple[str, ...]) -> Answer:
     row, here = call.framework, Label(call.span(0, len(call.text)), "this is executed")
     given = {name: x for name, x in options.items() if name not in ("p", "v", "m", "max-ops")}
     settings = [f"{name}={str(x).lower() if isinstance(x, bool) else x}" for name, x in given.items()]
@@ -186,9 +220,7 @@ def _answer(call: Call, options: Mapping[str, object], found: Mapping[str, Any],
     return Answer(found["rows"], found["places"] or [], version, said, found["kept"] or (), found["later"])
 
 
-def _failure(
-    call: Call, row: Framework, found: Mapping[str, Any], here: Label, printed: tuple[str, ...]
-) -> PipeschedError:
+def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tuple[str, ...]) -> PipeschedError:
     """An error of the recorder as one of ours, at the line of the framework where it arose."""
     kind, said, help = found["error"], found["message"], found.get("help")
     there = (*_line(found), here)
@@ -210,7 +242,7 @@ def _failure(
     return fail(Code.GENERATOR, f"{call.name} raised {said}", *there, notes=printed, help=help)
 
 
-def _line(found: Mapping[str, Any]) -> tuple[Label, ...]:
+def _line(found: Found) -> tuple[Label, ...]:
     """The line of the framework's source, where it can be read."""
     if not found.get("file"):
         return ()
@@ -224,7 +256,7 @@ def _line(found: Mapping[str, Any]) -> tuple[Label, ...]:
     return (Label(source.span(begin, start + len(text)), "raised here"),)
 
 
-def _at(one: Mapping[str, Any]) -> str:
+def _at(one: Line) -> str:
     return f", at {one['shown']}:{one['line']}" if one.get("file") else ""
 
 

@@ -23,7 +23,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 from pipesched.interop.frameworks.fakes import Fake, Finder
 from pipesched.interop.frameworks.megatron_rank import (
@@ -39,7 +38,7 @@ from pipesched.interop.frameworks.megatron_rank import (
     waits_later,
     words,
 )
-from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Recorded, Unknown, needed, version_of
+from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Options, Recorded, Unknown, needed, version_of
 
 FUNCTIONS = {
     "1f1b": "forward_backward_pipelining_without_interleaving",
@@ -100,7 +99,7 @@ class Core:
 SIZES = ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "pipeline_dtype")
 
 
-def record(name: str, options: Mapping[str, Any]) -> Recorded:
+def record(name: str, options: Options) -> Recorded:
     """Every rank of a schedule of the installed release."""
     given = {key: value for key, value in options.items() if key not in ("p", "v", "m", "max-ops")}
     if name not in FUNCTIONS:
@@ -158,15 +157,17 @@ def load(folder: Path) -> Core:
     """The pipeline code of a release."""
     torch, distributed, packaging = Fake("torch"), Fake("torch.distributed", inert=False), Fake("packaging.version")
     network = Fake("torch.nn")
-    torch.__version__ = TORCH  # type: ignore[attr-defined]
-    torch.distributed, torch.nn, torch.Size, torch.Tensor, torch.int = distributed, network, Size, Token, int  # type: ignore[attr-defined]
-    torch.empty, torch.tensor, network.Module = empty, tensor, Module  # type: ignore[attr-defined]
-    packaging.Version = _Version  # type: ignore[attr-defined]
-    distributed.ProcessGroup = Group  # type: ignore[attr-defined]
-    distributed.get_backend = lambda group=None: "nccl"  # type: ignore[attr-defined]
-    distributed.get_global_rank = lambda group, rank: rank  # type: ignore[attr-defined]
-    distributed.is_initialized = distributed.is_available = lambda: True  # type: ignore[attr-defined]
-    distributed.get_process_group_ranks = lambda group: [*range(group.size())]  # type: ignore[attr-defined]
+    vars(torch).update(__version__=TORCH, distributed=distributed, nn=network, empty=empty, tensor=tensor)
+    vars(torch).update(Size=Size, Tensor=Token, int=int)
+    vars(network)["Module"], vars(packaging)["Version"] = Module, _Version
+    vars(distributed).update(
+        ProcessGroup=Group,
+        get_backend=lambda group=None: "nccl",
+        get_global_rank=lambda group, rank: rank,
+        is_initialized=lambda: True,
+        is_available=lambda: True,
+        get_process_group_ranks=lambda group: [*range(group.size())],
+    )
     made = {"torch": torch, "torch.distributed": distributed, "torch.nn": network, "packaging.version": packaging}
     files = {f"megatron.core.{name}": folder / f"{name.replace('.', '/')}.py" for name in REAL}
     with Finder({name: path for name, path in files.items() if path.is_file()}, made, SILENT) as finder:
@@ -214,28 +215,28 @@ def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str
     _enter(core, rank, chunks if name == "interleaved" else None)
     asked: set[str] = set()
 
-    class Configuration(core.configuration):  # type: ignore[name-defined, misc]
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            asked.add(name)
-            return False
+    def off(config: object, name: str) -> bool:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        asked.add(name)
+        return False
 
+    kind = type("Configuration", (core.configuration,), {"__getattr__": off})
     given = {
         "pipeline_model_parallel_size": ranks,
         "virtual_pipeline_model_parallel_size": chunks if name == "interleaved" else None,
         "pipeline_dtype": 1,
         **{key: value for key, value in options.items() if key != "forward_only"},
     }
-    config = Configuration(**given)
+    config = kind(**given)
     config.hidden_size = 1
     config.finalize_model_grads_func = rank.finalize
-    kind = getattr(getattr(core.schedules, "ModelType", None), "encoder_or_decoder", None)
-    models = [Module(chunk, config, kind) for chunk in range(chunks)]
+    model_type = getattr(getattr(core.schedules, "ModelType", None), "encoder_or_decoder", None)
+    models = [Module(chunk, config, model_type) for chunk in range(chunks)]
     function = getattr(core.schedules, FUNCTIONS[name])
-    kept = core.schedules.forward_step, core.schedules.backward_step
-    core.schedules.forward_step = _forward(core, rank)  # type: ignore[attr-defined]
-    core.schedules.backward_step = _backward(core, rank)  # type: ignore[attr-defined]
+    steps = {"forward_step": _forward(core, rank), "backward_step": _backward(core, rank)}
+    kept = {step: vars(core.schedules)[step] for step in steps}
+    vars(core.schedules).update(steps)
     try:
         function(
             forward_step_func=None,
@@ -247,7 +248,7 @@ def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str
             forward_only=bool(options.get("forward_only", False)),
         )
     finally:
-        core.schedules.forward_step, core.schedules.backward_step = kept  # type: ignore[attr-defined]
+        vars(core.schedules).update(kept)
     return asked
 
 
@@ -255,12 +256,16 @@ def _enter(core: Core, rank: Rank, chunks: int | None) -> None:
     """torch.distributed and parallel_state are those of this rank; groups other than the pipeline's have one rank."""
     distributed, state = core.torch.distributed, core.state
     world, pipeline = Group(WORLD, rank.ranks, rank.here), Group(PIPELINE, rank.ranks, rank.here)
-    distributed.group = SimpleNamespace(WORLD=world)
-    distributed.isend, distributed.irecv = rank.isend, rank.irecv
-    distributed.P2POp, distributed.batch_isend_irecv = rank.p2p_op, rank.batch_isend_irecv
-    distributed.get_world_size = lambda group=None: (group or world).size()
-    distributed.get_rank = lambda group=None: (group or world).rank()
-    core.torch.cuda.synchronize = rank.synchronize
+    vars(distributed).update(
+        group=SimpleNamespace(WORLD=world),
+        isend=rank.isend,
+        irecv=rank.irecv,
+        P2POp=rank.p2p_op,
+        batch_isend_irecv=rank.batch_isend_irecv,
+        get_world_size=lambda group=None: (group or world).size(),
+        get_rank=lambda group=None: (group or world).rank(),
+    )
+    vars(core.torch.cuda)["synchronize"] = rank.synchronize
     for name, value in vars(state).items():
         if "_GROUP" in name and name.isupper() and (value is None or isinstance(value, Group)):
             setattr(state, name, Group(name))
@@ -276,13 +281,15 @@ def _enter(core: Core, rank: Rank, chunks: int | None) -> None:
         setattr(state, name, value)
 
 
-def _forward(core: Core, rank: Rank) -> Callable[..., Any]:
+def _forward(core: Core, rank: Rank) -> Callable[..., object]:
     names, latest = [*inspect.signature(core.schedules.forward_step).parameters], dict[int, int]()
 
-    def forward_step(*given: Any, **named: Any) -> Any:
+    def forward_step(*given: object, **named: object) -> object:
         bound = {**dict(zip(names, given, strict=False)), **named}
-        chunk = bound["model"].chunk
-        latest[chunk] = microbatch = bound.get("current_microbatch", latest.get(chunk, -1) + 1)
+        model, number = bound["model"], bound.get("current_microbatch")
+        assert isinstance(model, Module)
+        chunk = model.chunk
+        latest[chunk] = microbatch = number if isinstance(number, int) else latest.get(chunk, -1) + 1
         stage = chunk * rank.ranks + rank.here
         rank.take(_one(bound["input_tensor"]), ("F", stage - 1, microbatch))
         rank.compute(("F", stage, microbatch))
@@ -294,12 +301,14 @@ def _forward(core: Core, rank: Rank) -> Callable[..., Any]:
     return forward_step
 
 
-def _backward(core: Core, rank: Rank) -> Callable[..., Any]:
+def _backward(core: Core, rank: Rank) -> Callable[..., object]:
     names = [*inspect.signature(core.schedules.backward_step).parameters]
 
-    def backward_step(*given: Any, **named: Any) -> Any:
+    def backward_step(*given: object, **named: object) -> object:
         bound = {**dict(zip(names, given, strict=False)), **named}
-        _, stage, microbatch = _one(bound["output_tensor"]).label
+        output = _one(bound["output_tensor"])
+        assert isinstance(output, Token) and output.label is not None
+        _, stage, microbatch = output.label
         rank.take(_one(bound["output_tensor_grad"]), ("B", stage + 1, microbatch))
         rank.compute(("B", stage, microbatch))
         made = None  # the first stage makes no gradient for another
@@ -311,5 +320,5 @@ def _backward(core: Core, rank: Rank) -> Callable[..., Any]:
     return backward_step
 
 
-def _one(tensor: Any) -> Any:
+def _one(tensor: object) -> object:
     return tensor[0] if isinstance(tensor, list | tuple) else tensor

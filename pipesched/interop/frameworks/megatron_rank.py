@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate, count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from pipesched.interop.frameworks.fakes import Fake, Undecided, lines
 from pipesched.interop.frameworks.recording import Nonsense, shown
+
+if TYPE_CHECKING:
+    from pipesched.interop.frameworks.megatron import Module
 
 
 @dataclass(eq=False)
@@ -63,7 +66,7 @@ def empty(shape: object = None, *given: object, **named: object) -> Token:
     return made
 
 
-def tensor(value: object, *given: object, **named: object) -> Any:
+def tensor(value: object, *given: object, **named: object) -> object:
     return Token(of=value.of) if isinstance(value, Size) else Fake("torch.tensor")
 
 
@@ -86,12 +89,16 @@ PIPELINE, WORLD = "pipeline", "world"
 COMMUNICATORS = {PIPELINE: 0, WORLD: 1}
 
 
+Lines: TypeAlias = "tuple[tuple[str, int], ...]"
+Op: TypeAlias = "tuple[str, object, int, object, Lines]"
+
+
 @dataclass(eq=False)
 class Event:
     """What a rank does. what: compute, send, recv, wait, reduce. place: the framework's lines, as `Rank.place`."""
 
     what: str
-    place: tuple[tuple[str, int], ...] = ()
+    place: Lines = ()
     label: tuple[str, int, int] | None = None  # of a compute
     token: Token | None = None
     peer: int = -1
@@ -110,7 +117,7 @@ class Request:
     def wait(self) -> None:
         self.rank.wait(self.posts)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         raise Undecided(f"Work.{name}")
 
 
@@ -125,7 +132,7 @@ class Rank:
     under_way: dict[Event, None] = field(default_factory=dict)
     batches: Iterator[int] = field(default_factory=count)
 
-    def place(self) -> tuple[tuple[str, int], ...]:
+    def place(self) -> Lines:
         """The innermost line, and that of the schedule from which it came."""
         found: list[tuple[str, int]] = []
         for line in lines(self.folder):
@@ -152,10 +159,10 @@ class Rank:
     def irecv(self, tensor: object = None, src: int = -1, group: object = None) -> Request:
         return Request(self, [self.post("recv", tensor, src, group)])
 
-    def p2p_op(self, op: Callable[..., object], tensor: object, peer: int, group: object = None) -> Any:
+    def p2p_op(self, op: Callable[..., object], tensor: object, peer: int, group: object = None) -> Op:
         return op.__name__[1:], tensor, peer, group, self.place()
 
-    def batch_isend_irecv(self, ops: Iterable[tuple[Any, ...]]) -> list[Request]:
+    def batch_isend_irecv(self, ops: Iterable[Op]) -> list[Request]:
         batch = next(self.batches)
         posts = []
         for what, tensor, peer, group, place in ops:
@@ -189,14 +196,14 @@ class Rank:
     def made(self, token: Token) -> None:
         """A compute has made this."""
 
-    def finalize(self, model: Iterable[Any], *given: object, **named: object) -> None:
+    def finalize(self, model: Iterable[Module], *given: object, **named: object) -> None:
         """The gradients of all chunks are complete."""
         for module in model:
             self.events.append(Event("reduce", self.place(), stage=module.chunk * self.ranks + self.here))
 
 
 @cache
-def place_of(found: tuple[tuple[str, int], ...]) -> tuple[str, int] | None:
+def place_of(found: Lines) -> tuple[str, int] | None:
     """The call that posted, and the line of the schedule from which that came, as one text."""
     if not found:
         return None
@@ -204,9 +211,9 @@ def place_of(found: tuple[tuple[str, int], ...]) -> tuple[str, int] | None:
     return (shown(file), line) if len(found) == 1 else (f"{shown(file)}:{line}, from {Path(outer).name}", at)
 
 
-def words(rank: Rank) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
+def words(rank: Rank) -> list[tuple[str, Lines]]:
     """A word an event, in the order notation, with its place. What is received is waited for by what uses it."""
-    found: list[tuple[str, tuple[tuple[str, int], ...]]] = []
+    found: list[tuple[str, Lines]] = []
     batch = -1
     for event in rank.events:
         inside = event.batch

@@ -19,9 +19,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from pipesched.interop.frameworks.recording import Nonsense, Recorded
+from pipesched.interop.frameworks.recording import Nonsense, Place, Recorded
+
+if TYPE_CHECKING:
+    from pipesched.interop.frameworks.kept import Kept
 
 LOAD, FORWARD, BACKWARD = "LoadMicroBatch", "ForwardPass", "BackwardPass"
 COMMIT, REDUCE, STEP = "CommitP2P", "ReduceGrads", "OptimizerStep"
@@ -43,7 +46,7 @@ class _One:
     name: str
     buffer: int
     phase: int
-    made_at: tuple[str, int] | None
+    made_at: Place | None
     microbatch: int = -1
     word: int = -1
 
@@ -60,36 +63,37 @@ class _Stage:
     last: bool
     own: list[_One]
 
+    def all(self, name: str) -> list[_One]:
+        """The instructions of a name."""
+        return [one for one in self.own if one.name == name]
+
 
 def known(given: object) -> str:
     """The name of an instruction, that of the first of its classes that is known; empty where none is."""
     return next((kind.__name__ for kind in type(given).__mro__ if kind.__name__ in KNOWN), "")
 
 
-def recorded(given: Iterable[Iterable[tuple[Any, tuple[str, int] | None]]], version: str) -> Recorded:
-    """What every stage runs. given: the instructions of each rank, with the line that made each."""
-    ranks: list[list[_One]] = []
-    unknown: set[str] = set()
-    for instructions in given:
-        ranks.append([])
-        for one, place in instructions:
-            buffer, phase = getattr(one, "buffer_id", -1), getattr(one, "phase", 0)
-            if not known(one):
-                unknown.add(type(one).__name__)
-            elif isinstance(buffer, int) and phase in (0, 1):
-                ranks[-1].append(_One(known(one), buffer, phase, place))
-            else:
-                raise Nonsense(f"{type(one).__name__} names buffer {buffer!r}, phase {phase!r}")
+def recorded(given: Iterable[Iterable[tuple[object, Place | None]]], version: str) -> Recorded:
+    """Everything that the stages run. given: the instructions of each rank, with the line that made each."""
+    rows = [list(row) for row in given]
+    unknown = {type(one).__name__ for row in rows for one, _ in row if not known(one)}
+    ranks = [[_read(one, place) for one, place in row if known(one)] for row in rows]
     batched = any(one.name == COMMIT for row in ranks for one in row)
     stages = _stages(ranks)
     _name(stages)
     said = [_row(row, [x for x in stages if x.rank == rank], batched) for rank, row in enumerate(ranks)]
-    kept: list[list[Any]] = [[] for _ in ranks]
+    kept: list[list[Kept]] = [[] for _ in ranks]
     for stage in stages:
         kept[stage.rank] += _kept(stage, alone=not batched and not unknown)
     left = f"left out, as DeepSpeed does not have it: {', '.join(sorted(unknown))}; losses are not followed"
-    rows, places = [words for words, _ in said], [at for _, at in said]
-    return Recorded(rows, places, version, [left] if unknown else [], kept)
+    return Recorded([x for x, _ in said], [at for _, at in said], version, [left] if unknown else [], kept)
+
+
+def _read(one: object, place: Place | None) -> _One:
+    buffer, phase = getattr(one, "buffer_id", -1), getattr(one, "phase", 0)
+    if not isinstance(buffer, int) or phase not in (0, 1):
+        raise Nonsense(f"{type(one).__name__} names buffer {buffer!r}, phase {phase!r}")
+    return _One(known(one), buffer, phase, place)
 
 
 def _stages(ranks: list[list[_One]]) -> list[_Stage]:
@@ -105,39 +109,41 @@ def _stages(ranks: list[list[_One]]) -> list[_Stage]:
 
 
 def _name(stages: list[_Stage]) -> None:
-    """Which microbatch each instruction is of."""
+    """Gives every instruction its microbatch."""
     arrived: list[int] = []
     for stage in stages:
-        loads = [one for one in stage.own if one.name == LOAD]
-        puts = [one for one in stage.own if one.name == "RecvActivation"]
-        if stage.first or not puts:  # handed over on the rank
-            puts = loads or [one for one in stage.own if one.name == FORWARD]
-        entered = defaultdict(list)
-        for turn, one in enumerate(puts):
-            entered[one.buffer].append(arrived[turn] if turn < len(arrived) else turn)
-        if loads and stage.last:
-            entered.clear()
-            for turn, one in enumerate(loads):
-                entered[one.buffer].append(turn)
-        seen = Counter[tuple[str, int]]()
+        entered, seen = _entered(stage, arrived), Counter[tuple[str, int]]()
         for one in stage.own:
             there, turn = entered[one.buffer], seen[one.name, one.buffer]
             if turn >= len(there):
                 raise Nonsense(f"{one.name}({one.buffer}) of stage {stage.number} finds nothing in its buffer")
             one.microbatch = there[turn]
             seen[one.name, one.buffer] += 1
-        sends = [one.microbatch for one in stage.own if one.name == "SendActivation"]
-        arrived = sends or [one.microbatch for one in stage.own if one.name == FORWARD]
+        arrived = [x.microbatch for x in stage.all("SendActivation") or stage.all(FORWARD)]
 
 
-def _row(row: list[_One], stages: list[_Stage], batched: bool) -> tuple[list[str], list[tuple[str, int] | None]]:
+def _entered(stage: _Stage, arrived: list[int]) -> dict[int, list[int]]:
+    """The microbatches that each buffer of a stage is given, in their order. arrived: those sent to the stage."""
+    loads, puts = stage.all(LOAD), stage.all("RecvActivation")
+    if stage.first or not puts:  # handed over on the rank
+        puts = loads or stage.all(FORWARD)
+    turns = [*arrived, *range(len(arrived), len(puts))]
+    if loads and stage.last:
+        puts, turns = loads, [*range(len(loads))]
+    entered = defaultdict[int, list[int]](list)
+    for one, microbatch in zip(puts, turns, strict=False):
+        entered[one.buffer].append(microbatch)
+    return entered
+
+
+def _row(row: list[_One], stages: list[_Stage], batched: bool) -> tuple[list[str], list[Place | None]]:
     """The words of a rank, and what made each."""
     words: list[str] = []
-    places: list[tuple[str, int] | None] = []
+    places: list[Place | None] = []
     posted: list[_One] = []
     count = 0
 
-    def say(text: str, place: tuple[str, int] | None) -> None:
+    def say(text: str, place: Place | None) -> None:
         words.append(text)
         places.append(place)
 
@@ -178,18 +184,18 @@ def _word(one: _One, stage: _Stage) -> str:
     )
 
 
-def _kept(stage: _Stage, *, alone: bool) -> Iterator[list[Any]]:
-    """What is where: the place, the stage and the microbatch; step and word of its first instruction, and of its last.
+def _kept(stage: _Stage, *, alone: bool) -> Iterator[Kept]:
+    """Everything that a place holds: the place, stage and microbatch; step and word of its first and last instruction.
 
     alone: whether the engine has one loss and one received gradient.
     """
-    spans: dict[tuple[str, int], list[int]] = {}
+    spans: dict[tuple[str, int], tuple[int, int, int, int]] = {}
     for step, one in enumerate(stage.own):
         for place in _places(stage, one, alone):
-            span = spans.setdefault((place, one.microbatch), [step, one.word, step, one.word])
-            span[2:] = step, one.word
+            begin = spans.get((place, one.microbatch), (step, one.word))
+            spans[place, one.microbatch] = begin[0], begin[1], step, one.word
     for (place, microbatch), span in spans.items():
-        yield [place, stage.number, microbatch, *span]
+        yield place, stage.number, microbatch, *span
 
 
 def _places(stage: _Stage, one: _One, alone: bool) -> Iterator[str]:

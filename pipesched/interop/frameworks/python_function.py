@@ -10,50 +10,70 @@
 A step of several instructions may be a list of its own.
 """
 
+from __future__ import annotations
+
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import GeneratorType
-from typing import Any
+from types import GeneratorType, ModuleType
 
 from pipesched.interop.frameworks import pipe_instructions
-from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Recorded, Unknown, shown, version_of
+from pipesched.interop.frameworks.recording import (
+    FOLDERS,
+    Nonsense,
+    Options,
+    Place,
+    Recorded,
+    Unknown,
+    shown,
+    version_of,
+)
 
 _MORE = "--max-ops raises the limit"
 RANK = ("rank", "r", "stage_id", "pp_rank")
 
 
-def record(name: str, options: Mapping[str, Any]) -> Recorded:
+def record(name: str, options: Options) -> Recorded:
     """The order that a function gives."""
     most = int(options["max-ops"])
     given = {key: value for key, value in options.items() if key != "max-ops"}
     module, function = found(name)
     name = f"{module.__name__}:{name.rpartition(':')[2]}"
-    version = getattr(module, "__version__", "") or version_of(name.partition(".")[0].partition(":")[0])
+    version = str(getattr(module, "__version__", "") or version_of(name.partition(".")[0].partition(":")[0]))
     if not callable(function):
-        return _recorded(function, str(version), most)
+        return _recorded(function, version, most)
     takes, every = _takes(function)
     rank = next((one for one in RANK if one in takes and one not in given), None)
-    if strangers := [key for key in given if key not in takes and not every and not (rank and key == "p")]:
-        raise Unknown(f"{name} takes no {', '.join(strangers)}", f"it takes {', '.join(takes) or 'nothing'}")
-    needed = [key for key, needs in takes.items() if needs and key not in given and key != rank]
-    if missing := needed + ["p"] * (rank is not None and "p" not in given):
-        option = f"--{missing[0]} N" if missing[0] in ("p", "v", "m") else f"-D {missing[0]}=…"
-        raise Unknown(f"{name} takes {missing[0]}, which is not given", f"give it: `{option}`")
+    _require(name, given, takes, rank, every=every)
     if rank is None:
-        return _recorded(function(**given), str(version), most)
+        return _recorded(function(**given), version, most)
     own = {key: value for key, value in given.items() if key in takes or every}
-    return _recorded([function(**own, **{rank: r}) for r in range(given["p"])], str(version), most)
+    return _recorded([function(**own, **{rank: r}) for r in range(int(given["p"]))], version, most)
 
 
-def found(name: str) -> tuple[Any, Any]:
-    """The module, and what it has under the name: of that very file, or where one of the user's folder wins."""
+def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | None, *, every: bool) -> None:
+    """Refuses options that a function does not take, and a call without one that it needs.
+
+    Raises:
+        Unknown: the first of them.
+    """
+    known = {*takes, *(["p"] if rank else ()), *(given if every else ())}
+    if strangers := [key for key in given if key not in known]:
+        raise Unknown(f"{name} takes no {', '.join(strangers)}", f"it takes {', '.join(takes) or 'nothing'}")
+    for key in [*(key for key, needs in takes.items() if needs and key != rank), *(["p"] if rank else ())]:
+        if key not in given:
+            option = f"--{key} N" if key in ("p", "v", "m") else f"-D {key}=…"
+            raise Unknown(f"{name} takes {key}, which is not given", f"give it: `{option}`")
+
+
+def found(name: str) -> tuple[ModuleType, object]:
+    """The module and its attribute of a name: of that very file, or where one of the user's folder wins."""
     path, _, attribute = name.rpartition(":")
     if not path or not attribute.isidentifier():
         raise Unknown(f"python:{name} names no function", "write python:module:function")
@@ -73,7 +93,7 @@ def found(name: str) -> tuple[Any, Any]:
     return module, getattr(module, attribute)
 
 
-def _takes(function: Any) -> tuple[dict[str, bool], bool]:
+def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
     """The parameters of a function by name, each with whether it must be given; and whether it takes any other."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -84,57 +104,65 @@ def _takes(function: Any) -> tuple[dict[str, bool], bool]:
     return {one.name: one.default is one.empty for one in named}, every
 
 
-def _recorded(order: Any, version: str, most: int) -> Recorded:
-    """Whatever a function gave, as rows of texts."""
-    if hasattr(order, "pipeline_order"):
-        order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
-    if isinstance(order, str):
-        order = order.strip().splitlines()
-    if isinstance(order, Mapping):
-        ranks = {str(rank): row for rank, row in order.items()}
-        if missing := [rank for rank in range(len(ranks)) if str(rank) not in ranks]:
-            raise Nonsense(f"it gave a dict of {len(ranks)} rows, none of them for rank {missing[0]}")
-        order = [ranks[str(rank)] for rank in range(len(ranks))]
-    if isinstance(order, bytes) or not isinstance(order, Iterable):
-        raise Nonsense(f"it gave {_short(order)}")
-    rows: list[Any] = []
-    places: list[list[Any]] = []
-    for row, line in _yielded(order):
+def _recorded(order: object, version: str, most: int) -> Recorded:
+    """An order of a function as rows of texts."""
+    rows: list[str | list[str]] = []
+    places: list[list[Place | None]] = []
+    actions: list[list[tuple[object, Place | None]]] = []
+    for row, line in _yielded(_rows(order)):
         if isinstance(row, str):
             rows.append(row)
             places.append([line] * len(re.split("[ ,]+", row)))
-            most -= len(row)
         else:
-            cells = list(_cells(row, len(rows), most))
-            rows.append(cells)
-            places.append([place or line for _, place in cells])
-            most -= len(cells)
+            actions.append(list(_cells(row, len(rows), most)))
+            rows.append([_text(cell) for cell, _ in actions[-1]])
+            places.append([place or line for _, place in actions[-1]])
+        most -= len(rows[-1])
         if len(rows) > most:
             raise Nonsense("it gave more than can be checked", _MORE)
     if not rows:
         raise Nonsense("it gave no rows")
-    if any(pipe_instructions.known(cell) for row in rows[:1] if type(row) is list for cell, _ in row):
-        return pipe_instructions.recorded(rows, version)
-    texts = [[_text(cell) for cell, _ in row] if type(row) is list else row for row in rows]
-    return Recorded(texts, places if any(map(any, places)) else None, version)
+    if len(actions) == len(rows) and any(pipe_instructions.known(cell) for cell, _ in actions[0]):
+        return pipe_instructions.recorded(actions, version)
+    return Recorded(rows, places if any(map(any, places)) else None, version)
 
 
-def _yielded(values: Any) -> Iterator[tuple[Any, Any]]:
+def _rows(order: object) -> Iterable[object]:
+    """The rows of an order by rank.
+
+    Raises:
+        Nonsense: it has none.
+    """
+    if hasattr(order, "pipeline_order"):
+        order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
+    if isinstance(order, str):
+        return order.strip().splitlines()
+    if isinstance(order, Mapping):
+        ranks = {str(rank): row for rank, row in order.items()}
+        if missing := [rank for rank in range(len(ranks)) if str(rank) not in ranks]:
+            raise Nonsense(f"it gave a dict of {len(ranks)} rows, none of them for rank {missing[0]}")
+        return [ranks[str(rank)] for rank in range(len(ranks))]
+    if isinstance(order, bytes) or not isinstance(order, Iterable):
+        raise Nonsense(f"it gave {_short(order)}")
+    return order
+
+
+def _yielded(values: Iterable[object]) -> Iterator[tuple[object, Place | None]]:
     """Values, each with the file and the line that yields it where a generator does."""
     frame = values.gi_frame if isinstance(values, GeneratorType) else None
-    file = None if frame is None else shown(frame.f_code.co_filename)
+    file = "" if frame is None else shown(frame.f_code.co_filename)
     for value in values:
         yield value, None if frame is None else (file, frame.f_lineno)
 
 
-def _cells(row: Any, rank: int, most: int) -> Iterator[tuple[Any, Any]]:
+def _cells(row: object, rank: int, most: int) -> Iterator[tuple[object, Place | None]]:
     """The cells of a row; where it is a generator's, with the line that yields each."""
     if isinstance(row, bytes) or not isinstance(row, Iterable):
         raise Nonsense(f"row {rank} is {_short(row)}")
     for count, (step, place) in enumerate(_yielded(row)):
         if count > most:
             raise Nonsense(f"row {rank} goes on after {most:,} actions", _MORE)
-        for cell in step if type(step) in (list, tuple) else [step]:
+        for cell in step if isinstance(step, (list, tuple)) and type(step) in (list, tuple) else [step]:
             yield cell, place
 
 
@@ -142,6 +170,6 @@ def _text(cell: object) -> str:
     return "" if cell is None else str(cell).strip()
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = " ".join(repr(value).split())
     return f"{text[:60]} of type {type(value).__name__}"

@@ -22,22 +22,53 @@ import sysconfig
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 from pipesched.interop.frameworks import fence
+
+if TYPE_CHECKING:
+    from pipesched.interop.frameworks.kept import Kept
 
 LARGEST = 256 * 2**20  # bytes of an answer
 SAID = 4096  # of what it prints, the last bytes
 FOLDERS: list[str] = []  # in which modules are looked for before the installed packages
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+Options = Mapping[str, "str | float"]
+Place = tuple[str, int]
+
+
+class Line(TypedDict, total=False):
+    """A line of source. shown: its file as people name it."""
+
+    file: str
+    shown: str
+    line: int
+
+
+class Refusal(Line, total=False):
+    """A fence that the code ran into."""
+
+    message: str
+
+
+class Request(TypedDict):
+    """A schedule that is asked for. recorder: a module of this folder. path: folders before the installed packages."""
+
+    name: str
+    recorder: str
+    options: dict[str, object]
+    limit: float
+    path: list[str]
 
 
 @dataclass
@@ -55,11 +86,11 @@ class Recorded:
     error of the framework pass.
     """
 
-    rows: list[Any]
-    places: list[list[tuple[str, int] | None]] | None = None
+    rows: Sequence[str | Sequence[str]]
+    places: Sequence[Sequence[Place | None]] | None = None
     version: str = ""
     notes: list[str] = field(default_factory=list)
-    kept: list[list[Any]] | None = None
+    kept: Sequence[Sequence[Kept]] | None = None
     later: bool = False
 
 
@@ -83,7 +114,7 @@ class Refused(PermissionError):
     """A fence."""
 
 
-def needed(options: Mapping[str, Any], *names: str) -> list[int]:
+def needed(options: Options, *names: str) -> list[int]:
     """The sizes of these names, which must be given: p, m, …."""
     for name in names:
         if name not in options:
@@ -212,9 +243,9 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _record(request: dict[str, Any], folder: str, answers: int) -> NoReturn:
+def _record(request: Request, folder: str, answers: int) -> NoReturn:
     """The recorder: one answer, then the end, without what others want to do at the exit."""
-    refused: list[dict[str, Any]] = []
+    refused: list[Refusal] = []
     status, mine = 1, os.getpid()
     try:
         with os.fdopen(answers, "w", encoding="utf-8") as stream:
@@ -231,7 +262,7 @@ def _record(request: dict[str, Any], folder: str, answers: int) -> NoReturn:
         os._exit(status)
 
 
-def _answer(request: dict[str, Any], folder: str, refused: list[dict[str, Any]]) -> dict[str, Any]:
+def _answer(request: Request, folder: str, refused: list[Refusal]) -> dict[str, object]:
     """What was recorded, or what kept it from being."""
     try:
         os.chdir(folder)
@@ -256,11 +287,11 @@ def _find(path: list[str]) -> None:
     sys.path[at:at] = path
 
 
-def _fence(folder: str, refused: list[dict[str, Any]]) -> None:
+def _fence(folder: str, refused: list[Refusal]) -> None:
     """Refuses what changes anything outside of a folder, at its line."""
 
     def refuse(what: str) -> NoReturn:
-        refused.append({"message": what, **_frame(sys._getframe(2))})
+        refused.append({**_frame(sys._getframe(2)), "message": what})
         raise Refused(what)
 
     fence.close(folder, refuse)
@@ -280,7 +311,7 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _place(error: BaseException) -> dict[str, Any]:
+def _place(error: BaseException) -> Line:
     """The innermost line of an error that is neither ours nor the standard library's."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
@@ -289,14 +320,14 @@ def _place(error: BaseException) -> dict[str, Any]:
     return _at(theirs[-1][0].f_code.co_filename, theirs[-1][1]) if theirs else {}
 
 
-def _frame(frame: FrameType | None) -> dict[str, Any]:
+def _frame(frame: FrameType | None) -> Line:
     """The file and line of a frame, or of the first of its callers that is neither ours nor the standard library's."""
     while frame is not None and not _theirs(frame.f_code.co_filename):
         frame = frame.f_back
     return {} if frame is None else _at(frame.f_code.co_filename, frame.f_lineno)
 
 
-def _at(file: str, line: int) -> dict[str, Any]:
+def _at(file: str, line: int) -> Line:
     return {"file": file, "shown": shown(file), "line": line}
 
 

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from difflib import get_close_matches
-from types import SimpleNamespace
-from typing import Any
+from types import FunctionType, ModuleType, SimpleNamespace
 
-from pipesched.interop.frameworks.recording import Nonsense, Recorded, Unknown, needed, shown
+from pipesched.interop.frameworks.recording import Nonsense, Options, Place, Recorded, Unknown, needed, shown
 
-_GIVEN = {"self", "stage", "stages", "n_microbatches", "loss_fn"}
+_GIVEN = {"stage", "stages", "n_microbatches", "loss_fn"}
 
 
-def record(name: str, options: Mapping[str, Any]) -> Recorded:
+def record(name: str, options: Options) -> Recorded:
     """The order of a class of `torch.distributed.pipelining.schedules`."""
     import torch
     from torch.distributed.pipelining import schedules
@@ -32,25 +31,16 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
     p, m = needed(options, "p", "m")
     single = issubclass(kind, schedules.PipelineScheduleSingle)
     v = int(options.get("v", 1 if single else 2))
-    given = inspect.signature(kind.__init__).parameters
-    takes = {key: x.default for key, x in given.items() if key not in _GIVEN and "_spec" not in key}
-    own = {key: x for key, x in options.items() if key not in ("p", "m", "v", "max-ops", "lowered")}
-    if strangers := [key for key in own if key not in takes]:
-        message = f"{kind.__name__} of torch {torch.__version__} has no option {', '.join(strangers)}"
-        raise Unknown(message, f"it has {', '.join(takes)}; lowered=false gives its computes alone")
-    for key, kept in {**takes, "lowered": True}.items():
-        if isinstance(kept, bool) and options.get(key, kept) not in (True, False):
-            raise Unknown(f"option {key} is true or false, not {options[key]}")
-    if p * v * m > options["max-ops"]:
-        raise Nonsense(
-            f"{p * v * m:,} forwards are more than the limit of {options['max-ops']:,}", "--max-ops raises it"
-        )
-    version = str(torch.__version__).partition("+")[0]
+    own, version = _own(kind, options, torch.__version__), torch.__version__.partition("+")[0]
+    if p * v * m > int(options["max-ops"]):
+        message = f"{p * v * m:,} forwards are more than the limit of {options['max-ops']:,}"
+        raise Nonsense(message, "--max-ops raises it")
+    lowered = bool(options.get("lowered", True))
     if not single:
-        return _lowered(schedules, kind, (p, v, m), own, version, lowered=bool(options.get("lowered", True)))
+        return _lowered(schedules, kind, (p, v, m), own, version, lowered=lowered)
     if v != 1:
         raise Unknown(f"{kind.__name__} has one stage a rank; v is {v}")
-    if not options.get("lowered", True):
+    if not lowered:
         order = kind(stage=_Stage(0, 0, p, p), n_microbatches=m, loss_fn=print, **own).pipeline_order
         cells = [[str(action or "") for action in order[rank]] for rank in range(p)]
         return Recorded([[x for x in row if not x.endswith("REDUCE_GRAD")] for row in cells], None, version)
@@ -59,7 +49,25 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
     return Recorded(rows, [[at for _, at in log] for log in logs], version, later=any(map(_waits_later, rows)))
 
 
-def _class(schedules: Any, name: str) -> Any:
+def _own(kind: type, options: Options, version: str) -> Options:
+    """The options of a class itself.
+
+    Raises:
+        Unknown: it has none of the name, or not of the type.
+    """
+    given = inspect.signature(kind).parameters
+    takes = {key: x.default for key, x in given.items() if key not in _GIVEN and "_spec" not in key}
+    own = {key: x for key, x in options.items() if key not in ("p", "m", "v", "max-ops", "lowered")}
+    if strangers := [key for key in own if key not in takes]:
+        message = f"{kind.__name__} of torch {version} has no option {', '.join(strangers)}"
+        raise Unknown(message, f"it has {', '.join(takes)}; lowered=false gives its computes alone")
+    for key, kept in {**takes, "lowered": True}.items():
+        if isinstance(kept, bool) and options.get(key, kept) not in (True, False):
+            raise Unknown(f"option {key} is true or false, not {options[key]}")
+    return own
+
+
+def _class(schedules: ModuleType, name: str) -> type:
     """The schedule class of a name, with or without `Schedule` before it, in any case."""
     base = schedules._PipelineSchedule
     classes = [x for x in vars(schedules).values() if inspect.isclass(x) and issubclass(x, base)]
@@ -92,13 +100,13 @@ class _Stage:
 
 
 def _lowered(
-    schedules: Any, kind: Any, sizes: tuple[int, int, int], own: Mapping[str, Any], version: str, *, lowered: bool
+    schedules: ModuleType, kind: type, sizes: tuple[int, int, int], own: Options, version: str, *, lowered: bool
 ) -> Recorded:
     p, v, m = sizes
     if schedules._Action.__module__ != __name__:
-        schedules._Action = _tracing(schedules._Action)
+        vars(schedules)["_Action"] = _tracing(schedules._Action)
         if moves := getattr(schedules, "_defer_recv_ops", None):
-            schedules._defer_recv_ops = _moved(moves)
+            vars(schedules)["_defer_recv_ops"] = _moved(moves)
     stages = [_Stage(chunk * p, 0, p, p * v) for chunk in range(v)]
     schedule = kind(stages=stages, n_microbatches=m, loss_fn=print, **own)
     order = schedule.pipeline_order_with_comms if lowered else schedule.pipeline_order
@@ -110,36 +118,34 @@ def _lowered(
 def _tracing(action: type) -> type:
     """The class of actions, of which each remembers the line that made it."""
 
-    class Action(action):  # type: ignore[misc]
-        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            made = super().__new__(cls, *args, **kwargs)
-            frame = sys._getframe(1)
-            made.made_at = _line(frame.f_code.co_filename, frame.f_lineno)
-            return made
+    def new(cls: type, *args: object, **kwargs: object) -> object:
+        made, frame = action.__new__(cls, *args, **kwargs), sys._getframe(1)
+        _remember(made, frame.f_code.co_filename, frame.f_lineno)
+        return made
 
-        __hash__ = action.__hash__
+    return type("Action", (action,), {"__new__": new, "__hash__": action.__hash__, "__module__": __name__})
 
-    return Action
+
+def _remember(action: object, file: str, line: int) -> None:
+    vars(action)["made_at"] = _line(file, line)
 
 
 _SHOWN: dict[str, str] = {}
 
 
-def _line(file: str, line: int) -> tuple[str, int]:
+def _line(file: str, line: int) -> Place:
     if file not in _SHOWN:
         _SHOWN[file] = shown(file)
     return _SHOWN[file], line
 
 
-def _moved(moves: Callable[..., Any]) -> Callable[..., Any]:
+def _moved(moves: FunctionType) -> Callable[..., object]:
     """A pass that moves receives: it made their places."""
 
-    def passed(actions: Any, *args: Any, **kwargs: Any) -> Any:
-        result = moves(actions, *args, **kwargs)
-        for row in result.values():
-            for action in row:
-                if "RECV" in str(action.computation_type):
-                    action.made_at = _line(moves.__code__.co_filename, moves.__code__.co_firstlineno)
+    def passed(*args: object, **kwargs: object) -> object:
+        result = moves(*args, **kwargs)
+        for action in (x for row in result.values() for x in row if "RECV" in str(x.computation_type)):
+            _remember(action, moves.__code__.co_filename, moves.__code__.co_firstlineno)
         return result
 
     return passed
@@ -155,7 +161,7 @@ class _Loop(_Stage):
 
     def __init__(self, rank: int, ranks: int) -> None:
         super().__init__(rank, rank, ranks, ranks)
-        self.log: list[tuple[str, tuple[str, int]]] = []
+        self.log: list[tuple[str, Place]] = []
 
     def note(self, word: str) -> None:
         """A word, with the line of the loop."""
@@ -164,28 +170,28 @@ class _Loop(_Stage):
             frame = frame.f_back
         self.log.append((word, _line(frame.f_code.co_filename, frame.f_lineno)))
 
-    def forward_one_chunk(self, microbatch: int, *args: Any, **kwargs: Any) -> None:
+    def forward_one_chunk(self, microbatch: int, *args: object, **kwargs: object) -> None:
         self.note(f"F{self.stage_index}.{microbatch}")
 
-    def backward_one_chunk(self, microbatch: int, *args: Any, **kwargs: Any) -> None:
+    def backward_one_chunk(self, microbatch: int, *args: object, **kwargs: object) -> None:
         self.note(f"B{self.stage_index}.{microbatch}")
 
-    def perform_reduce_grad(self, *args: Any) -> None:
+    def perform_reduce_grad(self, *args: object) -> None:
         self.note(f"reduce:{self.stage_index}")
 
-    def release_fwd_send_outputs(self, *args: Any) -> None:
+    def release_fwd_send_outputs(self, *args: object) -> None:
         """Of memory, since 2.15."""
 
-    def get_fwd_send_ops(self, microbatch: int) -> list[Any]:
+    def get_fwd_send_ops(self, microbatch: int) -> list[_Message]:
         return [] if self.is_last else [_Message(self, "send", "F", self.stage_index, microbatch, 1)]
 
-    def get_fwd_recv_ops(self, microbatch: int) -> list[Any]:
+    def get_fwd_recv_ops(self, microbatch: int) -> list[_Message]:
         return [] if self.is_first else [_Message(self, "recv", "F", self.stage_index - 1, microbatch, -1)]
 
-    def get_bwd_send_ops(self, microbatch: int) -> list[Any]:
+    def get_bwd_send_ops(self, microbatch: int) -> list[_Message]:
         return [] if self.is_first else [_Message(self, "send", "B", self.stage_index, microbatch, -1)]
 
-    def get_bwd_recv_ops(self, microbatch: int) -> list[Any]:
+    def get_bwd_recv_ops(self, microbatch: int) -> list[_Message]:
         return [] if self.is_last else [_Message(self, "recv", "B", self.stage_index + 1, microbatch, 1)]
 
 
@@ -203,13 +209,13 @@ class _Message:
         self.word = f"{verb}:{self.label}{'>' if self.sends else '<'}{self.peer}"
         self.alone = True
 
-    def wait(self, *args: Any) -> None:
+    def wait(self, *args: object) -> None:
         """Of a receive, and of what a batch holds, the rank waits when it is posted."""
         if self.sends and self.alone:
             self.stage.note(f"wait:{self.label}")
 
 
-def _isend(message: _Message, *args: Any, **kwargs: Any) -> _Message:
+def _isend(message: _Message, *args: object, **kwargs: object) -> _Message:
     message.stage.note(message.word)
     return message
 
@@ -244,18 +250,18 @@ class _Distributed:
 
     isend, irecv, batch_isend_irecv = staticmethod(_isend), staticmethod(_irecv), staticmethod(_batch)
 
-    def __init__(self, real: Any) -> None:
+    def __init__(self, real: ModuleType) -> None:
         self._real = real
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._real, name)
 
 
-def _run(schedules: Any, kind: Any, rank: int, sizes: tuple[int, int], own: Mapping[str, Any]) -> list[Any]:
-    """What the loop of one rank does in a step."""
+def _run(schedules: ModuleType, kind: type, rank: int, sizes: tuple[int, int], own: Options) -> list[tuple[str, Place]]:
+    """The words of the loop of one rank in a step, and their places."""
     p, m = sizes
     if not isinstance(schedules.dist, _Distributed):
-        schedules.dist = _Distributed(schedules.dist)
+        vars(schedules)["dist"] = _Distributed(schedules.dist)
     stage = _Loop(rank, p)
     schedule = kind(stage=stage, n_microbatches=m, loss_fn=print, **own)
     for name in ("_initialize_stage", "_maybe_compute_loss", "_maybe_get_loss", "_update_losses"):
