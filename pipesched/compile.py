@@ -41,9 +41,10 @@ def load(source: Source, options: Options) -> Loaded:
     if options.settings and "settings" not in row.takes:
         name, setting = next(iter(options.settings.items()))
         raise fail(Code.USAGE, f"parameter {name} is {setting!r}, which is no whole number")
-    loaded = row.read(source, **{name: getattr(options, name) for name in row.takes})
+    loaded = row.read.load()(source, **{name: getattr(options, name) for name in row.takes})
     if isinstance(loaded, Source):
         return load(loaded, options)
+    assert isinstance(loaded, Loaded)
     if loaded.unit is None:
         _require_size(loaded, options.max_ops)
     return loaded if options.frozen is None else with_frozen(loaded, options.frozen)

@@ -7,7 +7,7 @@ any, the core verifies, shows in characters and emits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -46,7 +46,7 @@ def register(*names: str) -> None:
     """Set the folders of all extensions, in their order."""
     global _registered
     _registered = names
-    rows.cache_clear()
+    _all.cache_clear()
 
 
 def registered() -> tuple[str, ...]:
@@ -54,12 +54,15 @@ def registered() -> tuple[str, ...]:
     return _registered
 
 
-@cache
 def rows(kind: type[Kind]) -> tuple[Kind, ...]:
     """The rows of one kind of all extensions, by place."""
-    made = [import_module(f"pipesched.{name}.rows").ROWS for name in _registered]
-    found = [row for own in made for row in own if isinstance(row, kind)]
-    return tuple(sorted(found, key=lambda row: row.place))
+    return tuple(sorted((row for row in _all() if isinstance(row, kind)), key=lambda row: row.place))
+
+
+@cache
+def _all() -> tuple[Row, ...]:
+    """The rows of all extensions, which are imported here."""
+    return tuple(row for name in _registered for row in import_module(f"pipesched.{name}.rows").ROWS)
 
 
 @dataclass(frozen=True)
@@ -126,3 +129,48 @@ def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[
     for hint in rows(Hint):
         found = hint.explain.load()(found, *given) if hint.on == on else found
     return found
+
+
+@dataclass(frozen=True)
+class Reader(Row):
+    """A kind of text. title: its name among people. ending: of a file's name, None for any.
+
+    known: tells such a text by its first line that says something, and by all of it. read: gives what it holds, or
+    another text to read in turn. takes: the options of `read`, by name. verify: the verdict on such a text, of a source
+    and options, where it is more than that on a schedule.
+    """
+
+    name: str
+    title: str
+    ending: str | None
+    known: Callable[[str, str], bool]
+    read: Lazy[Callable[..., object]]
+    takes: tuple[str, ...] = ()
+    verify: Lazy[Callable[..., object]] | None = None
+
+
+@dataclass(frozen=True)
+class Names(Row):
+    """Schedules that are named with a colon and lie in no file.
+
+    claims: of such a name a source whose `origin` is the name of this row, or None. meant: the remedy for a name that
+    is nearly one, or None. all: names that a shell completes. read, takes: as of a reader.
+    """
+
+    name: str
+    claims: Lazy[Callable[[str], object]]
+    meant: Lazy[Callable[[str], str | None]]
+    all: Lazy[Callable[[], Iterable[str]]]
+    read: Lazy[Callable[..., object]]
+    takes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Later(Row):
+    """A judgement of a whole report, where one of its options is given.
+
+    judge: of a report, an examination or None, and options the report with it.
+    """
+
+    options: tuple[str, ...]
+    judge: Lazy[Callable[..., object]]

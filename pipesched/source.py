@@ -10,17 +10,22 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 from pipesched.support.foreign import mark
 
 
 @dataclass(frozen=True)
 class Source:
-    """A named text, as the user gave it. made_at: by offset, the line of a program that made what begins there."""
+    """A named text, as the user gave it. made_at: by offset, the line of a program that made what begins there.
+
+    origin: where it comes from, if from no file: the name of a row of `extension.Names`.
+    """
 
     name: str
     text: str
     made_at: Mapping[int, str] = field(default_factory=dict, compare=False, repr=False)
+    origin: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         mark(self, "name")

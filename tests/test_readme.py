@@ -26,8 +26,8 @@ import pytest
 import pipesched
 from pipesched.chart.views import views
 from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
+from pipesched.formats import readers as kinds
 from pipesched.formats.in_memory import written
-from pipesched.formats.readers import READERS
 from pipesched.formats.targets import TARGETS
 from pipesched.interop.frameworks.frameworks import FRAMEWORKS
 from pipesched.shell.app import verbs
@@ -102,7 +102,7 @@ def commands() -> str:
 
 def readers() -> str:
     """A row for each kind of text that is read."""
-    rows = [f"| {row.title} | {f'`{row.ending}`' if row.ending else 'any name'} |" for row in READERS]
+    rows = [f"| {row.title} | {f'`{row.ending}`' if row.ending else 'any name'} |" for row in kinds.readers()]
     return "\n".join(["| | name ends in |", "|---|---|", *rows])
 
 

@@ -85,11 +85,10 @@ class _Target(_Reader):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
         from click.shell_completion import CompletionItem
 
-        from pipesched.interop.frameworks.frameworks import FRAMEWORKS
         from pipesched.library.assets import built_in
 
-        calls = [f"{row.name}:{name}" for row in FRAMEWORKS.values() for name in row.names]
-        names = [name for name in (*built_in(), *calls) if name.startswith(incomplete)]
+        others = [name for row in rows(Names) for name in row.all.load()()]
+        names = [name for name in (*built_in(), *others) if name.startswith(incomplete)]
         return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
 
@@ -136,11 +135,11 @@ def _read_target(text: str) -> str:
     Raises:
         PipeschedError: PS225, a size where a file belongs.
     """
-    from pipesched.interop.frameworks.frameworks import call, meant
     from pipesched.library.aliases import taken_for
+    from pipesched.library.inputs import claimed, meant
 
     size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=\s*([\w.,]*)|:\s*([0-9][0-9.,]*)?)", text)
-    if os.path.exists(text) or call(text) is not None:
+    if os.path.exists(text) or claimed(text) is not None:
         return text
     if size is not None and not size[1].lower() == "c" and meant(text) is None:  # a drive
         raise fail(

@@ -2,14 +2,12 @@
 
     name        ending  known by                               gives
     order       -       its first line: ``rank 0: F0.0 …``     a schedule; a program where it has messages
-    answer      .json   an entry "certificate"                 the text of its schedule, to be read in turn
     stream      .json   its first line: ``{``                  a program
     torch-csv   .csv    its first cell: ``0F0``                a schedule; a program where it has messages
     ps          .ps     nothing: its reader explains best      a schedule with its costs and claims
-    framework   -       a name, ``python:module:function``     a schedule or a program, as its code gives it
 
-A row names the options that its function takes. A reader is imported with the first text that needs it. To add one is
-to add its file in `formats/` and its row here.
+Extensions add rows, and names of schedules that lie in no file. A row names the options that its function takes. A
+reader is imported with the first text that needs it.
 """
 
 from __future__ import annotations
@@ -18,14 +16,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from pipesched.analysis.communication import ONE_STREAM
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.extension import explained
-from pipesched.interop.frameworks.frameworks import Call
+from pipesched.extension import Lazy, Names, Reader, explained, rows
 from pipesched.interop.frameworks.kept import Kept
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
 from pipesched.language.parser import OPS_A_WORD, WORDS
@@ -38,21 +34,15 @@ from pipesched.model.placement import Placement, most_ranks
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion
 from pipesched.source import Source
-from pipesched.support.foreign import Foreign, foreign
-
-if TYPE_CHECKING:
-    from pipesched.interop.frameworks.host import Answer
+from pipesched.support.foreign import Foreign
 
 Order: TypeAlias = Schedule | Program
 AnyOrder = TypeVar("AnyOrder", Schedule, Program)
-Known: TypeAlias = Callable[[str, str], bool]
 Read = TypeVar("Read")
 
 _ORDER = re.compile(rf"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:(?i:{KIND})[0-9]+\.[0-9]+\+?[ \t,]+){{2}}")
 _IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
 _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
-
-_POSTED = "its posts are waited for later, so the model is one-stream unless --comm names another"
 
 
 @dataclass(frozen=True)
@@ -90,31 +80,21 @@ class Loaded:
         return self.own_costs if asked is None else asked.over(self.own_costs)
 
 
-@dataclass(frozen=True)
-class Reader:
-    """A kind of text.
-
-    title: what people call it. ending: of a file's name. known: whether a text is of this kind, by its first line that
-    says something and by all of it. read: the function; it may find another text inside. takes: its options, by name.
-    """
-
-    name: str
-    title: str
-    ending: str | None
-    known: Known
-    read: Callable[..., Loaded | Source]
-    takes: tuple[str, ...] = ()
+def readers() -> list[Reader]:
+    """All kinds of text, in the order in which an unnamed one is tried."""
+    return sorted((*READERS, *rows(Reader)), key=lambda row: row.place)
 
 
-def reader_of(source: Source) -> Reader:
-    """The row of a text: by the ending of its name, else by its first line that says something."""
-    if isinstance(source, Call):
-        return FRAMEWORK
-    named = [row for row in READERS if row.ending and source.name.lower().endswith(row.ending)]
+def reader_of(source: Source) -> Reader | Names:
+    """The row of a text: by its origin, by the ending of its name, else by its first line that says something."""
+    if source.origin:
+        return next(row for row in rows(Names) if row.name == source.origin)
+    known = readers()
+    named = [row for row in known if row.ending and source.name.lower().endswith(row.ending)]
     if len(named) == 1:
         return named[0]
     first = _first_line(source.text)
-    return next((row for row in named or READERS if row.known(first, source.text)), (named or READERS)[-1])
+    return next((row for row in named or known if row.known(first, source.text)), (named or known)[-1])
 
 
 def _first_line(text: str) -> str:
@@ -186,58 +166,6 @@ def _stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
     return Loaded(source.name, replace(program.computes, parameters=own).with_program(program))
 
 
-def _answer(source: Source) -> Source:
-    from pipesched.optimizer import answer_read
-
-    return answer_read.read(source).schedule
-
-
-def _framework(
-    source: Source,
-    *,
-    parameters: Mapping[str, Value],
-    settings: Mapping[str, str | float],
-    max_ops: int,
-    framework_path: str | None,
-    framework_time: float,
-) -> Loaded:
-    from pipesched.interop.frameworks import host
-
-    assert isinstance(source, Call)
-    asked = {**parameters, **settings, "max-ops": max_ops}
-    answer = host.record(source, asked, path=framework_path, limit=framework_time)
-    return answered(source, answer, parameters, max_ops)
-
-
-def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
-    """What a framework answered to a call, as a file that is read.
-
-    Raises:
-        PipeschedError: PS853, no order; PS8xx, what keeps it from being one.
-    """
-    from pipesched.interop.frameworks import recorded
-
-    text, version = recorded.written(source, answer)
-    sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}
-    row = reader_of(text)
-    given: dict[str, Any] = {"torch_version": version} if row is TORCH_CSV else {}
-    named = replace(text, name=source.name)
-    try:
-        made = row.read(named, parameters=sizes, microbatches=sizes.get("m"), max_ops=max_ops, **given)
-    except PipeschedError as error:
-        asked = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        help = f"it was called with {asked}: mend what it gives"
-        found = error.diagnostics
-        raise PipeschedError(replace(d, help=help) if d.code is Code.FILE_DISAGREES else d for d in found) from None
-    assert isinstance(made, Loaded)
-    own = {"p": made.schedule.ranks, "m": made.schedule.microbatches, **parameters}
-    schedule = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
-    version = given.get("torch_version")
-    comm = str(ONE_STREAM) if answer.later and made.program is not None else None
-    notes = (*answer.notes, foreign(_POSTED)) if comm else answer.notes
-    return replace(made, schedule=schedule, torch_version=version, notes=notes, kept=answer.kept, comm=comm)
-
-
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
     """An order of which these stages are not trained: a B there is an I.
 
@@ -292,36 +220,36 @@ def _require_ranks(source: Source, order: Order, parameters: Mapping[str, Value]
         raise fail(Code.FILE_DISAGREES, message, help=f"one row a rank: leave out --p, or give --p {order.ranks}")
 
 
-ROWS = ("parameters", "microbatches", "max_ops")
+ORDERED = ("parameters", "microbatches", "max_ops")
 
 ORDER = Reader(
-    "order", "an order", None, lambda first, _: bool(_ORDER.match(first) or _IDLE.match(first)), _order, ROWS
+    "order",
+    "an order",
+    None,
+    lambda first, _: bool(_ORDER.match(first) or _IDLE.match(first)),
+    Lazy("formats.readers:_order"),
+    ORDERED,
 )
-ANSWER = Reader(
-    "answer",
-    "an optimizer's answer",
+STREAM = Reader(
+    "stream",
+    "a stream",
     ".json",
-    lambda first, text: first.startswith("{") and '"certificate":' in text,
-    _answer,
+    lambda first, _: first.startswith("{"),
+    Lazy("formats.readers:_stream"),
+    ("parameters",),
+    place=20,
 )
-STREAM = Reader("stream", "a stream", ".json", lambda first, _: first.startswith("{"), _stream, ("parameters",))
 TORCH_CSV = Reader(
     "torch-csv",
     "a torch CSV",
     ".csv",
     lambda first, _: bool(_CELL.match(first)),
-    _torch_csv,
-    (*ROWS, "torch_version", "stages", "placement"),
+    Lazy("formats.readers:_torch_csv"),
+    (*ORDERED, "torch_version", "stages", "placement"),
+    place=30,
 )
-PS = Reader("ps", "a .ps file", ".ps", lambda *_: True, _ps, ("parameters", "max_ops"))
-
-FRAMEWORK = Reader(
-    "framework",
-    "a schedule that a framework gives",
-    None,
-    lambda *_: False,
-    _framework,
-    ("parameters", "settings", "max_ops", "framework_path", "framework_time"),
+PS = Reader(
+    "ps", "a .ps file", ".ps", lambda *_: True, Lazy("formats.readers:_ps"), ("parameters", "max_ops"), place=100
 )
 
-READERS = (ORDER, ANSWER, STREAM, TORCH_CSV, PS)
+READERS = (ORDER, STREAM, TORCH_CSV, PS)

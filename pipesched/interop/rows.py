@@ -1,8 +1,17 @@
 """Other people's schedules: frameworks, trainers, recorded runs."""
 
-from pipesched.extension import Lazy, Verb
+from pipesched.extension import Later, Lazy, Names, Verb
 
 ROWS = (
+    Later(("recorded",), Lazy("interop.recorded.judged:judged"), place=10),
+    Names(
+        "framework",
+        Lazy("interop.frameworks.frameworks:call"),
+        Lazy("interop.frameworks.frameworks:meant"),
+        Lazy("interop.frameworks.frameworks:names"),
+        Lazy("interop.frameworks.loaded:read"),
+        ("parameters", "settings", "max_ops", "framework_path", "framework_time"),
+    ),
     Verb(
         "check",
         "Other people's",

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from pipesched.diagnostics import Code, fail
-from pipesched.interop.frameworks.frameworks import call, meant
+from pipesched.extension import Names, rows
 from pipesched.library.aliases import ROWS, known_as, near, plain
 from pipesched.library.assets import asset, built_in
 from pipesched.source import Source
@@ -22,7 +22,7 @@ _LOOKED_AT = 10_000  # names of a folder
 def read(target: str) -> Source:
     """The text of a path, of stdin (``-``), or of a built-in schedule by its name or by what others call it.
 
-    ``FRAMEWORK:NAME`` is a `Call`, which is executed when it is loaded; a file of that name wins.
+    A name with a colon may be claimed by an extension; a file of that name wins.
 
     Raises:
         PipeschedError: PS809 unreadable, PS810 neither a file nor a built-in schedule.
@@ -31,11 +31,23 @@ def read(target: str) -> Source:
     if target == "":
         help = "`pipesched list` shows the built-in schedules"
         raise fail(Code.UNREADABLE, "the name of a file is empty", help=help)
-    if not there and (called := call(target)) is not None:
-        return called
+    if not there and (named := claimed(target)) is not None:
+        return named
     if target == "-" or there or "/" in target or "\0" in target or Path(target).suffix:
         return _text(target, schedule=True)
     return library(target)
+
+
+def claimed(target: str) -> Source | None:
+    """The source of a name with a colon that an extension claims; None of any other."""
+    found = (row.claims.load()(target) for row in rows(Names) if ":" in target)
+    return next((source for source in found if isinstance(source, Source)), None)
+
+
+def meant(target: str) -> str | None:
+    """The remedy for a name with a colon that is nearly one of an extension."""
+    said = (row.meant.load()(target) for row in rows(Names) if ":" in target)
+    return next((help for help in said if help), None)
 
 
 def _text(path: str, *, schedule: bool = False) -> Source:

@@ -41,6 +41,11 @@ class Answer:
     asked: tuple[Bytes, ...] | None = None
 
 
+def schedule(source: Source) -> Source:
+    """The text of the schedule of an answer."""
+    return read(source).schedule
+
+
 def read(source: Source) -> Answer:
     """An answer with a schedule.
 

@@ -14,7 +14,6 @@ import click
 from pipesched.command import terminal
 from pipesched.command.flags import as_option
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
-from pipesched.interop.frameworks.frameworks import call
 from pipesched.support.foreign import foreign
 
 _GONE = {
@@ -59,6 +58,7 @@ def _meant(name: str, others: Sequence[str], verbs: Collection[str]) -> str:
     """The command line that was meant, or all commands."""
     from pipesched.library.aliases import known_as
     from pipesched.library.assets import built_in
+from pipesched.library.inputs import claimed
 
     if name == "help":
         asked = others[0] if others else ""
@@ -68,7 +68,7 @@ def _meant(name: str, others: Sequence[str], verbs: Collection[str]) -> str:
         return f"write `{_GONE[name]}`"
     if near := difflib.get_close_matches(name.lower(), verbs, n=1):
         return f"did you mean `{near[0]}`?"
-    if os.path.exists(name) or name in built_in() or known_as(name) or call(name) or Path(name).suffix:
+    if os.path.exists(name) or name in built_in() or known_as(name) or claimed(name) or Path(name).suffix:
         return f"did you mean `pipesched verify {name}`?"
     return f"commands are {', '.join(verbs)}"
 
@@ -121,7 +121,7 @@ def _parameters(arguments: Sequence[str]) -> set[str]:
     found = set[str]()
     for word in arguments[1:]:
         with contextlib.suppress(PipeschedError):
-            found |= set() if word.startswith("-") or call(word) else set(parameters_of(read(word)))
+            found |= set() if word.startswith("-") or claimed(word) else set(parameters_of(read(word)))
     return found
 
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats.readers import PS, checked, reader_of
-from pipesched.interop.frameworks.frameworks import Call
 from pipesched.language.evaluate import MAX_OPS, at_size, placement_at, takes
 from pipesched.library.assets import built_in
 from pipesched.library.inputs import read
@@ -90,7 +89,7 @@ def parameters_of(source: Source) -> tuple[str, ...]:
 def _takes(source: Source) -> tuple[str, ...] | None:
     """The parameters that a file has; None for all, and where it cannot be read: loading it says why."""
     if reader_of(source) is not PS:
-        return None if isinstance(source, Call) else ("p", "m")
+        return None if source.origin else ("p", "m")
     try:
         return tuple(checked(source).defaults)
     except PipeschedError:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import ClassVar
 
 from pipesched.source import Source
 
@@ -41,6 +42,8 @@ class Framework:
 class Call(Source):
     """The name of a schedule that a framework gives; its text is the name."""
 
+    origin: ClassVar[str] = "framework"
+
     @property
     def framework(self) -> Framework:
         """The row that is named."""
@@ -51,6 +54,11 @@ def call(target: str) -> Call | None:
     """The call that a target names, None where it names no framework."""
     name, colon, _ = target.partition(":")
     return Call(target, target) if colon and name in FRAMEWORKS else None
+
+
+def names() -> list[str]:
+    """The names that are known of every framework."""
+    return [f"{row.name}:{name}" for row in FRAMEWORKS.values() for name in row.names]
 
 
 def meant(target: str) -> str | None:

@@ -1,0 +1,65 @@
+"""A framework's answer to a call, as a file that is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pipesched.analysis.communication import ONE_STREAM
+from pipesched.diagnostics import Code, PipeschedError
+from pipesched.formats.readers import TORCH_CSV, Loaded, reader_of
+from pipesched.interop.frameworks import host, recorded
+from pipesched.interop.frameworks.frameworks import Call
+from pipesched.interop.frameworks.host import Answer
+from pipesched.model.numbers import Value
+from pipesched.source import Source
+from pipesched.support.foreign import foreign
+
+_POSTED = "its posts are waited for later, so the model is one-stream unless --comm names another"
+
+
+def read(
+    source: Source,
+    *,
+    parameters: Mapping[str, Value],
+    settings: Mapping[str, str | float],
+    max_ops: int,
+    framework_path: str | None,
+    framework_time: float,
+) -> Loaded:
+    """The schedule that a framework gives for a call, in a process of its own.
+
+    Raises:
+        PipeschedError: PS85x, it gives none; as `answered`.
+    """
+    assert isinstance(source, Call)
+    asked = {**parameters, **settings, "max-ops": max_ops}
+    answer = host.record(source, asked, path=framework_path, limit=framework_time)
+    return answered(source, answer, parameters, max_ops)
+
+
+def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
+    """What a framework answered to a call, as a file that is read.
+
+    Raises:
+        PipeschedError: PS853, no order; PS8xx, what keeps it from being one.
+    """
+    text, version = recorded.written(source, answer)
+    sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}
+    row = reader_of(text)
+    given = {"torch_version": version} if row is TORCH_CSV else {}
+    named = replace(text, name=source.name)
+    try:
+        made = row.read.load()(named, parameters=sizes, microbatches=sizes.get("m"), max_ops=max_ops, **given)
+    except PipeschedError as error:
+        asked = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        help = f"it was called with {asked}: mend what it gives"
+        found = error.diagnostics
+        raise PipeschedError(replace(d, help=help) if d.code is Code.FILE_DISAGREES else d for d in found) from None
+    assert isinstance(made, Loaded)
+    own = {"p": made.schedule.ranks, "m": made.schedule.microbatches, **parameters}
+    schedule = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
+    version = given.get("torch_version")
+    comm = str(ONE_STREAM) if answer.later and made.program is not None else None
+    notes = (*answer.notes, foreign(_POSTED)) if comm else answer.notes
+    return replace(made, schedule=schedule, torch_version=version, notes=notes, kept=answer.kept, comm=comm)

@@ -1,0 +1,48 @@
+"""The verdict on a schedule, with that on a recorded run of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
+from pipesched.examine import Examination, Options
+from pipesched.interop.recorded import recorded_runs
+from pipesched.interop.recorded.check_recorded import check_recorded, words
+from pipesched.interop.recorded.recorded_run import Held
+from pipesched.report.parts import Recording
+from pipesched.report.report import Report
+
+
+def judged(report: Report, made: Examination | None, options: Options) -> Report:
+    """The verdict on a schedule, with that on the run of it which a folder holds.
+
+    Raises:
+        PipeschedError: PS225, the file is an answer.
+    """
+    if made is None:
+        help = "give its schedule: `pipesched emit ANSWER --target ps`"
+        raise fail(Code.USAGE, "a recorded run is held against a schedule, not against an answer", help=help)
+    program = made.analysis.program
+    if program is None:
+        return report
+    if not program.messages:
+        none = Diagnostic(Code.RECORD_DIFFERS, "the schedule has no messages that could be recorded")
+        return replace(report, diagnostics=(*report.diagnostics, none))
+    try:
+        runs = [Held(recorded, program) for recorded in recorded_runs.read(str(options.recorded), program)]
+    except PipeschedError as error:
+        return replace(report, diagnostics=(*report.diagnostics, *error.diagnostics))
+    written = made.loaded.program is not None
+    found = tuple(finding for held in runs for finding in check_recorded(held, written=written))
+    noted = tuple(_recording(held, written) for held in runs)
+    return replace(report, diagnostics=(*report.diagnostics, *found), recorded=noted)
+
+
+def _recording(held: Held, written: bool) -> Recording:
+    """What is said of a run that keeps to its plan. A trainer places the messages of computes in its own way."""
+    made, notes = held.recorded, held.recorded.notes
+    other = next((i for i in held.misplaced.tolist() if i >= 0), -1)
+    if other >= 0 and not made.named and not written:
+        said = f"rank {made.rank[other]} posts in another order than pipesched, {words(held, other)}"
+        notes = (*notes, f"{said}: only a file that names its messages says their order")
+    return Recording(made.by, made.ranks, held.steps, held.sent, made.named, notes)

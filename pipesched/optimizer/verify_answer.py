@@ -1,0 +1,196 @@
+"""The verdict on an optimizer's answer: every check on its schedule, its certificate, and all else that it says.
+
+An answer is judged by what can be derived anew. What is on an engine's word is called that, and is no proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pipesched.compile import examine, load
+from pipesched.diagnostics import Code, Diagnostic, fail
+from pipesched.examine import Examination, Options
+from pipesched.formats.readers import Loaded
+from pipesched.model.columns import among
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import gigabytes
+from pipesched.model.ops import COPIES, Op
+from pipesched.model.release import AT_W
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer import answer_read
+from pipesched.optimizer.answer_read import Answer
+from pipesched.optimizer.optimize_certify import write
+from pipesched.optimizer.proof.answer import NOT_JUDGED, as_asked, check_answer
+from pipesched.optimizer.proof.clauses import Clauses, TooManyError
+from pipesched.optimizer.proof.entries import Entries, Unreadable
+from pipesched.optimizer.proof.judge import Copies, judge, judge_at
+from pipesched.optimizer.proof.problem import problem
+from pipesched.optimizer.proof.repeats import unrepeated
+from pipesched.optimizer.verdict import Terms, Verdict
+from pipesched.report.parts import Claim
+from pipesched.report.report import Report
+from pipesched.source import Source
+from pipesched.support.foreign import foreign
+
+FOLLOWED = 10  # times as long takes an operation whose certificate is followed too
+
+
+def verify(source: Source, options: Options) -> Report:
+    """The schedule of an optimizer's answer, its certificate, and whatever else it says; at another m if it is for
+    every m.
+    """
+    answer = answer_read.read(source)
+    terms, own = _own_terms(answer, options)
+    report = examine(own, replace(options, parameters={}, **_as_asked(answer, options))).report
+    if not report.ok:
+        return replace(report, source=source.name)
+    judged = judge(own.schedule, terms, answer.certificate, _copies(answer, terms, options))
+    found, verdict = list(judged.findings), judged.verdict
+    if verdict is not None:
+        said = own.unit.checked.file.documentation if own.unit else None
+        found += check_answer(own.schedule, terms, judged, answer.entries, said)
+    if options.proof is not None and not found:
+        _write_proof(options.proof, answer, terms, _copies(answer, terms, options))
+    noted = "" if found or verdict is None else _not_expanded(own.schedule, verdict, options)
+    if noted:
+        report = replace(report, notes=(*report.notes, foreign(noted)))
+    elif not found and verdict is not None and options.parameters:
+        loaded = load(answer.schedule, options)
+        _require_costs(loaded, terms)
+        report = examine(loaded, replace(options, **_as_asked(answer, options))).report
+        if not report.ok:
+            return replace(report, source=source.name)
+        judged = judge_at(loaded.schedule, own.schedule, terms, verdict)
+        found, verdict = list(judged.findings), judged.verdict
+    aside = (*NOT_JUDGED, *as_asked(terms))
+    if (memory := report.parts.memory) is not None and answer.asked and options.model is None:
+        asked = ", ".join(map(gigabytes, answer.asked))
+        report = replace(report, parts=replace(report.parts, memory=replace(memory, asked=asked)))
+    return _with_verdict(replace(report, source=source.name), verdict, found, aside)
+
+
+def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None:
+    """PATH.cnf and PATH.lrat, for other checkers; of an answer for every m, at its least m.
+
+    Raises:
+        PipeschedError: PS712, the answer has no refutation.
+        OSError: they cannot be written.
+    """
+    given = Entries(answer.certificate, terms.costs.ticks(terms.placement.stages).scale)
+    refuted, every = (given.part(name) if name in given else Entries({}, 1) for name in ("refuted", "every"))
+    if "proof" in every:
+        least = copies(every.whole("microbatches"), every.whole("step"))[0]
+        terms, refuted, bound = replace(terms, placement=least.placement), every, every.ticks("value") - 1
+    elif "proof" in refuted:
+        bound = refuted.ticks("value")
+    else:
+        help = "`pipesched optimize --certify --proof PATH` writes one for the same question"
+        raise fail(Code.NO_PROOF, "the answer holds no LRAT proof", help=help)
+    try:
+        write(path, Clauses(problem(terms), bound), refuted.proof())
+    except (TooManyError, Unreadable) as error:
+        raise fail(Code.CERTIFICATE, f"the certificate does not hold: {error}") from None
+
+
+def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str:
+    """What a verdict for every m says of one with more operations than are looked at; empty where that is not asked."""
+    asked = options.parameters.get("m")
+    if set(options.parameters) != {"m"} or not isinstance(asked, int) or (value := verdict.at(asked)) is None:
+        return ""
+    if len(schedule) // schedule.microbatches * asked <= options.max_ops:
+        return ""
+    best = "and no schedule is shorter" if verdict.everywhere else "at most"
+    why = "copies of the part that repeats, by the certificate; its file is not expanded there"
+    return f"at m={asked:,}: {verdict.objective} {verdict.unit.text(value)}, {best}: {why}"
+
+
+def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
+    """What an answer is for, and its schedule at its own size.
+
+    Raises:
+        PipeschedError: PS225, other costs or another release rule are given; PS710; all that is wrong in the file.
+    """
+    if options.costs is not None or options.release not in (AT_W, answer.release):
+        raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
+    own = load(answer.schedule, Options(max_ops=options.max_ops))
+    if len(own.schedule) > (limit := options.max_ops // FOLLOWED):
+        message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"
+        raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
+    if own.schedule.placement.frozen:
+        raise fail(Code.CERTIFICATE, "the schedule of the answer has frozen stages, of which no optimum is known")
+    if bool((own.schedule.op == Op.R).any()):
+        raise fail(Code.CERTIFICATE, "the schedule of the answer runs forwards again, of which no optimum is known")
+    if bool(among(own.schedule.op, COPIES).any()):
+        raise fail(Code.CERTIFICATE, "the schedule of the answer offloads activations, of which no optimum is known")
+    if not own.schedule.placement.chain:
+        raise fail(Code.CERTIFICATE, f"the stages of the answer are no chain: {own.schedule.placement.skip}")
+    if answer.caps is not None and len(answer.caps) != own.schedule.ranks:
+        raise fail(Code.CERTIFICATE, f"the answer has {len(answer.caps)} caps for {own.schedule.ranks} ranks")
+    costs = replace(own.own_costs, unit=answer.unit)
+    terms = Terms.of(own.schedule, costs, answer.release, answer.caps, answer.objective)
+    return replace(terms, asked=answer.asked), own
+
+
+def _as_asked(answer: Answer, options: Options) -> dict[str, Any]:
+    """The rule and the caps to verify under: the caller's caps, if there are some, count in place of its own; with a
+    model the caps in bytes for which its own stand, and no rule that stands for bytes.
+    """
+    unit: dict[str, Any] = {"costs": Costs(unit=answer.unit)} if answer.unit else {}
+    if answer.asked and options.model is not None:
+        return {"mem_cap": options.mem_cap or answer.asked, **unit}
+    return {"release": answer.release, "mem_cap": answer.caps if options.mem_cap is None else options.mem_cap, **unit}
+
+
+def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
+    """The schedules of m0, m0 + K and m0 + 2K; PS715 where more than copies of a part may come between any two."""
+
+    def copies(first: int, step: int) -> list[Schedule]:
+        made = [load(answer.schedule, Options({"m": first + n * step}, max_ops=options.max_ops)) for n in range(3)]
+        for loaded in made:
+            _require_costs(loaded, terms)
+        placement, unit = made[0].schedule.placement, made[0].unit
+        chunks = [len(placement.chunks(rank)) for rank in range(placement.ranks)]
+        wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule is no program"
+        if wrong:
+            raise fail(Code.EVERY, f"it is not for every m: {wrong}", help="optimize again; this proves nothing")
+        return [loaded.schedule for loaded in made]
+
+    return copies
+
+
+def _require_costs(loaded: Loaded, terms: Terms) -> None:
+    """Raises PipeschedError: PS715, at another m the file has other costs."""
+    if loaded.own_costs.to_json() != terms.costs.to_json():
+        raise fail(Code.EVERY, f"at m={loaded.schedule.microbatches} it has other costs")
+
+
+def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnostic], aside: tuple[str, ...]) -> Report:
+    """The claim of an answer holds if it is proved; what is on an engine's word is no claim, and is warned of."""
+    if found or verdict is None:
+        claim = Claim("certificate", holds=False)
+        return replace(report, diagnostics=(*report.diagnostics, *found), claims=(*report.claims, claim))
+    claims = (Claim(f"certificate: {verdict.status}", holds=True),) if verdict.proved else ()
+    if verdict.word:
+        bound = f"that no {verdict.objective} is below {verdict.unit.text(verdict.lower)}"
+        message = f"{bound} is on the word of {verdict.word}, not checked"
+        found = [Diagnostic(Code.ON_THE_WORD, message, help="--require-proof makes this an error")]
+    return replace(
+        report,
+        diagnostics=(*report.diagnostics, *found),
+        claims=(*report.claims, *claims),
+        verdict=verdict,
+        not_judged=aside,
+    )
+
+
+def require_proof(report: Report, made: Examination | None, options: Options) -> Report:
+    """PS712 where a proof is asked for, and there is none."""
+    if not report.ok or (report.verdict is not None and report.verdict.proved):
+        return report
+    said = "a schedule alone says nothing of others" if report.verdict is None else report.verdict.line
+    help = "give what `pipesched optimize --json` prints, where it says proved optimal"
+    found = Diagnostic(Code.NO_PROOF, f"there is no proof: {said}", help=help)
+    kept = tuple(d for d in report.diagnostics if d.code is not Code.ON_THE_WORD)
+    return replace(report, diagnostics=(*kept, found))
