@@ -18,6 +18,7 @@ from pipesched.command.sizes import Sizes, combinations
 from pipesched.command.terminal import Output, writable
 from pipesched.command.values import Choice, flag, short
 from pipesched.diagnostics import Code, fail
+from pipesched.extension import Names, rows
 from pipesched.model.numbers import Value, require_counts
 
 if TYPE_CHECKING:
