@@ -58,7 +58,7 @@ def _meant(name: str, others: Sequence[str], verbs: Collection[str]) -> str:
     """The command line that was meant, or all commands."""
     from pipesched.library.aliases import known_as
     from pipesched.library.assets import built_in
-from pipesched.library.inputs import claimed
+    from pipesched.library.inputs import claimed
 
     if name == "help":
         asked = others[0] if others else ""
@@ -115,7 +115,7 @@ def _option_meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str | 
 
 def _parameters(arguments: Sequence[str]) -> set[str]:
     """The parameters of the schedules that a command line names."""
-    from pipesched.library.inputs import read
+    from pipesched.library.inputs import claimed, read
     from pipesched.verbs.library import parameters_of
 
     found = set[str]()
