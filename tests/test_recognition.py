@@ -18,10 +18,13 @@ import pipesched
 from pipesched.insight.likeness import likeness, unequal_part
 from pipesched.insight.recognize import Known, known_orders, recognize
 from pipesched.insight.why_report import known_text
+from pipesched.language.parser import parse
+from pipesched.language.typecheck import check_text
 from pipesched.library.assets import built_in
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
+from pipesched.verbs.library import plainest
 from tests.depth import deep
 from tests.makers import strategies
 
@@ -44,6 +47,15 @@ def test_a_published_order_is_recognized(name: str) -> None:
     assert known is not None and known.like.whole and known.like.reading == "exactly"
     alike = dict(known_orders(rewritten(schedule, [schedule.order(r) for r in range(4)])))[known.name]
     assert [alike.order(r) for r in range(4)] == [schedule.order(r) for r in range(4)]
+
+
+def test_schedules_of_fewer_parameters_come_first_and_the_rest_is_not_read() -> None:
+    """The plainest schedule is found by reading its file alone."""
+    assert (counts := [len(parse(source).parameters) for _, source in plainest()]) == sorted(counts)
+    first = order_of(plainest()[0][0], p=4, m=8)
+    check_text.cache_clear()
+    assert recognize(rewritten(first, [first.order(r) for r in range(4)])) is not None
+    assert check_text.cache_info().misses == 1
 
 
 def fused(*words: tuple[str, int, int]) -> list[Compute]:

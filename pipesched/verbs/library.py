@@ -11,6 +11,7 @@ from contextlib import suppress
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats.readers import PS, checked, reader_of
 from pipesched.language.evaluate import MAX_OPS, at_size, placement_at, takes
+from pipesched.language.grammar import grammar
 from pipesched.library.assets import built_in
 from pipesched.library.inputs import read
 from pipesched.model.numbers import Value
@@ -21,7 +22,18 @@ from pipesched.source import Source
 
 def plainest() -> list[tuple[str, Source]]:
     """The built-in schedules, those with fewer parameters first: one chunk a rank makes an interleaved one another."""
-    return sorted(((name, read(name)) for name in built_in()), key=lambda x: len(checked(x[1]).defaults))
+    return sorted(((name, read(name)) for name in built_in()), key=lambda x: _parameters(x[1].text))
+
+
+def _parameters(text: str) -> int:
+    """The number of parameters of a file, from its head alone: the commas between its first brackets, and one."""
+    depth = count = 0
+    for token in grammar().words.read(text):
+        depth += (token.kind in ("LPAR", "LSQB")) - (token.kind in ("RPAR", "RSQB"))
+        count += token.kind == "COMMA" and depth == 1
+        if token.kind == "RPAR" and depth == 0:
+            break
+    return count + 1
 
 
 def models() -> list[dict[str, object]]:
