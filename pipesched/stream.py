@@ -169,8 +169,7 @@ def fingerprint(head: str, ranks: Iterable[Iterable[str]]) -> str:
     return digest.hexdigest()
 
 
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+_compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def placement_text(placement: tuple[Route, ...]) -> str:

@@ -533,6 +533,14 @@ def test_other_keys_of_the_outer_object_are_ignored() -> None:
     assert "".join(stream_write.pieces(*read(text))) == text_of("gpipe") != text
 
 
+def test_empty_ranks_cost_what_they_say() -> None:
+    """A hundred thousand ranks of which two do something are refused at once (PS304), in any layout."""
+    text = edited("gpipe", lambda x: x["ranks"].extend([] for _ in range(100_000)))
+    for layout in (text, stream.dumps(stream.loads(text))):
+        (found,) = verify(Source("a.json", layout), Options()).diagnostics
+        assert str(found.code) == "PS304" and "100,002 ranks" in found.message
+
+
 @pytest.mark.parametrize("sizes", [{"m": 5}, {"p": 4}, {"v": 3}, {"x": 1}])
 def test_sizes_given_must_be_those_of_the_stream(sizes: dict[str, int]) -> None:
     """A stream has one size; another one asked for is a mistake (PS803), the same one is none."""

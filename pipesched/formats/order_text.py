@@ -40,7 +40,7 @@ from pipesched.formats.rows import (
 )
 from pipesched.formats.words import Entry, Notation, TextOrigin
 from pipesched.model.columns import NEIGHBOUR, Column, among
-from pipesched.model.ops import RECEIVES, overlap
+from pipesched.model.ops import RECEIVES, Op, overlap
 from pipesched.model.placement import RANKS, Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source
@@ -108,9 +108,9 @@ _BEGINNING = re.compile(r"(?:[a-z]+(?::[A-Z]?)?|[A-Z])?")
 _GRADIENT_OF_I = re.compile(r"(send|recv|wait):I")
 
 
-def read_word(text: str) -> list[Entry] | Bad:
+def read_word(text: str) -> list[tuple[Op, list[str]]] | Bad:
     """The entry of a word, or the two of an overlap pair; or why it has none."""
-    entries: list[Entry] = []
+    entries: list[tuple[Op, list[str]]] = []
     first, plus, rest = text.partition("+")
     for part in (first, rest) if plus else (first,):
         found = _part(part)
@@ -122,7 +122,7 @@ def read_word(text: str) -> list[Entry] | Bad:
     return entries
 
 
-def _part(text: str) -> Entry | Bad:
+def _part(text: str) -> tuple[Op, list[str]] | Bad:
     """The kind of an instruction, and the fields that its word gives; "stage" is the one that made a message."""
     begins = _BEGINNING.match(text)
     op, pattern = _PATTERNS.get(begins[0] if begins else "", (None, None))
@@ -134,13 +134,13 @@ def _part(text: str) -> Entry | Bad:
     return Bad("it is not in the notation of orders", HELP)
 
 
-def _meaning(shape: str) -> list[Entry] | None:
+def _meaning(shape: str) -> Sequence[Entry] | None:
     """The entries of a shape; none between blanks and for the brackets of a batch."""
     found = read_word(shape) if shape not in ("", *BRACKETS) else []
     return None if isinstance(found, Bad) else found
 
 
-_NOTATION = Notation(_meaning)
+_NOTATION = Notation({"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0}, _meaning)
 
 
 def _why(word: str) -> Bad:

@@ -6,27 +6,33 @@ anything else               is held against the contract, an object an instructi
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.formats import stream_strict, stream_write
 from pipesched.formats.rows import LARGEST, other_stage
-from pipesched.formats.stream_strict import end_of, items_of, place_of
-from pipesched.model.columns import Column, Ints, among
-from pipesched.model.lists import Nowhere, Place
+from pipesched.formats.stream_strict import begin_of
+from pipesched.formats.words import Entry, Notation, TextOrigin
+from pipesched.model.columns import Column, Ints, among, running_sum
+from pipesched.model.lists import Nowhere
 from pipesched.model.ops import SAME, Op
-from pipesched.model.placement import RANKS, Placement
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program
 from pipesched.source import Source
-from pipesched.stream import BATCH, DEFAULTS, FIELDS, Stream, header
+from pipesched.stream import BATCH, FIELDS, Stream, dumps, header
 from pipesched.support.foreign import json_of
 
 _OPS = {op.name: op for op in Op if op.name in FIELDS}
+_INNERMOST = re.compile(r"\{[^{}]*\}")
+
+_RANK, _BATCHED = -1, len(Op)
+"""Codes of what a line holds: an Op, that of a part of a batch, which is so much more, or the beginning of a rank."""
+_BETWEEN = "      "
+"""What an instruction's line begins with."""
 
 
 def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Program, dict[str, int]]:
@@ -38,12 +44,9 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
     its budget.
     """
     with budgeted(source):
-        found = _as_written(source)
-        if found is None:
-            stream_strict.require_right(source)
-            found = _columns(source)
+        found = _as_written(source) or _columns(dumps(stream_strict.right(source)))
     assert found is not None
-    program, parameters = found[0], dict(found[1].parameters)
+    program, parameters = _placed(source, found[0]), dict(found[1].parameters)
     here = {**parameters, "p": program.ranks, "m": program.placement.microbatches}
     for name, value in (given or {}).items():
         if here.get(name) != value:
@@ -53,77 +56,55 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
     return program, parameters
 
 
-class LineOrigin:
-    """Finds the text of an instruction, or of the part of an overlap pair, when somebody asks."""
+def _placed(source: Source, program: Program) -> Program:
+    """The program, each of whose instructions has its place: objects without another one in them, after `ranks`."""
+    everything = np.array([0, len(program)])
+    return replace(program, origin=TextOrigin(source, everything, _INNERMOST, lambda _: _ranks(source.text)))
 
-    def __init__(self, source: Source, start: Ints) -> None:
-        self._source = source
-        self._start = start.tolist()
-        self._ranks: dict[int, list[tuple[int, int]]] = {}
 
-    def place(self, index: int) -> Place:
-        rank = bisect_right(self._start, index) - 1
-        if rank not in self._ranks:
-            self._ranks[rank] = list(self._spans(rank))
-        return Place(self._source.span(*self._ranks[rank][index - self._start[rank]]))
+def _ranks(text: str) -> tuple[int, int]:
+    return begin_of(text, "ranks"), len(text)
 
-    def _spans(self, rank: int) -> Iterator[tuple[int, int]]:
-        text = self._source.text
-        for begin in items_of(text, place_of(text, f"ranks[{rank}]")[0]):
-            end = end_of(text, begin)
-            inside = text[begin:end]
-            parts = begin + place_of(inside, "parts")[0] if '"parts"' in inside else begin
-            if parts == begin:
-                yield begin, end
-            else:
-                yield from ((at, end_of(text, at)) for at in items_of(text, parts))
+
+def _meaning(shape: str) -> list[Entry] | None:
+    """The instruction of a line or its parts; the beginning of a rank; nothing in brackets that close."""
+    if not shape.startswith(_BETWEEN):
+        return [(_RANK, ())] if shape.startswith("    [") else []
+    try:
+        found = json_of(re.sub("0+", "0", shape.rstrip(",")))
+        batched = _BATCHED * (found["op"] == BATCH)
+        return [(_OPS[x["op"]] + batched, [*x][1:]) for x in found.get("parts", [found])]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+_LINES = Notation({"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0, "other": -1}, _meaning)
 
 
 def _as_written(source: Source) -> tuple[Program, Stream] | None:
-    """The program of a text laid out as we write it, with what is before it, or None."""
-    found = _columns(source)
+    """The program of a text that is to the letter what we write, with what is before its ranks."""
+    found = _columns(source.text)
     return found if found is not None and _same(source.text, *found) else None
 
 
-def _columns(source: Source) -> tuple[Program, Stream] | None:
-    """The program of a text as far as JSON and numpy look at it, with what is before it, or None.
+def _columns(text: str) -> tuple[Program, Stream] | None:
+    """The program of a text that is laid out as we write it, with what is before its ranks.
 
-    None as well for many ranks some of which are empty: the strict reader refuses those at once.
+    None where nothing can be made of the text. Whether it is right is not asked here: see `_same`.
     """
+    before, ranks, lines = text.partition('\n  "ranks": [')
     try:
-        data = json_of(source.text)
-        head = header(data)
-        if len(data["ranks"]) > RANKS and not all(data["ranks"]):
-            return None
-        ranks = [_rank(rank) for rank in data["ranks"]]
+        head = header(json_of(f"{before}{ranks}]}}")) if ranks else None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-    routes = head.placement
-    possible = all(max(*route.ranks, *route.microbatches) <= LARGEST for route in routes)
-    if not possible or stream_strict.uneven(routes) is not None:
+    if head is None or max(max(*route.ranks, *route.microbatches) for route in head.placement) > LARGEST:
         return None
-    if stream_strict.sparse(routes, sum(rank.shape[1] for rank in ranks)):
+    found = _LINES.read(lines, "\n")
+    begins = np.flatnonzero(found.columns[0] == _RANK)
+    sparse = stream_strict.sparse(head.placement, len(begins), found.columns.shape[1] - len(begins))
+    if len(found.bad) or begins[:1].tolist() != [0] or sparse or stream_strict.uneven(head.placement):
         return None
-    return _program(source, head, ranks), head
-
-
-_FIELDS = ("stage", "microbatch", "peer", "communicator", "other")
-
-
-def _rank(rank: list[dict[str, Any]]) -> Column:
-    """op, group, second, then _FIELDS of every instruction, a row each; of a batch and of a pair the parts."""
-    single, group, second = rank, [-1] * len(rank), [False] * len(rank)
-    if any("parts" in x for x in rank):
-        single, group, second = [], [], []
-        number = 0
-        for x in rank:
-            parts, batch = x.get("parts", [x]), x["op"] == BATCH
-            single += parts
-            group += [number if batch else -1] * len(parts)
-            second += [not batch and i > 0 for i in range(len(parts))]
-            number += batch
-    columns: list[list[Any]] = [[x.get(name, DEFAULTS.get(name, -1)) for x in single] for name in _FIELDS]
-    return np.array([[_OPS[x["op"]] for x in single], group, second, *columns], dtype=np.int32)
+    return _program(head, found.columns, begins), head
 
 
 def _same(text: str, program: Program, head: Stream) -> bool:
@@ -132,10 +113,9 @@ def _same(text: str, program: Program, head: Stream) -> bool:
     inside = (program.microbatch < placement.microbatches) & (program.stage < placement.stages)
     if not bool(np.all(inside & (program.peer < program.ranks))) or int(placement.rank_of.max()) >= program.ranks:
         return False
-    placeless = replace(program, origin=Nowhere())  # of a text that may be no stream, where nothing can be found
     at = 0
     try:
-        for piece in stream_write.pieces(placeless, head.parameters):
+        for piece in stream_write.pieces(program, head.parameters):
             if not text.startswith(piece, at):
                 return False
             at += len(piece)
@@ -144,28 +124,19 @@ def _same(text: str, program: Program, head: Stream) -> bool:
     return at == len(text)
 
 
-def _program(source: Source, head: Stream, ranks: list[Column]) -> Program:
+def _program(head: Stream, columns: Column, begins: Ints) -> Program:
+    start = np.append(begins - np.arange(len(begins)), columns.shape[1] - len(begins))
+    code, part, stage, microbatch, peer, communicator, other = np.delete(columns, begins, axis=1)
+    batched, op = code >= _BATCHED, (code % _BATCHED).astype(np.int8)
+    group = np.where(batched, running_sum((batched & (part == 0)).astype(np.int64), start) - 1, -1).astype(np.int32)
+
     routes = head.placement
     rank_of = np.array([route.ranks for route in routes], dtype=np.int32)
     names = tuple(route.name for route in routes)
     model = head.frozen, head.reads, head.slices
-    placement = Placement(rank_of, stream_strict.route_of(routes), len(ranks), names, *model)
-    start = np.cumsum([0] + [rank.shape[1] for rank in ranks], dtype=np.int64)
-    columns = np.concatenate([np.zeros((8, 0), np.int32), *ranks], axis=1)
-    op, group, second, stage, microbatch, peer, communicator, other = columns
-    made = Program(
-        head.name,
-        placement,
-        op.astype(np.int8),
-        stage,
-        microbatch,
-        peer,
-        group,
-        communicator,
-        second.astype(np.bool_),
-        start,
-        LineOrigin(source, start),
-    )
+    placement = Placement(rank_of, stream_strict.route_of(routes), len(begins), names, *model)
+    second = (part > 0) & ~batched
+    made = Program(head.name, placement, op, stage, microbatch, peer, group, communicator, second, start, Nowhere())
     if placement.chain:
         return made
     ends = among(op, [x for x in _OPS.values() if x.kind.of != SAME and not x.compute])

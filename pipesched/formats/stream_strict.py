@@ -16,6 +16,7 @@ import numpy as np
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.formats.rows import LARGEST, SPARE
 from pipesched.model.columns import Column
+from pipesched.model.placement import RANKS
 from pipesched.source import Source
 from pipesched.stream import Instruction, Route, Stream, StreamError, loads
 from pipesched.support.foreign import json_of
@@ -24,18 +25,21 @@ SHOWN = 8
 """So many places are reported."""
 
 
-def require_right(source: Source) -> None:
-    """Whether a text is a stream.
+def right(source: Source) -> Stream:
+    """The stream of a text.
 
     Raises PipeschedError: PS811 what is no stream, PS812 another version, PS813 a fingerprint of something else, PS304
     numbers beyond all bounds.
     """
+    if (wrong := _not_json(source)) is not None:
+        raise PipeschedError([wrong])
     try:
         made = loads(source.text)
     except StreamError as error:
         raise PipeschedError([_finding(source, error)]) from None
     if problems := [*islice(_problems(source, made), SHOWN)]:
         raise PipeschedError(problems)
+    return made
 
 
 def uneven(routes: tuple[Route, ...]) -> str | None:
@@ -49,10 +53,10 @@ def uneven(routes: tuple[Route, ...]) -> str | None:
     return None
 
 
-def sparse(routes: tuple[Route, ...], operations: int) -> bool:
-    """Whether a placement is larger than so many operations can possibly fill."""
+def sparse(routes: tuple[Route, ...], ranks: int, operations: int) -> bool:
+    """Whether placement or ranks are more than so many operations can possibly fill."""
     microbatches = max(route.microbatches[1] for route in routes)
-    return len(routes[0].ranks) * microbatches > SPARE + 4 * operations
+    return len(routes[0].ranks) * microbatches > SPARE + 4 * operations or ranks > RANKS + operations
 
 
 def route_of(routes: tuple[Route, ...]) -> Column:
@@ -72,12 +76,6 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
         message = "the fingerprint is not that of this placement and these instructions"
         help = "emit the stream again from its schedule: what was changed by hand is another program, without a verdict"
         return Diagnostic(Code.FINGERPRINT, message, _at(source, error.path, "of another program"), help=help)
-    wrong = _not_json(source)
-    if wrong is not None:
-        label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is no JSON from here on")
-        ended = not source.text[wrong.pos :].strip()
-        help = "the file ends too early: write it again" if ended else "mend the JSON there, or emit the stream again"
-        return Diagnostic(Code.STREAM, f"not a stream: {wrong.msg[:1].lower()}{wrong.msg[1:]}", (label,), (), help)
     help = "the fields of a stream and of each instruction are in emit/README.md"
     if error.path == "ranks" and '"instructions"' in source.text:
         help = "this is the part of one rank, as `emit --per-rank` writes it: verify the stream of all ranks"
@@ -86,18 +84,23 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
     return Diagnostic(Code.STREAM, f"not a stream: {where}{error.message}", labels, (), help)
 
 
-def _not_json(source: Source) -> json.JSONDecodeError | None:
+def _not_json(source: Source) -> Diagnostic | None:
+    """Where a text stops to be JSON."""
     try:
         json_of(source.text)
     except json.JSONDecodeError as wrong:
-        return wrong
+        label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is no JSON from here on")
+        ended = not source.text[wrong.pos :].strip()
+        help = "the file ends too early: write it again" if ended else "mend the JSON there, or emit the stream again"
+        return Diagnostic(Code.STREAM, f"not a stream: {wrong.msg[:1].lower()}{wrong.msg[1:]}", (label,), (), help)
     except (ValueError, RecursionError):  # numbers of thousands of digits, brackets thousands deep
         pass
     return None
 
 
 def _at(source: Source, path: str, text: str) -> tuple[Label, ...]:
-    return (Label(source.span(*place_of(source.text, path)), text),)
+    begin = begin_of(source.text, path)
+    return (Label(source.span(begin, _end(source.text, begin)), text),)
 
 
 def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
@@ -106,8 +109,10 @@ def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
     if wrong is not None:
         help = "every microbatch takes one route: the ranges of the routes follow each other from 0 on"
         yield Diagnostic(Code.STREAM, f"not a stream: {wrong}", _at(source, "placement", "the routes"), (), help)
-    elif sparse(made.placement, operations):
-        message = f"{made.stages:,} stages and {made.microbatches:,} microbatches, but {operations:,} instructions"
+    elif sparse(made.placement, len(made.ranks), operations):
+        many = f"{len(made.ranks):,} ranks, " if len(made.ranks) > RANKS else ""
+        sizes = f"{many}{made.stages:,} stages and {made.microbatches:,} microbatches"
+        message = f"{sizes}, but {operations:,} instructions"
         yield Diagnostic(Code.OUT_OF_RANGE, message, _at(source, "placement", "so many are declared here"))
     else:
         yield from _no_such_rank(source, made)
@@ -158,17 +163,17 @@ def _skip(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def end_of(text: str, at: int) -> int:
+def _end(text: str, at: int) -> int:
     """Where the value that begins here ends."""
     return int(_decode(text, at)[1])
 
 
-def items_of(text: str, at: int) -> Iterator[int]:
+def _items(text: str, at: int) -> Iterator[int]:
     """Where each item of the list that begins here begins. Items are decoded only to find the next one."""
     at = _skip(text, at + 1)
     while text[at] != "]":
         yield at
-        at = _skip(text, end_of(text, at))
+        at = _skip(text, _end(text, at))
         if text[at] == ",":
             at = _skip(text, at + 1)
 
@@ -177,25 +182,25 @@ def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
     """The key of each member of the object that begins here, and where its value begins."""
     at = _skip(text, at + 1)
     while text[at] != "}":
-        end = end_of(text, at)
+        end = _end(text, at)
         key = json_of(text[at:end])
         at = _skip(text, _skip(text, end) + 1)
         yield key, at
-        at = _skip(text, end_of(text, at))
+        at = _skip(text, _end(text, at))
         if text[at] == ",":
             at = _skip(text, at + 1)
 
 
-def place_of(text: str, path: str) -> tuple[int, int]:
-    """Begin and end of the value at a path such as ``ranks[0][3].stage``: of the innermost one that is there."""
+def begin_of(text: str, path: str) -> int:
+    """Where the value at a path such as ``ranks[0][3].stage`` begins: the innermost one that is there."""
     at = _skip(text, 0)
     for key, index in _STEP.findall(path):
         inner = None
         if index and text[at] == "[":
-            inner = next((begin for number, begin in enumerate(items_of(text, at)) if number == int(index)), None)
+            inner = next((begin for number, begin in enumerate(_items(text, at)) if number == int(index)), None)
         elif key and text[at] == "{":
             inner = next((begin for name, begin in _members(text, at) if name == key), None)
         if inner is None:
             break
         at = inner
-    return at, end_of(text, at)
+    return at

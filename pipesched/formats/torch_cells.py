@@ -16,7 +16,7 @@ from functools import cache, partial
 import numpy as np
 
 from pipesched.formats.rows import LARGEST, Bad, number, short
-from pipesched.formats.words import FIELDS, Entry, Notation
+from pipesched.formats.words import Entry, Notation
 from pipesched.model.columns import Bools, Column
 from pipesched.model.ops import Op
 from pipesched.model.torch_versions import ACTIONS, TorchVersion, first_with
@@ -147,7 +147,7 @@ Columns = tuple[Column, Column, Column, Bools]
 
 @cache
 def _notation(version: TorchVersion) -> Notation:
-    return Notation(partial(_meaning, version=version))
+    return Notation({"stage": -1, "microbatch": -1}, partial(_meaning, version=version))
 
 
 def _meaning(shape: str, version: TorchVersion) -> list[Entry] | None:
@@ -156,11 +156,11 @@ def _meaning(shape: str, version: TorchVersion) -> list[Entry] | None:
     found = read_cell(cell.text, version) if cell.text else []
     if isinstance(found, Bad):
         return None
-    return [(op, FIELDS[: 1 if microbatch < 0 else 2]) for op, _, microbatch in found]
+    return [(op, ("stage", "microbatch")[: 1 if microbatch < 0 else 2]) for op, _, microbatch in found]
 
 
 def read_plain_row(row: str, version: TorchVersion) -> Columns | None:
     """The columns of a row, or None if a cell is refused."""
     words = _notation(version).read(row, ",")
-    op, second, stage, microbatch, _, _ = words.columns
+    op, second, stage, microbatch = words.columns
     return None if len(words.bad) else (op.astype(np.int8), stage, microbatch, second > 0)

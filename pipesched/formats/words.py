@@ -5,14 +5,15 @@
     numbers   0 17         0 17 1              3 0 2 1
 
 A million words have a few dozen shapes. A notation reads each shape once: the entries that a word of it makes, and the
-fields that its numbers are, from left to right. Columns are gathered from the numbers. `numbered` is the way back.
+fields that its numbers are, from left to right. Columns are gathered from the numbers. A line of a stream is such a
+word too. `numbered` is the way back.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -21,16 +22,13 @@ import numpy as np
 from pipesched.formats.rows import LARGEST
 from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
-from pipesched.model.ops import Op
 from pipesched.source import Source
 
-FIELDS = ("stage", "microbatch", "peer", "communicator")
-_DEFAULTS = (-1, -1, -1, 0)
-
-Entry: TypeAlias = tuple[Op, Sequence[str]]
-"""A kind of instruction, and the fields that its numbers are."""
+Entry: TypeAlias = tuple[int, Sequence[str]]
+"""An `Op`, or what else a notation counts, and the fields that its numbers are."""
 
 _MOST = 10_000  # shapes that are remembered
+_PATIENCE = 100  # shapes without a meaning, after which all that are new count as such
 _ZEROS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))
 _DIGITS = bytes(byte if _ZEROS[byte] == ord("0") else ord(" ") for byte in range(256))
 
@@ -39,7 +37,8 @@ _DIGITS = bytes(byte if _ZEROS[byte] == ord("0") else ord(" ") for byte in range
 class Words:
     """The entries of a line of words.
 
-    columns: op, second, then FIELDS, a row each. word: the index of each entry's word. shapes: the shape of each word.
+    columns: op, the entry's place in its word, then a row for each field. word: the index of each entry's word. shapes:
+    the shape of each word.
     bad: the words that mean nothing or have a number beyond LARGEST.
     """
 
@@ -50,30 +49,39 @@ class Words:
 
 
 class Notation(dict[bytes, int]):
-    """The shapes of words, each numbered when it is first seen. meaning: the entries of a shape, None for no word."""
+    """The shapes of words, each numbered when it is first seen.
 
-    def __init__(self, meaning: Callable[[str], Sequence[Entry] | None]) -> None:
+    fields: those that are columns, each with its value where a word does not give it. meaning: the entries of a shape,
+    None for no word.
+    """
+
+    def __init__(self, fields: Mapping[str, int], meaning: Callable[[str], Sequence[Entry] | None]) -> None:
         super().__init__()
-        self._meaning = meaning
-        self._entries: list[tuple[int, ...]] = [(0,) * (2 + len(FIELDS))]  # op, second, where each field's number is
-        self._spans: list[tuple[int, int, int, bool]] = []  # a shape: first entry, entries, numbers, bad
+        self._fields, self._meaning = fields, meaning
+        self._entries: list[tuple[int, ...]] = [(0,) * (2 + len(fields))]  # op, place, where each field's number is
+        self._spans: list[tuple[int, int, int, bool]] = [(0, 0, 0, True)]  # a shape: first entry, entries, numbers, bad
+        self._patience = _PATIENCE
 
     def __missing__(self, shape: bytes) -> int:
+        if not self._patience:
+            return 0  # enough is wrong before it
         meaning, first, at = self._meaning(shape.decode()), len(self._entries), 0
-        for second, (op, fields) in enumerate(meaning or ()):
+        for place, (op, fields) in enumerate(meaning or ()):
             here = {field: at + i for i, field in enumerate(fields)}
-            self._entries.append((op, second, *(here.get(field, -1) for field in FIELDS)))
+            self._entries.append((op, place, *(here.get(field, -1) for field in self._fields)))
             at += len(fields)
         numbers = len(re.findall(b"0+", shape))
+        self._patience -= meaning is None
+        self[shape] = len(self._spans)
         self._spans.append((first, len(meaning or ()), numbers, meaning is None))
-        self[shape] = len(self)
         return self[shape]
 
     def read(self, text: str, separator: str) -> Words:
         """The words of a text, between separators."""
         if len(self) > _MOST:
             self.clear()
-            self._entries[1:], self._spans[:] = [], []
+            del self._entries[1:], self._spans[1:]
+        self._patience = _PATIENCE
         coded = text.encode("utf-8", "replace")
         shapes = coded.translate(_ZEROS).split(separator.encode())
         kind = np.fromiter(map(self.__getitem__, shapes), dtype=np.int32, count=len(shapes))
@@ -85,10 +93,11 @@ class Notation(dict[bytes, int]):
 
         word = np.repeat(np.arange(len(kind)), entries)
         within = np.arange(len(word)) - (np.cumsum(entries) - entries).take(word)
-        op, second, *places = np.array(self._entries, dtype=np.int32).T.copy().take(first.take(word) + within, axis=1)
+        op, place, *wheres = np.array(self._entries, dtype=np.int32).T.copy().take(first.take(word) + within, axis=1)
         at = before.take(word)
-        fields = [np.where(x < 0, none, number.take(at + x)) for x, none in zip(places, _DEFAULTS, strict=True)]
-        return Words(np.array([op, second, *fields]), word, shapes, np.union1d(np.flatnonzero(bad), beyond))
+        given = zip(wheres, self._fields.values(), strict=True)
+        fields = [np.where(where < 0, default, number.take(at + where)) for where, default in given]
+        return Words(np.array([op, place, *fields]), word, shapes, np.union1d(np.flatnonzero(bad), beyond))
 
 
 class TextOrigin:
