@@ -88,7 +88,7 @@ __all__ = [
     "why",
 ]
 
-extension.register("views", "explain", "planning", "interop", "runtime", "optimizer", "insight")
+extension.register("views", "explain", "lift", "planning", "interop", "runtime", "optimizer", "insight")
 
 _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Calibration": "runtime.calibrate",

@@ -21,7 +21,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination, Options
 from pipesched.formats.readers import Loaded, reader_of, with_frozen
 from pipesched.formats.rows import require_ranks
-from pipesched.formats.targets import TARGETS, Head
+from pipesched.formats.targets import Head, writer
 from pipesched.library.inputs import read
 from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.schedule import Program, Schedule
@@ -82,7 +82,7 @@ def lower(schedule: Schedule) -> Program:
 
 def emit(order: Schedule | Program, target: str, head: Head) -> Iterator[str]:
     """The text of an order, a rank at a time."""
-    return TARGETS[target].pieces(order, head)
+    return writer(target).pieces(order, head)
 
 
 def _require_size(loaded: Loaded, most: int) -> None:

@@ -174,3 +174,22 @@ class Later(Row):
 
     options: tuple[str, ...]
     judge: Lazy[Callable[..., object]]
+
+
+@dataclass(frozen=True)
+class Target(Row):
+    """A form in which an order is written. title: for the help text. ending: of its files.
+
+    writer: a `formats.targets.Writer`. messages: whether sends and receives are in it. torch: whether it is for a
+    version of torch. blocks: whether its sends wait for their receives, whatever model is asked for. judged: whether it
+    is written of a good order alone.
+    """
+
+    name: str
+    title: str
+    ending: str
+    writer: Lazy[object]
+    messages: bool
+    torch: bool = False
+    blocks: bool = False
+    judged: bool = True

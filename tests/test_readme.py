@@ -27,8 +27,8 @@ import pipesched
 from pipesched.chart.views import views
 from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
 from pipesched.formats import readers as kinds
+from pipesched.formats import targets as forms
 from pipesched.formats.in_memory import written
-from pipesched.formats.targets import TARGETS
 from pipesched.interop.frameworks.frameworks import FRAMEWORKS
 from pipesched.shell.app import verbs
 from tests.readers.typed import typed
@@ -145,7 +145,7 @@ def others() -> str:
 
 def targets() -> str:
     """A row for each form in which a schedule is written."""
-    rows = [f"| `{row.name}` | `{row.ending}` | {row.title} |" for row in TARGETS.values()]
+    rows = [f"| `{row.name}` | `{row.ending}` | {row.title} |" for row in forms.targets().values()]
     return "\n".join(["| `--target` | | |", "|---|---|---|", *rows])
 
 

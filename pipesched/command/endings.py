@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from pipesched.chart.views import views
 from pipesched.diagnostics import Code, fail
-from pipesched.formats.targets import TARGETS
+from pipesched.formats.targets import targets
 
 Forms: TypeAlias = Mapping[str, tuple[str, ...]]
 """What a verb makes, each with the endings of files that hold it."""
@@ -28,7 +28,7 @@ _PAGE: Forms = {"text": (".txt",), "json": (".json",), "html": (".html", ".htm")
 COSTS: Forms = {"costs": (".toml",), "json": (".json",)}
 OWN: Mapping[str, Forms] = {
     "optimize": {"ps": (".ps",), "json": (".json",)},
-    "emit": {row.name: (row.ending,) for row in TARGETS.values()},
+    "emit": {row.name: (row.ending,) for row in targets().values()},
     "show": {view.name: (*view.suffixes, *view.forms) for view in views().values()},
     "list": {**LINES, "text": (".txt", ".ps", ".toml")},
     "fmt": {"text": (".ps", ".txt", ".diff"), "concise": (".txt",), "github": (".txt",), "json": (".json",)},

@@ -17,7 +17,7 @@ from pipesched.chart.views import taking, views
 from pipesched.command import sizes, values
 from pipesched.command.values import Choice, Not, flag, short, text, whole
 from pipesched.diagnostics import Code, fail
-from pipesched.formats.targets import TARGETS
+from pipesched.formats.targets import targets
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     ),
     "diff": (_every("Every line, and every operation on it."), *_ALL, _BYTES, *_TIMED[1:], _VERBOSE, *_RESULTS),
     "emit": (
-        Option("to", Choice(*TARGETS), None, None, "stream", ("--target",)),
+        Option("to", Choice(*targets()), None, None, "stream", ("--target",)),
         Option("per_rank", text, "Write a file for each rank into DIR: rank0.json, ...", "DIR", terminal=True),
         *_ALL,
         *_OUTPUT,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from os import PathLike, fsdecode
 
-from pipesched.compile import load
+from pipesched.compile import Head, emit, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.formats.in_memory import single, written
@@ -128,7 +128,6 @@ def _written(target: Schedule | Program, *, computes: bool) -> Source:
     An order names no routes, frozen stages, readers and slices: a program with such is written as a stream.
     """
     from pipesched.formats import order_write, stream_write
-    from pipesched.lift import writer
 
     program = target if isinstance(target, Program) else target.program
     if program is not None and not computes:
@@ -138,4 +137,4 @@ def _written(target: Schedule | Program, *, computes: bool) -> Source:
             return Source(f"{target.name}.json", "".join(stream_write.pieces(program, sizes)))
         return Source(f"{target.name}.txt", order_write.write(program))
     schedule = target.computes if isinstance(target, Program) else target
-    return Source(f"{schedule.name}.ps", writer.write(schedule))
+    return Source(f"{schedule.name}.ps", "".join(emit(schedule, "ps", Head())))

@@ -1,4 +1,4 @@
-"""TARGETS: every form in which an order is written, a row each.
+"""Targets: every form in which an order is written, a row each; the stream and the words are the core's.
 
     name         ending  holds                                                  for
     stream       .json   every instruction, as emit/README.md has it            the runtime of pipesched, and yours
@@ -9,24 +9,23 @@
     program      .txt    sends, receives and reductions too, as words           the same
     ps           .ps     the computes in the language, with loops               the same
 
-The first four are for a runtime, so they are verified; the last three show what a file says, right or wrong.
-A row imports what it needs when it is asked: the command line lists the rows and loads nothing. To add a target is to
-add its writer in `formats/` and its row here.
+The first four are for a runtime, so they are verified; the last three show what a file says, right or wrong. A writer
+is imported when it is asked.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.extension import Lazy, Target, rows
 from pipesched.model.numbers import Value, ranges, whole
 from pipesched.support.safe import safe
 
 if TYPE_CHECKING:
+    from pipesched.analysis.timeline import Timeline
     from pipesched.model.costs import Costs
     from pipesched.model.schedule import Program, Schedule
     from pipesched.model.torch_versions import TorchVersion
@@ -43,22 +42,8 @@ class Head:
     costs: Costs | None = None
 
 
-@dataclass(frozen=True)
-class Target(ABC):
-    """A form in which an order is written.
-
-    title: for the help text. ending: of its files. messages: whether sends and receives are in it. torch: whether it is
-    for torch, of a version. blocks: whether its sends wait for their receives, whatever model is asked for. judged:
-    whether it is written of a good order alone.
-    """
-
-    name: str
-    title: str
-    ending: str
-    messages: bool
-    torch: ClassVar[bool] = False
-    blocks: ClassVar[bool] = False
-    judged: ClassVar[bool] = True
+class Writer(ABC):
+    """Writes an order, a rank at a time."""
 
     @abstractmethod
     def require(self, schedule: Schedule, program: Program | None) -> None:
@@ -73,12 +58,19 @@ class Target(ABC):
         """Each rank's own file."""
 
     def settings(self, order: Order, path: str, version: TorchVersion) -> list[str]:
-        """What its reader must know."""
+        """Lines for a person: what its reader must know."""
         return []
 
+    def actions(self, program: Program, version: TorchVersion) -> Program:
+        """A lowered program with the actions of the target's own runtime."""
+        return program
 
-@dataclass(frozen=True)
-class Stream(Target):
+    def completed(self, schedule: Schedule, timeline: Timeline) -> Schedule:
+        """An order with the operations that the target wants beside those of the file."""
+        return schedule
+
+
+class Stream(Writer):
     """The published form."""
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
@@ -99,57 +91,11 @@ class Stream(Target):
         return (safe(piece, "json") for piece in made)
 
 
-class Torch(Target):
-    """torch's CSV, a row a rank."""
-
-    torch = True
-
-    def require(self, schedule: Schedule, program: Program | None) -> None:
-        from pipesched.interop.torch.torch_order import check_torch_target
-
-        if found := [*check_torch_target(schedule, program, messages=self.messages)]:
-            raise PipeschedError(found)
-
-    def pieces(self, order: Order, head: Head) -> Iterator[str]:
-        from pipesched.formats import torch_csv
-
-        return torch_csv.pieces(order)
-
-    by_rank = pieces
-
-    def settings(self, order: Order, path: str, version: TorchVersion) -> list[str]:
-        from pipesched.interop.torch import torch_trainer
-
-        if self.messages:
-            return torch_trainer.comms_settings(order.placement, version)
-        return torch_trainer.settings(order, path)
-
-
 @dataclass(frozen=True)
-class Trainer(Target):
-    """The instructions of a trainer's own engine. writer: the module that writes them."""
+class Words(Writer):
+    """The order notation, a line a rank; messages: with those."""
 
-    blocks = True
-    writer: Callable[[], Any]
-
-    def require(self, schedule: Schedule, program: Program | None) -> None:
-        if found := [*self.writer().refused(schedule, program)]:
-            raise PipeschedError(found)
-
-    def pieces(self, order: Order, head: Head) -> Iterator[str]:
-        return cast("Iterator[str]", self.writer().pieces(order))
-
-    def by_rank(self, order: Order, head: Head) -> Iterator[str]:
-        return cast("Iterator[str]", self.writer().by_rank(order))
-
-    def settings(self, order: Order, path: str, version: TorchVersion) -> list[str]:
-        return cast("list[str]", self.writer().settings(order, path))
-
-
-class Words(Target):
-    """The order notation, a line a rank."""
-
-    judged = False
+    messages: bool
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
         if self.messages:
@@ -174,40 +120,43 @@ class Words(Target):
         return [f"the notation of orders does not say: {'; '.join(unsaid)} ({help})"] if unsaid else []
 
 
-class Language(Target):
-    """A .ps file for this one size."""
-
-    judged = False
-
-    def require(self, schedule: Schedule, program: Program | None) -> None:
-        """Nothing: the writer says where it meets what the language has no words for."""
-
-    def pieces(self, order: Order, head: Head) -> Iterator[str]:
-        from pipesched.lift import writer
-
-        yield writer.write(cast("Schedule", order), documentation=head.documentation, costs=head.costs)
-
-    def by_rank(self, order: Order, head: Head) -> Iterator[str]:
-        raise fail(Code.USAGE, "a .ps file has the program of every rank", help="-o FILE.ps writes it")
-
-
-def _deepspeed() -> ModuleType:
-    from pipesched.interop.targets import deepspeed_write
-
-    return deepspeed_write
-
-
-_COMPUTES = "the computes, as torchtitan and NeMo AutoModel load them; their settings go to stderr"
-_DEEPSPEED = "a Python module that makes DeepSpeed's pipeline engine run it, of one stage a rank"
-_COMMS = "torch's sends, receives, sharding and reductions too, for --torch-version"
+STREAM, COMPUTES, ALL = Stream(), Words(messages=False), Words(messages=True)
 ROWS = (
-    Stream("stream", "every instruction, as JSON: emit/README.md", ".json", messages=True),
-    Torch("torch-csv", _COMPUTES, ".csv", messages=False),
-    Torch("torch-comms", _COMMS, ".csv", messages=True),
-    Trainer("deepspeed", _DEEPSPEED, ".py", messages=True, writer=_deepspeed),
-    Words("order", "the computes of every rank, as words; of a wrong order too", ".txt", messages=False),
-    Words("program", "its sends, receives and reductions too, likewise", ".txt", messages=True),
-    Language("ps", "the computes in the language, with loops, likewise", ".ps", messages=False),
+    Target(
+        "stream",
+        "every instruction, as JSON: emit/README.md",
+        ".json",
+        Lazy("formats.targets:STREAM"),
+        messages=True,
+    ),
+    Target(
+        "order",
+        "the computes of every rank, as words; of a wrong order too",
+        ".txt",
+        Lazy("formats.targets:COMPUTES"),
+        messages=False,
+        judged=False,
+        place=40,
+    ),
+    Target(
+        "program",
+        "its sends, receives and reductions too, likewise",
+        ".txt",
+        Lazy("formats.targets:ALL"),
+        messages=True,
+        judged=False,
+        place=50,
+    ),
 )
 
-TARGETS: Mapping[str, Target] = {row.name: row for row in ROWS}
+
+def targets() -> dict[str, Target]:
+    """All targets by name."""
+    return {row.name: row for row in sorted((*ROWS, *rows(Target)), key=lambda row: row.place)}
+
+
+def writer(target: str) -> Writer:
+    """The writer of a target."""
+    made = targets()[target].writer.load()
+    assert isinstance(made, Writer)
+    return made

@@ -15,9 +15,7 @@ from pipesched import compile, render
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination, Options
 from pipesched.formats.readers import TORCH_CSV, Loaded, reader_of
-from pipesched.formats.targets import TARGETS, Head
-from pipesched.interop.torch.torch_actions import torch_actions
-from pipesched.interop.torch.torch_frozen import with_backwards
+from pipesched.formats.targets import Head, targets, writer
 from pipesched.model.ops import Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Program, Schedule
@@ -42,16 +40,16 @@ class Emission:
 
     def by_rank(self) -> Iterator[str]:
         """The text of each rank alone."""
-        return iter(()) if self.order is None else TARGETS[self.target].by_rank(self.order, self.head)
+        return iter(()) if self.order is None else writer(self.target).by_rank(self.order, self.head)
 
     def settings(self, files: Sequence[str] = (), *, by_rank: bool = False) -> list[str]:
         """What a trainer needs besides the files, which are of a rank each or one for all."""
-        target = TARGETS[self.target]
+        target = targets()[self.target]
         if self.order is None:
             return []
         if by_rank and target.torch:
             return ["torch reads one file with a row a rank, on every node: these rows are for people"]
-        return target.settings(self.order, files[0] if files else f"FILE{target.ending}", self.version)
+        return writer(self.target).settings(self.order, files[0] if files else f"FILE{target.ending}", self.version)
 
     def to_json(self, files: Sequence[str] = (), *, by_rank: bool = False) -> dict[str, object]:
         """The published form, see ``emit/README.md``: the text is in it where it is in no file."""
@@ -69,11 +67,11 @@ class Emission:
 
 
 def emit(source: Source, options: Options, to: str) -> Emission:
-    """A file for a target of TARGETS: the verdict is on what is emitted.
+    """A file for a target: the verdict is on what is emitted.
 
     What is wrong is in the report: with the file, with what is made from it, or that the target cannot run it (PS814).
     """
-    target = TARGETS[to]
+    target, way = targets()[to], writer(to)
     if not target.judged:
         return _as_it_is(source, options, to)
     waiting = "WAIT_" in source.text and reader_of(source) is TORCH_CSV  # so it is surely for a version that has them
@@ -81,7 +79,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     own = replace(options, torch_version=version, comm=None if target.blocks else options.comm)
     try:
         loaded = compile.load(source, own)
-        target.require(loaded.schedule, loaded.program if target.messages else None)
+        way.require(loaded.schedule, loaded.program if target.messages else None)
     except PipeschedError as error:
         return Emission(Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics), to)
     first = compile.examine(loaded, own)
@@ -94,15 +92,15 @@ def emit(source: Source, options: Options, to: str) -> Emission:
         return Emission(first.report, to)
     version = options.torch_version or DEFAULT if target.torch else None
     if version is not None and isinstance(order, Program):
-        order = torch_actions(order, version)
+        order = way.actions(order, version)
     final = first.having(order if isinstance(order, Program) else None, version)
     if not final.report.ok:  # what is wrong with the file itself is reported in its own terms
         return Emission(final.report if first.report.ok else first.report, to)
-    if isinstance(order, Schedule) and order.placement.frozen:
-        order = with_backwards(order, final.analysis.timeline)
-        whole = compile.examine(Loaded(loaded.source, order, torch=True), Options(torch_version=version))
-        if not whole.report.ok:
-            return Emission(whole.report, to)
+    if isinstance(order, Schedule) and (whole := way.completed(order, final.analysis.timeline)) is not order:
+        again = compile.examine(Loaded(loaded.source, whole, torch=target.torch), Options(torch_version=version))
+        if not again.report.ok:
+            return Emission(again.report, to)
+        order = whole
     return Emission(final.report, to, order, Head(loaded.sizes), version or DEFAULT)
 
 
@@ -112,11 +110,11 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
     Raises:
         PipeschedError: PS225, an option of a verdict.
     """
-    target = TARGETS[to]
+    target, way = targets()[to], writer(to)
     _require_no_verdict(options, to)
     try:
         loaded = compile.load(source, options)
-        target.require(loaded.schedule, loaded.program)
+        way.require(loaded.schedule, loaded.program)
         order = compile.lower(loaded.schedule) if target.messages else loaded.schedule
     except PipeschedError as error:
         return Emission(Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics), to)

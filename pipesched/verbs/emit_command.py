@@ -13,13 +13,13 @@ from pipesched import render
 from pipesched.command import endings, flags, terminal
 from pipesched.command.terminal import Output
 from pipesched.diagnostics import Code, fail
-from pipesched.formats.targets import TARGETS
+from pipesched.formats.targets import targets
 
 if TYPE_CHECKING:
     from pipesched.verbs.emit import Emission
 
 
-_LISTED = "\n".join(f"{row.name:<13}{row.title}" for row in TARGETS.values())
+_LISTED = "\n".join(f"{row.name:<13}{row.title}" for row in targets().values())
 _HELP = f"""Verify a .ps file, a torch CSV, an order, a stream, a built-in name or - for stdin, and write what runs.
 F2.5 is the forward of stage 2 for microbatch 5; A+B is an overlap pair, one slot.
 
@@ -31,7 +31,7 @@ F2.5 is the forward of stage 2 for microbatch 5; A+B is an overlap pair, one slo
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("emit")
 def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
-    """Writes for a target of TARGETS what a file holds, once it is verified."""
+    """Writes for a target what a file holds, once it is verified."""
     from pipesched import compile
     from pipesched.verbs import emit as emission
 
@@ -56,7 +56,7 @@ def _write(emission: Emission, out: Output, folder: str | None) -> Iterator[str]
         except OSError as error:
             raise fail(Code.USAGE, f"cannot make the folder {folder}: {error.strerror or error}") from None
         for rank, text in enumerate(texts):
-            path = os.path.join(folder, f"rank{rank}{TARGETS[emission.target].ending}")
+            path = os.path.join(folder, f"rank{rank}{targets()[emission.target].ending}")
             terminal.replace_with(path, [text])
             yield path
     elif out.path not in (None, "-"):

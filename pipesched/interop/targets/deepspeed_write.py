@@ -23,10 +23,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.formats.targets import Head, Writer
 from pipesched.model.columns import among, computes
 from pipesched.model.features import (
     COPIES,
@@ -41,6 +43,7 @@ from pipesched.model.features import (
 )
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
+from pipesched.model.torch_versions import TorchVersion
 from pipesched.support.safe import line as safe
 
 _INSTEAD = "emit it with `--target stream`, which pipesched's own runtime runs"
@@ -267,3 +270,23 @@ def _buffers(microbatches: list[int]) -> Iterator[int]:
         yield of[microbatch]
         if last[microbatch] == i:
             heapq.heappush(free, of.pop(microbatch))
+
+
+class Deepspeed(Writer):
+    """The instructions of DeepSpeed's engine."""
+
+    def require(self, schedule: Schedule, program: Program | None) -> None:
+        if found := [*refused(schedule, program)]:
+            raise PipeschedError(found)
+
+    def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
+        return pieces(cast("Program", order))
+
+    def by_rank(self, order: Schedule | Program, head: Head) -> Iterator[str]:
+        return by_rank(cast("Program", order))
+
+    def settings(self, order: Schedule | Program, path: str, version: TorchVersion) -> list[str]:
+        return settings(cast("Program", order), path)
+
+
+DEEPSPEED = Deepspeed()

@@ -1,0 +1,27 @@
+"""An order as a `.ps` file for its one size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from pipesched.diagnostics import Code, fail
+from pipesched.formats.targets import Head, Writer
+from pipesched.lift import writer
+from pipesched.model.schedule import Program, Schedule
+
+
+class Language(Writer):
+    """The language."""
+
+    def require(self, schedule: Schedule, program: Program | None) -> None:
+        """Nothing: the writer says where it meets what the language has no words for."""
+
+    def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
+        yield writer.write(cast("Schedule", order), documentation=head.documentation, costs=head.costs)
+
+    def by_rank(self, order: Schedule | Program, head: Head) -> Iterator[str]:
+        raise fail(Code.USAGE, "a .ps file has the program of every rank", help="-o FILE.ps writes it")
+
+
+LANGUAGE = Language()
