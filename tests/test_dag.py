@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 import pipesched
 from pipesched.chart.chart import chart
 from pipesched.diagnostics import PipeschedError
-from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.views import graph, spreadsheet
@@ -33,90 +31,40 @@ needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="the program 
 
 
 @CALM
-@given(strategies.schedules())
-def test_the_graph_has_an_edge_for_every_input_and_every_neighbour(schedule: Schedule) -> None:
-    """Nodes are the operations; needs and message edges the producers of a simulation, told apart by rank; order and
-    pair edges join the operations of a rank that stand side by side.
+@given(strategies.schedules(), st.data())
+def test_the_graph_is_the_simulated_run(schedule: Schedule, data: st.DataObject) -> None:
+    """Read back from GraphML: nodes are the operations with their times; needs and message edges lead from the
+    producers of a simulation, told apart by rank, a message with its latency; order and pair edges join the operations
+    of a rank that stand side by side.
     """
-    made = graph.graph(chart(schedule))
-    orders = simulate.orders_of(schedule)
+    costs = data.draw(strategies.costs(schedule.stages))
+    played, late = simulate.run(schedule, rows(costs, schedule.stages)), rows(costs, schedule.stages)["C"]
+    assert late is not None
+    made = nx.parse_graphml(graph.graphml(chart(schedule, costs)))
     where = {(about["rank"], about["step"] - 1): name for name, about in made.nodes(data=True)}
-    assert {spot: made.nodes[name]["label"] for spot, name in where.items()} == {
-        (rank, i): f"{x.op.name}{x.stage}.{x.microbatch}"
-        for rank, order in enumerate(orders)
+    told = {
+        spot: tuple(made.nodes[name][key] for key in ("op", "stage", "microbatch", "start", "end", "label"))
+        for spot, name in where.items()
+    }
+    assert told == {
+        (rank, i): (
+            *(x.op.name, x.stage, x.microbatch, float(played.start[rank, i]), float(played.end[rank, i])),
+            f"{x.op.name}{x.stage}.{x.microbatch}",
+        )
+        for rank, order in enumerate(played.orders)
         for i, x in enumerate(order)
     }
     expected = {
-        (where[source], where[target], "message" if source[0] != target[0] else "needs")
-        for target, source in simulate.producers(orders, schedule.stages).items()
+        (where[source], where[target], "message", float(late[played.orders[source[0]][source[1]].stage]))
+        if source[0] != target[0]
+        else (where[source], where[target], "needs", None)
+        for target, source in simulate.producers(played.orders, schedule.stages).items()
     }
-    for rank, order in enumerate(orders):
+    for rank, order in enumerate(played.orders):
         for i in range(1, len(order)):
-            expected.add((where[rank, i - 1], where[rank, i], "pair" if order[i].second else "order"))
-    found = [(source, target, about["kind"]) for source, target, about in made.edges(data=True)]
+            expected.add((where[rank, i - 1], where[rank, i], "pair" if order[i].second else "order", None))
+    found = [(source, target, about["kind"], about.get("latency")) for source, target, about in made.edges(data=True)]
     assert len(found) == len(expected) and set(found) == expected
-
-
-@CALM
-@given(strategies.schedules(), st.data())
-def test_the_longest_path_of_the_graph_is_the_makespan(schedule: Schedule, data: st.DataObject) -> None:
-    """With a slot's duration on its first operation and latencies on messages, no path is longer than the makespan and
-    one is as long; the parts of a pair are one node.
-    """
-    costs = data.draw(strategies.costs(schedule.stages))
-    drawn = chart(schedule, costs)
-    played = simulate.run(schedule, rows(costs, schedule.stages))
-    slots = nx.DiGraph()
-    made = graph.graph(drawn)
-    head = {target: source for source, target, about in made.edges(data=True) if about["kind"] == "pair"}
-    for name, about in made.nodes(data=True):
-        if name not in head:
-            slots.add_node(name, length=about["end"] - about["start"])
-    for source, target, about in made.edges(data=True):
-        one, two = head.get(source, source), head.get(target, target)
-        if one != two:
-            before = slots.edges[one, two]["late"] if slots.has_edge(one, two) else 0.0
-            slots.add_edge(one, two, late=max(before, about.get("latency", 0.0)))
-    end: dict[str, float] = {}
-    for name in nx.topological_sort(slots):
-        begin = max((end[x] + slots.edges[x, name]["late"] for x in slots.predecessors(name)), default=0.0)
-        end[name] = begin + slots.nodes[name]["length"]
-    assert max(end.values()) == pytest.approx(float(played.makespan))
-
-
-def test_graphml_is_read_back_as_the_same_graph() -> None:
-    """Nodes, edges and what they carry survive the file."""
-    drawn = chart(pipesched.load("dualpipe", p=4, m=8), Costs.parse("F=1/2,C=1"))
-    back, made = nx.parse_graphml(graph.graphml(drawn)), graph.graph(drawn)
-    assert dict(back.nodes(data=True)) == dict(made.nodes(data=True))
-    assert sorted(back.edges(data=True), key=str) == sorted(made.edges(data=True), key=str)
-
-
-def test_dot_is_text_and_deterministic() -> None:
-    """Every operation once, an arrow or line for every edge of the graph, the same bytes each time."""
-    drawn = chart(pipesched.load("zb_h1", p=3, m=4))
-    text = graph.dot(drawn)
-    made = graph.graph(drawn)
-    assert text == graph.dot(drawn)
-    assert sorted(re.findall(r'label="([FIWB]\d+\.\d+)"', text)) == sorted(x for _, x in made.nodes(data="label"))
-    arrows = re.findall(r"^\t(r\d+s\d+) -> (r\d+s\d+) ", text, re.MULTILINE)
-    assert sorted(arrows) == sorted((source, target) for source, target in made.edges())
-
-
-def test_the_red_edges_are_a_critical_path() -> None:
-    """They lead from an operation that starts at 0 to one that ends last, each right after the one before it."""
-    drawn = chart(pipesched.load("1f1b", p=3, m=4), Costs.parse("C=1/2"))
-    text, about = graph.dot(drawn), graph.graph(drawn).nodes
-    red = re.findall(r'^\t(r\d+s\d+) -> (r\d+s\d+) \[.*color="#d62728"', text, re.MULTILINE)
-    following = dict(red)
-    (first,) = set(following) - set(following.values())
-    assert about[first]["start"] == 0
-    at = first
-    while at in following:
-        late = 0 if at.split("s")[0] == following[at].split("s")[0] else 0.5
-        assert about[following[at]]["start"] == about[at]["end"] + late
-        at = following.pop(at)
-    assert not following and about[at]["end"] == float(drawn.makespan)
 
 
 @needs_dot

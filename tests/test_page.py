@@ -35,31 +35,13 @@ def columns(text: str) -> dict[str, Column]:
     return {name: np.frombuffer(base64.b64decode(data), dtype=f"<{kind}") for name, kind, data in told}
 
 
-def test_columns_are_the_schedule() -> None:
-    """Read back from the text: one entry an operation in each column, equal to the schedule's own."""
-    schedule = pipesched.load("dualpipe", p=4, m=8)
-    found = columns(html.render(chart(schedule)))
-    for name, column in (("kind", schedule.op), ("stage", schedule.stage), ("microbatch", schedule.microbatch)):
-        assert found[name].tolist() == column.tolist()
-    assert {len(column) for column in found.values()} == {len(schedule)}
-
-
-@pytest.mark.parametrize("m", [8, 256])
-def test_every_operation_has_its_place_at_any_size(m: int) -> None:
-    """Line and column are those of the operation's own span, whether places are told one by one or all at once."""
-    schedule = pipesched.load("dualpipe", p=4, m=m)
+def test_every_operation_has_its_place_where_there_are_many() -> None:
+    """Line and column are those of the operation's own span, where places are told all at once."""
+    schedule = pipesched.load("dualpipe", p=4, m=256)
     found = columns(html.render(chart(schedule)))
     for index in range(0, len(schedule), max(1, len(schedule) // 40)):
         span = schedule.origin.place(index).span
         assert span is not None and (found["line"][index], found["column"][index]) == (span.line, span.column)
-
-
-def test_the_same_chart_gives_the_same_bytes_and_names_no_other_place() -> None:
-    """Deterministic, and without an address of anything."""
-    texts = {html.render(chart(pipesched.load("zb_h1", p=4, m=8))) for _ in range(2)}
-    assert len(texts) == 1
-    outside = r"\w://|url\(|@import|fetch\(|<(link|img|iframe|object|embed)\b(?! rel=.icon. href=.data:,)"
-    assert not re.search(outside, texts.pop())
 
 
 @pytest.mark.parametrize("name", ["zb_h1", "dualpipe"])
@@ -110,7 +92,7 @@ def test_the_parts_of_a_pair_are_told_apart(opened: Opened) -> None:
             assert tip(page)[0].split()[0] == label(drawn.schedule[at])
 
 
-@pytest.mark.parametrize("name", ALL_SIX)
+@pytest.mark.parametrize("name", ["interleaved", "dualpipe"])
 def test_a_click_shows_the_whole_way_of_a_microbatch(opened: Opened, name: str) -> None:
     """Every operation of the microbatch keeps its colour, all others pale; the footer counts them."""
     drawn = chart(pipesched.load(name, **ALL_SIX[name]))
@@ -133,7 +115,7 @@ def test_a_click_shows_the_whole_way_of_a_microbatch(opened: Opened, name: str) 
 
 
 @pytest.mark.parametrize("costs", ["F=1", "F=1,I=3/2,W=1/2,C=1/3"])
-@pytest.mark.parametrize("name", ALL_SIX)
+@pytest.mark.parametrize("name", ["interleaved", "dualpipe"])
 def test_the_critical_path_has_no_holes(opened: Opened, name: str, costs: str) -> None:
     """From 0 to the makespan: each slot starts when the one before it on its rank ends, or when a message of it is
     there; work and messages add up.
@@ -206,16 +188,6 @@ def test_names_are_text_whatever_they_hold(opened: Opened) -> None:
     page = opened(chart(pipesched.load("gpipe", p=2, m=2), title=evil))
     assert page.evaluate("document.getElementById('title').textContent").startswith(evil)
     assert page.evaluate("document.title") == f"{evil} p=2 m=2"
-
-
-def test_an_order_that_stops_is_drawn_as_far_as_it_runs(opened: Opened) -> None:
-    """What never runs is not there, and the page says which ranks wait."""
-    orders = [[Compute(op, s, i) for op, i in ((Op.F, 0), (Op.B, 0), (Op.F, 1), (Op.B, 1))] for s in (0, 1)]
-    orders[1][1], orders[1][2] = orders[1][2], orders[1][1]
-    page = opened(chart(Schedule.from_orders(orders, linear(2, 2))))
-    assert page.evaluate("pipesched.meta.ran") == [1, 1]
-    told = page.evaluate("document.getElementById('trouble').textContent")
-    assert "6 operations never run" in told and "rank 0 stops at B0.0" in told and "rank 1 stops at F1.1" in told
 
 
 def test_broken_orders_open(opened: Opened) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.views.plot import Point, axis, distinct_notes, front, labels, plot
+from pipesched.views.plot import Point, plot
 from tests.test_compare import exact, rows
 
 pytestmark = pytest.mark.quick
@@ -52,48 +52,6 @@ def test_a_plot_escapes_names_and_takes_any_points() -> None:
     for points in ([], [Point(Fraction(0), Fraction(0), "a<b>&\"'")], [Point(Fraction(1, 3), Fraction(5), "x")] * 3):
         root = ElementTree.fromstring(plot(points, x="<x>", y="&", title='"t"', frontier=True))
         assert root.tag == f"{SVG}svg"
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_front_is_what_nothing_beats(seed: int) -> None:
-    """By the definition: no other point is as far left and as low, and better in one of them."""
-    rng = random.Random(seed)
-    points = [Point(Fraction(rng.randint(0, 9)), Fraction(rng.randint(0, 9)), "s", str(i)) for i in range(12)]
-    best = {
-        (a.x, a.y) for a in points if not any(b.x <= a.x and b.y <= a.y and (b.x, b.y) != (a.x, a.y) for b in points)
-    }
-    assert [(a.x, a.y) for a in front(points)] == sorted(best)
-
-
-@pytest.mark.parametrize("high", ["1/1000", "0.3", "1", "7", "9.99", "10", "64", "12345"])
-def test_an_axis_has_round_marks_and_room(high: str) -> None:
-    """4 to 8 steps of 1, 2 or 5 times a power of ten, from 0 to at least the largest value."""
-    made = axis([Fraction(high)], 0, 100)
-    assert made.marks[0] == 0 and made.marks[-2] < Fraction(high) <= made.marks[-1]
-    assert 4 <= made.steps <= 8
-    step = made.step
-    while step < 1:
-        step *= 10
-    while step >= 10:
-        step /= 10
-    assert step in (1, 2, 5)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_labels_cover_nothing(seed: int) -> None:
-    """A letter is 6 by 11 pixels and a mark 12 by 12: no label meets a mark, another label or the frame."""
-    rng = random.Random(seed)
-    names = ["1f1b", "zb_h1", "interleaved", "m=8", "dualpipev", ""] * 3
-    spots = [(rng.uniform(70, 300), rng.uniform(50, 250)) for _ in names]
-    drawn = [ElementTree.fromstring(text) for text in labels(names, spots, (64, 40, 320, 260))]
-    boxes = [(x - 6, y - 6, x + 6, y + 6) for x, y in spots]
-    for one in drawn:
-        left, base = float(one.attrib["x"]), float(one.attrib["y"])
-        boxes.append((left, base - 9, left + 6 * len(str(one.text)), base + 2))
-        assert left > 64 and base - 9 > 40 and left + 6 * len(str(one.text)) < 320 and base + 2 < 260
-    assert drawn and [text for text in (x.text for x in drawn) if text not in names] == []
-    for i, a in enumerate(boxes[len(spots) :], len(spots)):
-        assert not any(a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3] for b in boxes[:i])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -142,10 +100,3 @@ def test_what_cannot_be_compared_is_said_beside_the_plot(line: str, program: str
     made = pipesched.compare(pipesched.Source("less.ps", text), "1f1b", p=2, m=4)
     assert [point.series for point in made.points()] == ["1f1b"]
     assert re.search(rf">not drawn: less: [^<]*{re.escape(why.replace('>', '&gt;'))}", made.plot())
-
-
-def test_a_label_tells_its_point_from_the_others() -> None:
-    """A series of one point by its name, several points by the words that differ; a point alone by nothing."""
-    notes = [("1f1b", "p=4 m=8"), ("zb_v", "p=4 v=2 m=8"), ("zb_v", "p=4 v=2 m=16")]
-    assert distinct_notes(notes) == ["1f1b", "m=8", "m=16"]
-    assert distinct_notes(notes[:1]) == [""] and distinct_notes([]) == []

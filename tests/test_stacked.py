@@ -56,27 +56,6 @@ def test_the_heights_of_a_figure_are_bytes(name: str) -> None:
             assert abs(drawn - 110 * used.total[i] / top) <= 0.2
 
 
-def test_a_text_has_a_letter_for_each_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    """A rank has eight rows; the optimizer's share of a column is what it is of the scale."""
-    assert main(["show", "1f1b", *HOW, "--width", "80", "--ascii"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1 + 4 * 9 + 1 and all(len(line) <= 80 and line.isascii() for line in lines)
-    used = Analysis(api.load("1f1b", p=4, m=16), trained=read("megatron-7.5b")).footprint
-    assert used is not None
-    column = [line[11:12] for line in lines[2:10]]
-    share = used.peaks[0]["optimizer"] / 14e9 * 8
-    assert abs(column.count("O") - share) < 1 and column[-1] == "P"
-
-
-def test_a_page_asks_nothing_of_a_network() -> None:
-    """It holds the figure and the table, and no address."""
-    page = str(api.show("1f1b", "html", p=4, m=16, model="megatron-7.5b"))
-    assert "<svg" in page and "optimizer" in page and "assumed:" in page
-    assert not re.search(r"(?:src|href)=", page) and "http" not in page.replace(
-        "http://www.w3.org/2000/svg", ""
-    ).replace("http-equiv", "")
-
-
 @pytest.mark.parametrize("more", [["--messages", "-o", "x.svg"], ["-o", "x.json"], ["-o", "x.csv"]])
 def test_what_means_nothing_for_bytes_is_refused(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """PS225."""

@@ -17,7 +17,6 @@ import pipesched
 from pipesched.chart.chart import chart
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
-from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.views import trace
 from tests.depth import deep
@@ -130,28 +129,6 @@ def _live(played: simulate.Played, rank: int, order: list[Compute], instant: Fra
     return begun - ended
 
 
-def test_an_order_that_stops_is_drawn_as_far_as_it_runs() -> None:
-    """Ranks that wait for each other: what ran is there; an instant and a slice of each rank say what it waits for, and
-    an arrow goes from the one that does not send to the one that waits for it.
-    """
-    f, b = Op.F, Op.B
-    first = [Compute(f, 0, 0), Compute(b, 0, 0), Compute(f, 0, 1), Compute(b, 0, 1)]
-    second = [Compute(f, 1, 0), Compute(f, 1, 1), Compute(b, 1, 0), Compute(b, 1, 1)]
-    made = traced(Schedule.from_orders([first, second], linear(2, 2)), Costs())
-    assert violations(made) == []
-    names = ["F0.0", "stops at B0.0", "F1.0", "stops at F1.1"]
-    assert [x["name"] for x in events(made, "X") if x["tid"] == 0] == names
-    waiting = [x for x in events(made, "X") if x["cat"] == "deadlock"]
-    assert {x["cname"] for x in waiting} == {"terrible"} and {x["ts"] + x["dur"] for x in waiting} == {3000}
-    never = [(x["pid"], x["ph"]) for x in made["traceEvents"] if x["name"] == "never"]
-    assert never == [(0, "f"), (0, "s"), (1, "s"), (1, "f")]
-    stops = [(x["pid"], x["ts"], x["name"]) for x in events(made, "i")]
-    assert stops == [
-        (0, 1000, "rank 0 stops at B0.0 (step 2): waits until rank 1 reaches B1.0 (step 3)"),
-        (1, 2000, "rank 1 stops at F1.1 (step 2): waits until rank 0 reaches F0.1 (step 3)"),
-    ]
-
-
 @settings(CALM, max_examples=deep(20))
 @given(strategies.SEEDS)
 def test_broken_orders_keep_the_rules(seed: int) -> None:
@@ -192,9 +169,3 @@ def test_the_checker_sees_each_slip(slip: str) -> None:
     made = traced(built("1f1b"), Costs())
     SLIPS[slip](made)
     assert any(slip in told for told in violations(made))
-
-
-def test_the_same_chart_gives_the_same_bytes() -> None:
-    """Rendering has no state; a line an event, and the whole is the pieces."""
-    one = chart(built("zb_h1"))
-    assert trace.render(one) == trace.render(chart(built("zb_h1"))) == "".join(trace.pieces(one))
