@@ -18,6 +18,8 @@ from pipesched.source import Span
 FINDINGS = 20  # so many are reported of one file
 
 Kind: TypeAlias = Literal["number", "boolean", "list", "unknown"]
+Arity: TypeAlias = tuple[int, int | None] | None
+_NO_RECURSION = "there is no recursion: every file ends; use `for` or a closed form"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +32,15 @@ class Binding:
     """
 
     kind: Kind = "number"
-    arity: tuple[int, int | None] | None = None
+    arity: Arity = None
     cost: int = 1
     span: Span | None = None
     bare: bool = False
     now: bool = False
 
 
-BUILTINS = {
-    "min": Binding(arity=(2, None)),
-    "max": Binding(arity=(2, None)),
-    "abs": Binding(arity=(1, 1)),
-}
+UNKNOWN = Binding("unknown", (0, None), bare=True)
+BUILTINS = {"min": Binding(arity=(2, None)), "max": Binding(arity=(2, None)), "abs": Binding(arity=(1, 1))}
 
 
 @dataclass
@@ -49,17 +48,18 @@ class Scope:
     """A chain of blocks, the innermost last; what is wrong is collected, not raised.
 
     reserved: names that have a meaning in claims, so that the top level of a file may not give them another. there:
-    what to say of the names that there are, to who uses another.
+    what to say of the names that there are, to who uses another. defining: the name whose value is read here.
     """
 
     blocks: list[dict[str, Binding]]
     diagnostics: list[Diagnostic] = field(default_factory=list)
     reserved: frozenset[str] = frozenset()
     there: str = ""
+    defining: str = ""
 
-    def inner(self) -> Scope:
-        """The scope of a block inside this one; what it defines ends with it."""
-        return Scope([*self.blocks, {}], self.diagnostics)
+    def inner(self, defining: str = "", **known: Binding) -> Scope:
+        """The scope of a block inside this one; what it defines ends with it. known: what a file may redefine there."""
+        return Scope([known, *self.blocks, {}], self.diagnostics, defining=defining)
 
     def find(self, name: str) -> Binding | None:
         return next((block[name] for block in reversed(self.blocks) if name in block), None)
@@ -68,35 +68,38 @@ class Scope:
         for block in self.blocks:
             yield from block
 
-    def define(self, name: ast.Name, binding: Binding) -> None:
+    def define(self, name: ast.Name, kind: Kind = "number", arity: Arity = None, cost: int = 1) -> None:
         """Make a name known from here on."""
+        before, other = self.find(name.id), "choose another name"
         if name.id in self.reserved:
-            message = f"`{name.id}` has a meaning in claims"
-            self.report(Code.REDEFINED, message, Label(name.span, "defined here"), help="choose another name")
-            return
-        before = self.find(name.id)
-        if before is not None and not before.now:
-            labels = [Label(name.span, "defined again here")]
-            if before.span is not None:
-                labels.append(Label(before.span, "first defined here"))
-            what = "is built in" if before.span is None else "is already defined"
-            self.report(Code.REDEFINED, f"`{name.id}` {what}", *labels, help="choose another name")
-            return
-        self.blocks[-1][name.id] = binding
+            self.report(Code.REDEFINED, f"`{name.id}` has a meaning in claims", name.span, "defined here", other)
+        elif before is None or before.now:
+            self.blocks[-1][name.id] = Binding(kind, arity, cost, name.span)
+        else:
+            first = [Label(before.span, "first defined here")] if before.span else []
+            what = "is already defined" if first else "is built in"
+            self.report(Code.REDEFINED, f"`{name.id}` {what}", name.span, "defined again here", other, *first)
 
-    def unknown(self, name: ast.Name) -> None:
-        """Report a name that nothing defines."""
-        help = self.there or "names are visible after their definition"
-        here = Label(name.span, "used here")
-        found = Diagnostic(Code.UNKNOWN_NAME, f"no name `{name.id}` is known here", (here,), (), help)
-        if not self.full:
-            self.diagnostics += explained("name", [found], self.visible(), self.there)
+    def known(self, name: ast.Name) -> Binding:
+        """What a name means; a name that nothing defines is reported."""
+        if found := self.find(name.id):
+            return found
+        if name.id == self.defining:
+            message, help = f"`{name.id}` is defined by itself", _NO_RECURSION
+            self.report(Code.RECURSION, message, name.span, "it is not known yet", help)
+        elif not self.full:
+            help = self.there or "names are visible after their definition"
+            here = Label(name.span, "used here")
+            unknown = Diagnostic(Code.UNKNOWN_NAME, f"no name `{name.id}` is known here", (here,), (), help)
+            self.diagnostics += explained("name", [unknown], self.visible(), self.there)
+        return UNKNOWN
 
     @property
     def full(self) -> bool:
         """Whether as much was found as is reported."""
         return len(self.diagnostics) >= FINDINGS
 
-    def report(self, code: Code, message: str, *labels: Label, help: str | None = None) -> None:
+    def report(self, code: Code, message: str, span: Span, here: str, help: str | None = None, *more: Label) -> None:
+        """Collect a mistake at a place. here: what is said there."""
         if not self.full:
-            self.diagnostics.append(Diagnostic(code, message, labels, (), help))
+            self.diagnostics.append(Diagnostic(code, message, (Label(span, here), *more), (), help))

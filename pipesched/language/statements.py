@@ -9,13 +9,24 @@ its site, and its chunk where it names one; `F_at` is the form that names the mi
 from __future__ import annotations
 
 import ast as python
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipesched.diagnostics import Code, Label
+from pipesched.diagnostics import Code
 from pipesched.language import ast
 from pipesched.language.execution import Loop
 from pipesched.language.scope import Binding, Scope
-from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call, define, lambda_of, place_of, placed
+from pipesched.language.translate import (
+    FILENAME,
+    STATEMENT,
+    Expressions,
+    Term,
+    call,
+    define,
+    lambda_of,
+    place_of,
+    placed,
+)
 from pipesched.model.ops import LETTERS, Op, overlap
 from pipesched.source import Span
 
@@ -44,7 +55,7 @@ class Statements:
 
     def program(self, node: ast.Rank, variable: str | None, scope: Scope) -> python.Module:
         """A module that defines ``program``."""
-        known = Scope([{"pending": _NOW}, *scope.blocks, {}], scope.diagnostics)
+        known = scope.inner(pending=_NOW)
         rule = node.body[-1] if node.body and isinstance(node.body[-1], ast.Greedy) else None
         body, cost = self.block(node.body[:-1] if rule else node.body, known, 0)
         for line in rule.lines if rule else ():
@@ -78,26 +89,34 @@ class Statements:
             case ast.Overlap():
                 return self._overlap(node, scope)
             case ast.Drain():
-                return self._drain(node, scope)
+                return self._emission(node, "W", "drain", (node.chunk,), scope)
             case ast.For() | ast.Repeat():
                 return self._loop(node, scope, depth + 1)
             case ast.If():
                 return self._if(node, scope, depth)
             case ast.Greedy():
                 message = "`greedy` is the last statement of a program, and in no block"
-                scope.report(Code.GREEDY, message, Label(node.span, "something else follows, or is around"))
+                scope.report(Code.GREEDY, message, node.span, "something else follows, or is around")
                 return [], 0
 
     def _site(self, op: str, node: ast.Node, *, named: bool = False) -> python.Constant:
         self.sites.append(Site(op, node.span, named))
         return python.Constant(len(self.sites) - 1, None, **place_of(node))
 
+    def _number(self, node: ast.Expression, scope: Scope) -> Term:
+        return self.expressions.term(node, scope, "number")
+
     def _operation(self, node: ast.Operation, scope: Scope) -> tuple[list[python.stmt], int]:
-        site = self._site(node.op, node, named=node.microbatch is not None)
-        parts = [part for part in (node.microbatch, node.chunk) if part is not None]
-        terms = [self.expressions.term(part, scope, "number") for part in parts]
-        form = "" if node.microbatch is None else "_at"
-        code = python.Expr(call(node, node.op + form, site, *(term.code for term in terms)), **place_of(node))
+        function = node.op if node.microbatch is None else f"{node.op}_at"
+        return self._emission(node, node.op, function, (node.microbatch, node.chunk), scope)
+
+    def _emission(
+        self, node: ast.Node, op: str, function: str, parts: Sequence[ast.Expression | None], scope: Scope
+    ) -> tuple[list[python.stmt], int]:
+        """The call of an emission function with a site and the parts that are written."""
+        site = self._site(op, node, named=function.endswith("_at"))
+        terms = [self._number(part, scope) for part in parts if part is not None]
+        code = python.Expr(call(node, function, site, *(term.code for term in terms)), **place_of(node))
         return [code], STATEMENT + sum(term.cost for term in terms)
 
     def _line(self, node: ast.Line, scope: Scope) -> python.stmt:
@@ -105,59 +124,48 @@ class Statements:
         operation = node.operation
         if operation.microbatch is not None:
             message = "a line of `greedy` is the next microbatch, whichever that is"
-            scope.report(Code.GREEDY, message, Label(operation.microbatch.span, "names one"), help="take it away")
+            scope.report(Code.GREEDY, message, operation.microbatch.span, "names one", "take it away")
         chunk: python.expr = placed(node, python.Constant(None))
         if operation.chunk is not None:
-            chunk = self.expressions.term(operation.chunk, scope, "number").code
+            chunk = self._number(operation.chunk, scope).code
         when: python.expr = placed(node, python.Constant(None))
         if node.condition is not None:
-            inside = Scope([{"held": _NOW}, *scope.blocks, {}], scope.diagnostics)
-            when = lambda_of([], Expressions(exact=True).term(node.condition, inside, "boolean"), node.condition).body
+            condition = Expressions(exact=True).term(node.condition, scope.inner(held=_NOW), "boolean")
+            when = lambda_of([], condition, node.condition).body
         letter = placed(node, python.Constant(operation.op))
         made = call(node, "greedy", self._site(operation.op, operation), letter, chunk, when)
         return python.Expr(made, **place_of(node))
 
     def _overlap(self, node: ast.Overlap, scope: Scope) -> tuple[list[python.stmt], int]:
         if not overlap(Op[node.first.op], Op[node.second.op]):
-            scope.report(
-                Code.OVERLAP_PARTS,
-                f"an overlap is an F and a B or I, not {node.first.op} and {node.second.op}",
-                Label(node.span, "these two cannot share a slot"),
-                help="write `overlap(F[…], B[…])`, the forward first",
-            )
+            message = f"an overlap is an F and a B or I, not {node.first.op} and {node.second.op}"
+            help = "write `overlap(F[…], B[…])`, the forward first"
+            scope.report(Code.OVERLAP_PARTS, message, node.span, "these two cannot share a slot", help)
         first, cost = self._operation(node.first, scope)
         second, more = self._operation(node.second, scope)
         pair = placed(node, python.Expr(call(node, "pair")))
         return [*first, *second, pair], cost + more
 
-    def _drain(self, node: ast.Drain, scope: Scope) -> tuple[list[python.stmt], int]:
-        site = self._site("W", node)
-        chunk = [] if node.chunk is None else [self.expressions.term(node.chunk, scope, "number")]
-        code = call(node, "drain", site, *(term.code for term in chunk))
-        return [placed(node, python.Expr(code))], STATEMENT + sum(term.cost for term in chunk)
-
     def _loop(self, node: ast.For | ast.Repeat, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
         if depth > LOOPS_DEEP:
-            scope.report(Code.NESTING, f"loops nest deeper than {LOOPS_DEEP}", Label(node.span, "one too many"))
+            scope.report(Code.NESTING, f"loops nest deeper than {LOOPS_DEEP}", node.span, "one too many")
             return [], STATEMENT
         inside = scope.inner()
+        ends = (node.low, node.high) if isinstance(node, ast.For) else (node.count,)
+        terms = [self._number(end, scope) for end in ends]
+        bounds = [term.code for term in terms]
         if isinstance(node, ast.For):
-            low = self.expressions.term(node.low, scope, "number")
-            high = self.expressions.term(node.high, scope, "number")
-            inside.define(node.variable, Binding(span=node.variable.span))
-            name, bounds, cost = f"v_{node.variable.id}", [low.code, high.code], low.cost + high.cost
+            inside.define(node.variable)
+            name = f"v_{node.variable.id}"
         else:
-            count = self.expressions.term(node.count, scope, "number")
-            zero = placed(node, python.Constant(0))
-            name, bounds, cost = f"n_{node.span.start}", [zero, count.code], count.cost
+            name = f"n_{node.span.start}"
+            bounds.insert(0, placed(node, python.Constant(0)))
         body, weight = self.block(node.body, inside, depth)
-        self.loops.append(Loop(name, _head_end(node), node.span.end))
-        weighted = placed(node, python.Constant(weight))
-        head = node.span.source.span(node.span.start, _head_end(node))
-        steps = call(ast.Boolean(head, True), "steps", *bounds, weighted)
-        target = python.Name(name, python.Store())
-        loop = python.For(target, steps, body or [python.Pass()], [])
-        return [placed(node, loop)], STATEMENT + cost
+        head = node.span.source.span(node.span.start, ends[-1].span.end)
+        self.loops.append(Loop(name, head.end, node.span.end))
+        steps = call(ast.Boolean(head, True), "steps", *bounds, placed(node, python.Constant(weight)))
+        loop = python.For(python.Name(name, python.Store()), steps, body or [python.Pass()], [])
+        return [placed(node, loop)], STATEMENT + sum(term.cost for term in terms)
 
     def _if(self, node: ast.If, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
         condition = self.expressions.term(node.condition, scope, "boolean")
@@ -165,7 +173,3 @@ class Statements:
         no, other = self.block(node.no, scope.inner(), depth)
         code = placed(node, python.If(condition.code, yes or [placed(node, python.Pass())], no))
         return [code], condition.cost + max(cost, other)
-
-
-def _head_end(node: ast.For | ast.Repeat) -> int:
-    return (node.high if isinstance(node, ast.For) else node.count).span.end

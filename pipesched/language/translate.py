@@ -28,9 +28,9 @@ from fractions import Fraction
 from types import CodeType
 from typing import TypeVar
 
-from pipesched.diagnostics import Code, Label
+from pipesched.diagnostics import Code
 from pipesched.language import ast
-from pipesched.language.scope import Binding, Kind, Scope
+from pipesched.language.scope import Kind, Scope
 
 FILENAME = "<schedule>"
 _WHOLE = "write whole numbers: `p // 2` for the half of p, rounded down"
@@ -40,18 +40,18 @@ CALL, STATEMENT, DEAR = 4, 4, 1000  # costs, of which a part of an expression is
 WIDEST = 2**62
 
 _SUM: dict[str, python.operator] = {"+": python.Add(), "-": python.Sub()}
-_ARITHMETIC: dict[str, python.operator] = {
-    **_SUM,
-    "//": python.FloorDiv(),
-    "%": python.Mod(),
-}
-_ORDER: dict[str, python.cmpop] = {
+_OPERATORS: dict[str, python.boolop | python.cmpop | python.operator] = {
+    "and": python.And(),
+    "or": python.Or(),
+    "==": python.Eq(),
+    "!=": python.NotEq(),
     "<": python.Lt(),
     "<=": python.LtE(),
     ">": python.Gt(),
     ">=": python.GtE(),
+    "//": python.FloorDiv(),
+    "%": python.Mod(),
 }
-_SAME: dict[str, python.cmpop] = {"==": python.Eq(), "!=": python.NotEq()}
 
 Made = TypeVar("Made", bound=python.AST)
 
@@ -110,9 +110,7 @@ class Expressions:
         """A term of the kind that is wanted, or a diagnostic in the scope."""
         made = self._term(node, scope)
         if "unknown" not in (want, made.kind) and want != made.kind:
-            scope.report(
-                Code.TYPE, f"expected a {want}, found a {made.kind}", Label(node.span, f"this is a {made.kind}")
-            )
+            scope.report(Code.TYPE, f"expected a {want}, found a {made.kind}", node.span, f"this is a {made.kind}")
         return made
 
     def _term(self, node: ast.Expression, scope: Scope) -> Term:
@@ -127,12 +125,11 @@ class Expressions:
                 return self._call(node, scope)
             case ast.Entry():
                 return self._entry(node, scope)
-            case ast.Unary(operator="not"):
-                operand = self.term(node.operand, scope, "boolean")
-                return Term(placed(node, python.UnaryOp(python.Not(), operand.code)), "boolean", 1 + operand.cost)
-            case ast.Unary():
-                operand = self.term(node.operand, scope, "number")
-                return Term(placed(node, python.UnaryOp(python.USub(), operand.code)), "number", 1 + operand.cost)
+            case ast.Unary(operator=operator):
+                kind: Kind = "boolean" if operator == "not" else "number"
+                operand = self.term(node.operand, scope, kind)
+                made = python.UnaryOp(python.Not() if operator == "not" else python.USub(), operand.code)
+                return Term(placed(node, made), kind, 1 + operand.cost)
             case ast.Conditional():
                 return self._conditional(node, scope)
             case ast.Binary(operator="+" | "-"):
@@ -145,69 +142,44 @@ class Expressions:
         if isinstance(value, int):
             return Term(placed(node, python.Constant(value)), "number")
         if not self.exact:
-            scope.report(
-                Code.TYPE, "a program counts in whole numbers", Label(node.span, "not a whole number"), help=_WHOLE
-            )
+            scope.report(Code.TYPE, "a program counts in whole numbers", node.span, "not a whole number", _WHOLE)
         parts = (python.Constant(value.numerator), python.Constant(value.denominator))
         return Term(call(node, "ratio", *parts), "number")
 
     def _name(self, node: ast.Name, scope: Scope) -> Term:
-        found = scope.find(node.id)
-        if found is None:
-            scope.unknown(node)
-            return Term(placed(node, python.Constant(0)), "unknown")
+        found, name = scope.known(node), node.id
         if found.arity is not None and not found.bare:
-            scope.report(
-                Code.CALL,
-                f"`{node.id}` is a function",
-                Label(node.span, "used as a value"),
-                help=f"call it: `{node.id}(…)`",
-            )
+            scope.report(Code.CALL, f"`{name}` is a function", node.span, "used as a value", f"call it: `{name}(…)`")
         if found.now:
-            return Term(call(node, node.id), found.kind, CALL)
+            return Term(call(node, name), found.kind, CALL)
         if found.kind == "list":
-            help = f"write `{node.id}[i]`: its entries are numbers, counted from 0"
-            scope.report(Code.TYPE, f"`{node.id}` is a list", Label(node.span, "used as a value"), help=help)
-            return Term(placed(node, python.Constant(0)), "unknown")
-        name = f"{'b' if found.bare else 'v'}_{node.id}"
-        return Term(placed(node, python.Name(name, python.Load())), found.kind)
+            help = f"write `{name}[i]`: its entries are numbers, counted from 0"
+            scope.report(Code.TYPE, f"`{name}` is a list", node.span, "used as a value", help)
+        made = placed(node, python.Name(f"{'b' if found.bare else 'v'}_{name}", python.Load()))
+        return Term(made, "unknown" if found.kind == "list" else found.kind)
 
     def _call(self, node: ast.Call, scope: Scope) -> Term:
         arguments = [self.term(a, scope, "number") for a in node.arguments]
-        cost = CALL + sum(a.cost for a in arguments)
-        found = scope.find(node.function.id)
-        if found is None:
-            scope.unknown(node.function)
-            return Term(placed(node, python.Constant(0)), "unknown")
+        found, name = scope.known(node.function), node.function.id
         if found.arity is None:
-            scope.report(
-                Code.CALL, f"`{node.function.id}` is a value", Label(node.span, "called as a function"), help=_TIMES
-            )
+            scope.report(Code.CALL, f"`{name}` is a value", node.span, "called as a function", _TIMES)
         elif not found.arity[0] <= len(arguments) <= (found.arity[1] or len(arguments)):
             wanted = f"{found.arity[0]}" if found.arity[1] else f"at least {found.arity[0]}"
-            scope.report(
-                Code.CALL,
-                f"`{node.function.id}` takes {wanted} argument{'s' * (wanted != '1')}, not {len(arguments)}",
-                Label(node.span, "called here"),
-                help=_ONE if found.arity == (2, None) else None,
-            )
-        made = call(node, f"v_{node.function.id}"[2 * found.now :], *(a.code for a in arguments))
-        return Term(made, found.kind, cost + found.cost)
+            message = f"`{name}` takes {wanted} argument{'s' * (wanted != '1')}, not {len(arguments)}"
+            scope.report(Code.CALL, message, node.span, "called here", _ONE if found.arity == (2, None) else None)
+        made = call(node, name if found.now else f"v_{name}", *(a.code for a in arguments))
+        return Term(made, found.kind, CALL + sum(a.cost for a in arguments) + found.cost)
 
     def _entry(self, node: ast.Entry, scope: Scope) -> Term:
         index = self.term(node.index, scope, "number")
-        found = scope.find(node.list.id)
-        if found is None:
-            scope.unknown(node.list)
-            return Term(placed(node, python.Constant(0)), "unknown")
-        if found.kind != "list":
+        found, name = scope.known(node.list), node.list.id
+        if found.kind not in ("list", "unknown"):
             what = "a function" if found.arity is not None else "a value"
-            name, help = node.list.id, "lists are declared in the head: `schedule f(p, m, length[m] = 1)`"
-            scope.report(Code.TYPE, f"`{name}` is {what}, no list", Label(node.span, "taken as a list"), help=help)
-            return Term(placed(node, python.Constant(0)), "unknown")
-        listed = placed(node.list, python.Name(f"v_{node.list.id}", python.Load()))
-        made = call(node, "entry", placed(node.list, python.Constant(node.list.id)), listed, index.code)
-        return Term(made, "number", CALL + index.cost)
+            help = "lists are declared in the head: `schedule f(p, m, length[m] = 1)`"
+            scope.report(Code.TYPE, f"`{name}` is {what}, no list", node.span, "taken as a list", help)
+        listed = placed(node.list, python.Name(f"v_{name}", python.Load()))
+        made = call(node, "entry", placed(node.list, python.Constant(name)), listed, index.code)
+        return Term(made, "number" if found.kind == "list" else "unknown", CALL + index.cost)
 
     def _conditional(self, node: ast.Conditional, scope: Scope) -> Term:
         condition = self.term(node.condition, scope, "boolean")
@@ -235,29 +207,35 @@ class Expressions:
         return placed(node, python.IfExp(inside, name, call(node, "within", python.Name("t_", python.Load()))))
 
     def _binary(self, node: ast.Binary, scope: Scope) -> Term:
-        operator = node.operator
-        logical = operator in ("and", "or")
-        kind: Kind = "boolean" if logical else "unknown" if operator in _SAME else "number"
-        left = self.term(node.left, scope, kind)
-        right = self.term(node.right, scope, kind if kind != "unknown" else left.kind)
-        cost = 1 + left.cost + right.cost
-        if logical:
-            joined = python.And() if operator == "and" else python.Or()
-            return Term(placed(node, python.BoolOp(joined, [left.code, right.code])), "boolean", cost)
-        if operator in _ORDER or operator in _SAME:
-            compare = _ORDER.get(operator) or _SAME[operator]
-            return Term(placed(node, python.Compare(left.code, [compare], [right.code])), "boolean", cost)
-        if operator in _ARITHMETIC:
-            made = placed(node, python.BinOp(left.code, _ARITHMETIC[operator], right.code))
-            return Term(made, "number", cost)
-        if operator == "/" and not self.exact:
-            scope.report(
-                Code.TYPE,
-                "`/` is exact division, for claims and costs only",
-                Label(node.span, "here a whole number is needed"),
-                help=f"write `{node.left.span.text} // {node.right.span.text}`: `//` rounds down",
-            )
-        return Term(call(node, "times" if operator == "*" else "ratio", left.code, right.code), "number", cost)
+        operator = _OPERATORS.get(node.operator)
+        want: Kind = "boolean" if isinstance(operator, python.boolop) else "number"
+        want = "unknown" if isinstance(operator, python.Eq | python.NotEq) else want
+        left = self.term(node.left, scope, want)
+        right = self.term(node.right, scope, left.kind if want == "unknown" else want)
+        kind: Kind = "boolean" if isinstance(operator, python.boolop | python.cmpop) else "number"
+        if node.operator == "/" and not self.exact:
+            message = "`/` is exact division, for claims and costs only"
+            help = f"write `{node.left.span.text} // {node.right.span.text}`: `//` rounds down"
+            scope.report(Code.TYPE, message, node.span, "here a whole number is needed", help)
+        return Term(_applied(node, operator, left.code, right.code), kind, 1 + left.cost + right.cost)
+
+
+def _applied(
+    node: ast.Binary,
+    operator: python.boolop | python.cmpop | python.operator | None,
+    left: python.expr,
+    right: python.expr,
+) -> python.expr:
+    """Two values under an operator of Python, or under a function for what may leave 62 bits."""
+    match operator:
+        case python.boolop():
+            return placed(node, python.BoolOp(operator, [left, right]))
+        case python.cmpop():
+            return placed(node, python.Compare(left, [operator], [right]))
+        case python.operator():
+            return placed(node, python.BinOp(left, operator, right))
+        case None:
+            return call(node, "times" if node.operator == "*" else "ratio", left, right)
 
 
 def paid(node: ast.Node, term: Term) -> python.expr:
@@ -271,35 +249,17 @@ def define(node: ast.Let, scope: Scope, expressions: Expressions, *, pays: bool 
     pays: whether a value pays for itself, as one does outside every rank; a costly function always does.
     """
     parameters = node.parameters
-    inside = scope.inner()
+    inside = scope.inner(defining=node.name.id)
     for parameter in parameters or ():
-        inside.define(parameter, Binding(span=parameter.span))
-    before = len(scope.diagnostics)
+        inside.define(parameter)
     value = expressions.term(node.value, inside)
-    _name_recursion(node, scope, before)
     code, cost = value.code, value.cost
     if (parameters is None and pays) or (parameters is not None and cost > DEAR):
         code, cost = paid(node, value), 1
     if parameters is not None:
         code = function([f"v_{x.id}" for x in parameters], code, node)
-    arity = None if parameters is None else (len(parameters), len(parameters))
-    scope.define(node.name, Binding(value.kind, arity, cost, node.name.span))
+    scope.define(node.name, value.kind, None if parameters is None else (len(parameters),) * 2, cost)
     return placed(node, python.Assign([python.Name(f"v_{node.name.id}", python.Store())], code))
-
-
-def _name_recursion(node: ast.Let, scope: Scope, before: int) -> None:
-    """An unknown name that is the one being defined is recursion, and is called so."""
-    for i in range(before, len(scope.diagnostics)):
-        found = scope.diagnostics[i]
-        if found.code is Code.UNKNOWN_NAME and found.where is not None and found.where.text == node.name.id:
-            del scope.diagnostics[i]
-            scope.report(
-                Code.RECURSION,
-                f"`{node.name.id}` is defined by itself",
-                Label(found.where, "it is not known yet"),
-                help="there is no recursion: every file ends; use `for` or a closed form",
-            )
-            return
 
 
 def function(names: Sequence[str], body: python.expr, node: ast.Node) -> python.Lambda:

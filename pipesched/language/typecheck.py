@@ -15,13 +15,11 @@ from pipesched.language import ast
 from pipesched.language.claims import CLAIM_NAMES, Claim, compile_claim, scope_of_claims
 from pipesched.language.execution import Loop
 from pipesched.language.parser import WORDS, parse
-from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
+from pipesched.language.scope import BUILTINS, Kind, Scope
 from pipesched.language.statements import Site, Statements
 from pipesched.language.translate import Expressions, call, compiled, define, function, lambda_of, paid, placed
 from pipesched.model.costs import KEYS
 from pipesched.source import Source
-
-_HERE = "used here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +109,7 @@ class _Checker:
             self.made.defaults[parameter.name.id] = None if default is None else self._code(default, "number")
             if parameter.size is not None:
                 self.made.sizes[parameter.name.id] = self._code(parameter.size, "number")
-            kind: Kind = "number" if parameter.size is None else "list"
-            self.scope.define(parameter.name, Binding(kind, span=parameter.name.span))
+            self.scope.define(parameter.name, "number" if parameter.size is None else "list")
         self._routes()
         for item in self.file.items:
             if not isinstance(item, ast.Claim):
@@ -131,7 +128,7 @@ class _Checker:
         """Route names are the constants 0, 1, … wherever they are declared."""
         named = [item.route for item in self.file.items if isinstance(item, ast.Stages) and item.route is not None]
         for route in {route.id: route for route in reversed(named)}.values():
-            self.scope.define(route, Binding(span=route.span))
+            self.scope.define(route)
 
     def _item(self, item: ast.Item) -> None:
         match item:
@@ -147,7 +144,7 @@ class _Checker:
             case ast.Slices():
                 if self.made.slices:
                     first = Label(self.made.slices[0][0].span, "first here")
-                    self.scope.report(Code.SLICES, "`slices` is given twice", Label(item.span, "again here"), first)
+                    self.scope.report(Code.SLICES, "`slices` is given twice", item.span, "again here", None, first)
                 self.made.slices.append((item, self._code(item.count, "number")))
             case ast.Rank():
                 self.made.ranks.append(self._rank(item))
@@ -165,12 +162,12 @@ class _Checker:
         if item.high is None and isinstance(item.low, ast.Name) and self.scope.find(item.low.id) is None:
             stage, ranks = item.low.id, item.rank.span.text
             help = f"for every stage write `stage {stage} in 0 .. p on rank {ranks}`"
-            self.scope.report(Code.UNKNOWN_NAME, f"no name `{stage}` is known here", Label(item.span, _HERE), help=help)
-            inside.define(item.low, Binding(span=item.low.span))
+            self.scope.report(Code.UNKNOWN_NAME, f"no name `{stage}` is known here", item.span, "used here", help)
+            inside.define(item.low)
         low = self._code(item.low, "number", inside)
         high = None if item.high is None else self._code(item.high, "number")
         if item.variable is not None:
-            inside.define(item.variable, Binding(span=item.variable.span))
+            inside.define(item.variable)
         name = "v_" if item.variable is None else f"v_{item.variable.id}"
         rank, *reads = (
             compiled(lambda_of([name], Expressions().term(node, inside, "number"), node), self.scope)
@@ -183,7 +180,7 @@ class _Checker:
     def _frozen(self, item: ast.Frozen) -> list[CodeType]:
         """The ends of a range, or one stage."""
         if item.variable is not None:
-            self.scope.inner().define(item.variable, Binding(span=item.variable.span))
+            self.scope.inner().define(item.variable)
         return [self._code(end, "number") for end in (item.low, item.high) if end is not None]
 
     def _rank(self, item: ast.Rank) -> RankCode:
@@ -193,14 +190,14 @@ class _Checker:
         if variable is None:
             literal = self._code(item.rank, "number")
         elif isinstance(item.rank, ast.Name):
-            inside.define(item.rank, Binding(span=item.rank.span))
+            inside.define(item.rank)
         module = self.statements.program(item, variable, inside)
         return RankCode(item, literal, compiled(module, self.scope))
 
     def _cost(self, entry: ast.Cost) -> tuple[ast.Cost, list[CodeType]]:
         if entry.name not in KEYS:
             help = f"costs are {', '.join(KEYS)}"
-            self.scope.report(Code.COSTS, f"no cost is called `{entry.name}`", Label(entry.span, "unknown"), help=help)
+            self.scope.report(Code.COSTS, f"no cost is called `{entry.name}`", entry.span, "unknown", help)
         if entry.of and entry.value is not None:
             return entry, [self._formula(entry, entry.value)]
         values = (entry.value,) if entry.value is not None else entry.values or ()
@@ -213,7 +210,7 @@ class _Checker:
         """
         inside = self.scope.inner()
         for name in entry.of:
-            inside.define(name, Binding(span=name.span))
+            inside.define(name)
         term = Expressions(True).term(value, inside, "number")
         variables = [*(f"v_{name.id}" for name in entry.of), "_"][:2]
         made = term.code
