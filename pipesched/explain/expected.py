@@ -140,6 +140,19 @@ def _chains(token: Token, taken: set[str]) -> bool:
     return token.text in _COMPARISONS and "and" in taken and "COMPARE" not in taken
 
 
+_REMEDIES: tuple[tuple[str, set[str], str], ...] = (
+    ("=", {"COMPARE"}, "`=` defines; write `==` to compare"),
+    ("", {".."}, "a range is written `low .. high`; it ends before high"),
+    ("", {"when", *LETTERS}, "a line of `greedy` is an operation, with `when` before what it waits for"),
+    ("{", {"then"}, "where a value belongs, write `if condition then a else b`"),
+    ("then", {"{"}, "an `if` that chooses statements has no `then`: `if condition { … } else { … }`"),
+    *((word, {"else"}, "write `else if`") for word in ("elif", "elsif", "elseif")),
+    ("split", set(), "the share of a split, which W frees, is from 0 to 1: `split:1/2`, `split:0.5`"),
+    ("schedule", set(), "a file holds one schedule"),
+)
+"""A word, or any where none is given; what has a place where it stands; what to do."""
+
+
 def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
     """What to do, where it is plain."""
     word = token.text
@@ -147,22 +160,9 @@ def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
         return _NOT_WORDS[word]
     if _chains(token, taken):
         return "write `a < b and b < c`"
-    if word == "=" and "COMPARE" in taken:
-        return "`=` defines; write `==` to compare"
-    if ".." in taken:
-        return "a range is written `low .. high`; it ends before high"
-    if "when" in taken and taken >= _LETTERS:
-        return "a line of `greedy` is an operation, with `when` before what it waits for"
-    if word == "{" and "then" in taken:
-        return "where a value belongs, write `if condition then a else b`"
-    if word == "then" and "{" in taken:
-        return "an `if` that chooses statements has no `then`: `if condition { … } else { … }`"
-    if word in ("elif", "elsif", "elseif") and "else" in taken:
-        return "write `else if`"
-    if word == "split":
-        return "the share of a split, which W frees, is from 0 to 1: `split:1/2`, `split:0.5`"
-    if word == "schedule":
-        return "a file holds one schedule"
+    for written, needed, remedy in _REMEDIES:
+        if written in ("", word) and needed <= taken:
+            return remedy
     if word in STATEMENTS and "claim" in taken and alone:
         return "operations are written inside a rank: `rank r { … }`"
     return _spelling(token, taken)

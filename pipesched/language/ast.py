@@ -5,6 +5,7 @@ Two trees are equal if they say the same, wherever they are: spans do not count.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
@@ -274,20 +275,16 @@ class File(Node):
     title: str | None = None
 
 
-def names_in(node: Expression) -> frozenset[str]:
+def children(node: Node) -> Iterator[Node]:
+    """The nodes right below a node, in the order of its fields."""
+    names: tuple[str, ...] = node.__match_args__  # the place first
+    for name in names[1:]:
+        part = getattr(node, name)
+        for child in part if isinstance(part, tuple) else (part,):
+            if isinstance(child, Node):
+                yield child
+
+
+def names_in(node: Node) -> frozenset[str]:
     """Every value and function named in an expression."""
-    match node:
-        case Name(id=name):
-            return frozenset({name})
-        case Call(function=function, arguments=arguments):
-            return frozenset({function.id}).union(*map(names_in, arguments))
-        case Entry(list=list, index=index):
-            return names_in(index) | {list.id}
-        case Unary(operand=operand):
-            return names_in(operand)
-        case Binary(left=left, right=right):
-            return names_in(left) | names_in(right)
-        case Conditional(condition=condition, yes=yes, no=no):
-            return names_in(condition) | names_in(yes) | names_in(no)
-        case Number() | Boolean():
-            return frozenset()
+    return frozenset({node.id}) if isinstance(node, Name) else frozenset().union(*map(names_in, children(node)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,19 +20,21 @@ WIDEST_RANK = 2**31  # of columns
 _HELD = 64  # ranks with a stage that are listed
 
 
+class Placed(NamedTuple):
+    """A stage of a route: its rank, the line that places it, and the stages that this says it reads."""
+
+    rank: int
+    node: ast.Stages
+    reads: tuple[int, ...]
+
+
 @dataclass
 class Route:
-    """A route through the ranks: stage -> rank, and the microbatches that take it.
-
-    line, reads: of each stage the line that places it last, and what that says it reads, if it does.
-    """
+    """A route through the ranks: where its stages are, and the microbatches that take it."""
 
     name: str
     span: Span
-    rank_of: dict[int, int] = field(default_factory=dict)
-    single: set[int] = field(default_factory=set)
-    line: dict[int, ast.Stages] = field(default_factory=dict)
-    reads: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    stages: dict[int, Placed] = field(default_factory=dict)
     microbatches: tuple[int, int] | None = None
 
 
@@ -44,16 +46,12 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
         Halt, ZeroDivisionError: an expression without a value.
     """
     if not checked.stages:
-        raise fail(
-            Code.PLACEMENT,
-            "the file places no stage",
-            Label(checked.file.name.span, "this schedule"),
-            help="write for example `stage s in 0 .. p on rank s`",
-        )
+        help = "write for example `stage s in 0 .. p on rank s`"
+        raise _wrong("the file places no stage", checked.file.name.span, "this schedule", help)
     routes: dict[str, Route] = {}
     for line in checked.stages:
         _line(line, routes, names, max_ops)
-        if sum(len(route.rank_of) for route in routes.values()) > most_stages(max_ops):
+        if sum(len(route.stages) for route in routes.values()) > most_stages(max_ops):
             raise _too_many_stages(most_stages(max_ops), line.node.span)
     found = list(routes.values())
     m = None if "m" in routes else names.get("v_m")
@@ -61,7 +59,7 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
     stages = _stages(found)
     _limit(checked, stages, ranges, max_ops)
     reads = _reads(found, stages, ranges[-1][1], max_ops)
-    rank_of = np.array([[route.rank_of[s] for s in range(stages)] for route in found], dtype=np.int32)
+    rank_of = np.array([[route.stages[s].rank for s in range(stages)] for route in found], dtype=np.int32)
     ranks = int(rank_of.max()) + 1
     if ranks > most_ranks(max_ops):
         message = f"{ranks} ranks; the limit is {most_ranks(max_ops)}"
@@ -81,9 +79,11 @@ def _frozen(checked: Checked, names: dict[str, Any], stages: int) -> tuple[int, 
         high = rest[0] if rest else low + 1
         if low < high and not 0 <= low < high <= stages:
             what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"
-            help = "a frozen stage is one that a `stage` line places"
-            message = f"{what} frozen; there are stages 0 .. {stages}"
-            raise fail(Code.PLACEMENT, message, Label(node.span, "not all of these are there"), help=help)
+            message, help = (
+                f"{what} frozen; there are stages 0 .. {stages}",
+                "a frozen stage is one that a `stage` line places",
+            )
+            raise _wrong(message, node.span, "not all of these are there", help)
         found.update(range(low, high))
     return tuple(sorted(found))
 
@@ -112,118 +112,98 @@ def _line(line: StageCode, routes: dict[str, Route], names: dict[str, Any], max_
     if line.microbatches is not None:
         route.microbatches = (eval(line.microbatches[0], names), eval(line.microbatches[1], names))
     for stage in range(low, high):
-        _put(route, stage, rank_of(stage), single=line.high is None, span=node.span)
-        route.line[stage] = node
-        route.reads[stage] = tuple(read(stage) for read in reads)
+        placed = Placed(rank_of(stage), node, tuple(read(stage) for read in reads))
+        _require_place(stage, placed, route.stages.get(stage))
+        route.stages[stage] = placed
 
 
-def _put(route: Route, stage: int, rank: int, *, single: bool, span: Span) -> None:
-    if stage in route.rank_of and (not single or stage in route.single):
-        raise fail(
-            Code.PLACEMENT,
-            f"stage {stage} is placed twice",
-            Label(span, "placed again here"),
-            help="keep one of the two lines",
-        )
-    if stage < 0 or rank < 0:
-        raise fail(Code.PLACEMENT, f"stage {stage} is on rank {rank}", Label(span, "neither may be negative"))
-    if rank >= WIDEST_RANK:
-        raise fail(Code.PLACEMENT, f"stage {stage} is on rank {rank}", Label(span, "this rank is out of reach"))
-    route.rank_of[stage] = rank
-    if single:
-        route.single.add(stage)
+def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
+    """Whether a stage may be placed so; a line of its own counts more than a range."""
+    span, message = placed.node.span, f"stage {stage} is on rank {placed.rank}"
+    if before is not None and (placed.node.high is not None or before.node.high is None):
+        raise _wrong(f"stage {stage} is placed twice", span, "placed again here", "keep one of the two lines")
+    if stage < 0 or placed.rank < 0:
+        raise _wrong(message, span, "neither may be negative")
+    if placed.rank >= WIDEST_RANK:
+        raise _wrong(message, span, "this rank is out of reach")
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
     """What the stages read that do not read the one before them; the same on every route."""
-    if not any(read for route in routes for read in route.reads.values()):
+    if not any(placed.reads for route in routes for placed in route.stages.values()):
         return {}
-    found: list[dict[int, tuple[int, ...]]] = []
-    for route in routes:
-        for stage in range(stages):
-            _readable(route, stage)
-        sorted_out = {s: tuple(sorted(set(route.reads[s]), reverse=True)) for s in range(stages) if route.reads[s]}
-        found.append({s: read for s, read in sorted_out.items() if read != (s - 1,)})
-    first = routes[0]
-    for route, reads in zip(routes, found, strict=True):
-        if reads != found[0]:
-            stage = min(s for s in range(stages) if reads.get(s) != found[0].get(s))
-            named = (", ".join(map(str, x.get(stage, (stage - 1,)))) for x in (found[0], reads))
-            message = f"stage {stage} reads {{}} on route {first.name} and {{}} on route {route.name}".format(*named)
-            places = (Label(x.line[stage].span, f"route {x.name}") for x in (first, route))
+    (first, reads), *others = [(route, _reads_of(route, stages)) for route in routes]
+    for route, other in others:
+        if other != reads:
+            stage = min(s for s in range(stages) if other.get(s) != reads.get(s))
+            named = [", ".join(map(str, x.get(stage, (stage - 1,)))) for x in (reads, other)]
+            message = f"stage {stage} reads {named[0]} on route {first.name} and {named[1]} on route {route.name}"
+            places = (Label(x.stages[stage].node.span, f"route {x.name}") for x in (first, route))
             raise fail(Code.ROUTES, message, *places, help="all copies of a stage read the same: say it on every route")
-    taken = {x for s in range(stages) for x in found[0].get(s, (s - 1,))}
-    for stage in range(stages - 1):
-        if stage not in taken:
-            message = f"stage {stage} is read by no stage, and it is not the last one"
-            help = f"let a later stage read it, or leave it out: stage {stages - 1} makes the loss"
-            raise fail(
-                Code.PLACEMENT, message, Label(first.line[stage].span, f"stage {stage} is placed here"), help=help
-            )
-    edges = sum(map(len, found[0].values()))
+    taken = {x for s in range(stages) for x in reads.get(s, (s - 1,))}
+    if loose := [stage for stage in range(stages - 1) if stage not in taken]:
+        message = f"stage {loose[0]} is read by no stage, and it is not the last one"
+        help = f"let a later stage read it, or leave it out: stage {stages - 1} makes the loss"
+        raise _wrong(message, first.stages[loose[0]].node.span, f"stage {loose[0]} is placed here", help)
+    edges = sum(map(len, reads.values()))
     if edges * microbatches > max_ops:
         what = f"{edges} reads and {microbatches} microbatches: {edges * microbatches} results"
         raise _too_many(f"{what} at least; the limit is {max_ops}", first.span)
-    return found[0]
+    return reads
 
 
-def _readable(route: Route, stage: int) -> None:
-    """Whether a stage reads stages before it."""
-    for read, node in zip(route.reads[stage], route.line[stage].reads, strict=False):
-        if not -1 <= read < stage:
-            message = f"stage {stage} reads stage {read}"
-            here = Label(node.span, f"{read} for stage {stage}")
-            help = "a stage reads stages before it, or -1, the input of the model"
-            raise fail(Code.PLACEMENT, message, here, help=help)
+def _reads_of(route: Route, stages: int) -> dict[int, tuple[int, ...]]:
+    """What the stages of a route read, latest first, where it is not the stage before them alone."""
+    found = {}
+    for stage in range(stages):
+        placed = route.stages[stage]
+        for read, node in zip(placed.reads, placed.node.reads, strict=True):
+            if not -1 <= read < stage:
+                help = "a stage reads stages before it, or -1, the input of the model"
+                raise _wrong(f"stage {stage} reads stage {read}", node.span, f"{read} for stage {stage}", help)
+        found[stage] = tuple(sorted(set(placed.reads), reverse=True))
+    return {stage: reads for stage, reads in found.items() if reads and reads != (stage - 1,)}
 
 
 def _stages(routes: list[Route]) -> int:
     """How many stages there are; every route must hold them all."""
-    stages = 1 + max((s for route in routes for s in route.rank_of), default=-1)
+    stages = 1 + max((s for route in routes for s in route.stages), default=-1)
     if stages == 0:
-        label = Label(routes[0].span, "this range is empty here")
-        raise fail(Code.PLACEMENT, "no stage is placed", label, help="check the sizes")
+        raise _wrong("no stage is placed", routes[0].span, "this range is empty here", "check the sizes")
     for route in routes:
-        if len(route.rank_of) < stages:
-            hole = next(s for s in range(stages) if s not in route.rank_of)
-            several = f" on route {route.name}" if len(routes) > 1 else ""
-            code = Code.ROUTES if len(routes) > 1 else Code.PLACEMENT
-            label = Label(route.span, f"says where {len(route.rank_of)} of {stages} stages live")
+        if len(route.stages) < stages:
+            hole = next(s for s in range(stages) if s not in route.stages)
+            code, on = (Code.ROUTES, f" on route {route.name}") if len(routes) > 1 else (Code.PLACEMENT, "")
+            here = f"says where {len(route.stages)} of {stages} stages live"
             help = "stages count from 0, as in `stage s in 0 .. p`" if hole == 0 else "a stage of its own has a line"
-            raise fail(code, f"stage {hole} is placed nowhere{several}", label, help=help)
+            raise _wrong(f"stage {hole} is placed nowhere{on}", route.span, here, help, code)
     return stages
 
 
 def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, int]]:
     """The microbatches of each route; together all of 0 .. m, each once."""
+    first, unknown = routes[0].span, Code.MICROBATCHES_UNKNOWN
     if microbatches is None and any(route.microbatches is None for route in routes):
-        raise fail(
-            Code.MICROBATCHES_UNKNOWN,
-            "nothing says how many microbatches there are",
-            Label(routes[0].span, "runs microbatches 0 .. m"),
-            help="declare the parameter m, or write `for microbatch 0 .. n` here",
+        help = "declare the parameter m, or write `for microbatch 0 .. n` here"
+        raise _wrong(
+            "nothing says how many microbatches there are", first, "runs microbatches 0 .. m", help, code=unknown
         )
     ranges = [route.microbatches or (0, microbatches or 0) for route in routes]
     total = max((high for _, high in ranges), default=0) if microbatches is None else microbatches
     if total <= 0:
-        raise fail(
-            Code.MICROBATCHES_UNKNOWN, f"there are {total} microbatches", Label(routes[0].span, "nothing to run")
-        )
+        raise _wrong(f"there are {total} microbatches", first, "nothing to run", code=unknown)
     at = 0
     for (low, high), route in sorted(zip(ranges, routes, strict=True), key=lambda pair: pair[0]):
         if low == high and 0 <= low <= total:
             continue
-        if low != at or high < low or high > total:
-            if low < at:
-                message = f"microbatch {low} takes more than one route"
-            elif low > at:
-                message = f"microbatch {at} takes no route"
-            else:
-                message = f"the range {low} .. {high} is not within 0 .. {total}"
-            raise fail(Code.ROUTES, message, Label(route.span, f"microbatches {low} .. {high}"))
+        wrong = f"the range {low} .. {high} is not within 0 .. {total}" if high < low or high > total else ""
+        wrong = f"microbatch {at} takes no route" if low > at else wrong
+        wrong = f"microbatch {low} takes more than one route" if low < at else wrong
+        if wrong:
+            raise _wrong(wrong, route.span, f"microbatches {low} .. {high}", code=Code.ROUTES)
         at = high
     if at != total:
-        raise fail(Code.ROUTES, f"microbatch {at} takes no route", Label(routes[-1].span, "none follows"))
+        raise _wrong(f"microbatch {at} takes no route", routes[-1].span, "none follows", code=Code.ROUTES)
     return ranges
 
 
@@ -237,9 +217,13 @@ def _limit(checked: Checked, stages: int, ranges: list[tuple[int, int]], max_ops
         raise _too_many(what, checked.stages[0].node.span)
 
 
+def _wrong(message: str, span: Span, here: str, help: str | None = None, code: Code = Code.PLACEMENT) -> PipeschedError:
+    return fail(code, message, Label(span, here), help=help)
+
+
 def _too_many(what: str, span: Span, counts: str = "") -> PipeschedError:
     help = f"choose smaller sizes, or raise --max-ops{counts}"
-    return fail(Code.TOO_MANY_OPERATIONS, what, Label(span, "too many here"), help=help)
+    return _wrong(what, span, "too many here", help, Code.TOO_MANY_OPERATIONS)
 
 
 def _too_many_stages(most: int, span: Span) -> PipeschedError:

@@ -24,13 +24,15 @@ from pipesched.language.tokens import END, Token
 from pipesched.source import Source
 
 _COMMENT = re.compile(r"#[^\r\n]*")
+_CONTAINERS = ast.File | ast.Rank | ast.For | ast.Repeat | ast.If | ast.Greedy
+_OWN_LINES = ast.Item | ast.For | ast.Repeat | ast.If | ast.Greedy
 _PARTS_AT = {"block": ("{",), "let": ("=",), "route": ("stage", "for")}
 
 
 def format_source(source: Source, words: int = WORDS) -> str:
     """The text in canonical form, of so many words at most. Raises PipeschedError if it does not parse."""
     marks = _Marks()
-    marks.file(parse(source, words))
+    marks.add(parse(source, words))
     return "".join(f"{line}\n" for line in rendered(_layout(source.text, marks)))
 
 
@@ -56,23 +58,16 @@ class _Marks:
     lines: dict[int, int] = field(default_factory=dict)
     operations: dict[int, int] = field(default_factory=dict)
 
-    def file(self, file: ast.File) -> None:
-        for item in file.items:
-            self.lines[item.span.start] = item.span.end
-            if isinstance(item, ast.Rank):
-                self.body(item.body)
-
-    def body(self, body: tuple[ast.Statement, ...]) -> None:
-        for statement in body:
-            own_line = isinstance(statement, ast.Let | ast.For | ast.Repeat | ast.If | ast.Greedy)
-            (self.lines if own_line else self.operations)[statement.span.start] = statement.span.end
-            if isinstance(statement, ast.Greedy):
-                self.operations |= {line.span.start: line.span.end for line in statement.lines}
-            elif isinstance(statement, ast.For | ast.Repeat):
-                self.body(statement.body)
-            elif isinstance(statement, ast.If):
-                self.body(statement.yes)
-                self.body(statement.no)
+    def add(self, node: ast.Node) -> None:
+        """Note a node, and what is in it."""
+        if isinstance(node, ast.Operation | ast.Overlap | ast.Drain | ast.Line):
+            self.operations[node.span.start] = node.span.end
+            return
+        if isinstance(node, _OWN_LINES):
+            self.lines[node.span.start] = node.span.end
+        if isinstance(node, _CONTAINERS):
+            for child in ast.children(node):
+                self.add(child)
 
 
 @dataclass

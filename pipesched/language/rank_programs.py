@@ -130,25 +130,23 @@ class Programs:
             again = Label(general[1].node.span, "and this one")
             raise fail(Code.RANK_PROGRAM, "two programs for every rank", Label(general[0].node.span, "this one"), again)
         own: dict[int, RankCode] = {}
+        ranks = self.placement.ranks
         for code in self.checked.ranks:
             if code.literal is not None:
                 rank = int(eval(code.literal, self.names))
-                label = Label(code.node.rank.span, f"this is rank {rank}")
-                if not 0 <= rank < self.placement.ranks:
-                    raise fail(
-                        Code.RANK_PROGRAM, f"no stage is on rank {rank}; ranks are 0 .. {self.placement.ranks}", label
-                    )
-                if rank in own:
-                    raise fail(Code.RANK_PROGRAM, f"rank {rank} has two programs", label)
+                wrong = f"rank {rank} has two programs" if rank in own else ""
+                wrong = wrong if 0 <= rank < ranks else f"no stage is on rank {rank}; ranks are 0 .. {ranks}"
+                if wrong:
+                    raise fail(Code.RANK_PROGRAM, wrong, Label(code.node.rank.span, f"this is rank {rank}"))
                 own[rank] = code
-        bare = [r for r in range(self.placement.ranks) if r not in own] if not general else []
+        bare = [r for r in range(ranks) if r not in own and not general]
         if bare:
-            label = Label(self.checked.file.name.span, f"has {len(own)} programs for {self.placement.ranks} ranks")
+            label = Label(self.checked.file.name.span, f"has {len(own)} programs for {ranks} ranks")
             known = [code.node.rank.id for code in self.checked.ranks if isinstance(code.node.rank, ast.Name)]
             help = f"`{known[0]}` is a value here, so `rank {known[0]}` is one rank; use a new name" if known else None
             help = help or f"write `rank {bare[0]} {{ … }}`"
             raise fail(Code.RANK_PROGRAM, f"rank {bare[0]} has no program", label, help=help)
-        return [own.get(r) or general[0] for r in range(self.placement.ranks)]
+        return [own.get(r) or general[0] for r in range(ranks)]
 
     def _function(self, code: RankCode) -> Callable[..., None]:
         exec(code.program, self.names)
