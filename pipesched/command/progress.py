@@ -12,12 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from pipesched.command.terminal import Output
-
-if TYPE_CHECKING:
-    from pipesched.optimizer.solve.search.state import State
 
 EVERY = 1.0  # seconds: quick work says nothing
 EVERY_LINE = 10.0  # where lines cannot be rewritten, after the first
@@ -30,10 +26,6 @@ class Ticker:
         self.live = sys.stderr is not None and sys.stderr.isatty()
         self.out, self.begun, self.width = out, time.monotonic(), 0
         self.due = self.begun + EVERY
-
-    def state(self, state: State) -> None:
-        """Called by the search whenever it can."""
-        self.tick(lambda: state.line)
 
     def tick(self, line: Callable[[], str]) -> None:
         """Says a line, if one is due."""

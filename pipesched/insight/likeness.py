@@ -28,8 +28,8 @@ from fractions import Fraction
 import numpy as np
 
 from pipesched.model.columns import Bools, Ints
-from pipesched.model.ops import COMPUTES, Op
-from pipesched.model.placement import Placement
+from pipesched.model.ops import Op
+from pipesched.model.sameness import keys, same_place
 from pipesched.model.schedule import Schedule
 
 READINGS = ("exactly", "up to W", "split")
@@ -66,24 +66,6 @@ def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
         if lax.whole and (reading == "split" or splits[0] == splits[1]) and _same_rest(mine, known, reading):
             return lax
     return found
-
-
-def same_place(a: Placement, b: Placement) -> bool:
-    """Whether both have the same stages on the same ranks, reading the same, and microbatches on the same routes."""
-    return np.array_equal(a.rank_of, b.rank_of) and np.array_equal(a.route_of, b.route_of) and a.reads == b.reads
-
-
-def same_order(a: Schedule, b: Schedule) -> bool:
-    """Whether both are the same order on the same placement."""
-    return (
-        same_place(a.placement, b.placement) and np.array_equal(a.start, b.start) and np.array_equal(keys(a), keys(b))
-    )
-
-
-def keys(schedule: Schedule) -> Ints:
-    """One number for an operation and whether it shares the slot of the one before; equal for equal operations."""
-    stage = schedule.stage.astype(np.int64)
-    return ((stage * (1 << 26) + schedule.microbatch) * len(COMPUTES) + schedule.op) * 2 + schedule.joined
 
 
 def _read(mine: Schedule, known: Schedule, reading: str) -> Likeness:

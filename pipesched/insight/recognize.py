@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-from pipesched.insight.likeness import READINGS, Likeness, likeness, same_place
+from pipesched.insight.likeness import READINGS, Likeness, likeness
+from pipesched.model.sameness import same_place
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from pipesched.verbs.library import plainest, sized

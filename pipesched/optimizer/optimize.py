@@ -24,10 +24,10 @@ import numpy as np
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats.readers import Loaded
-from pipesched.insight.likeness import same_order
 from pipesched.language.parser import OPS_A_WORD
 from pipesched.lift import writer
 from pipesched.model.numbers import percent, plain, shown
+from pipesched.model.sameness import same_order
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import optimize_bytes
 from pipesched.optimizer.baselines import Known

@@ -55,10 +55,10 @@ def optimize(schedule: str | None, **given: Any) -> int:
         asked = request(source, _sizes(given), {**given, "mem_cap": None if ranged else caps or None})
         if not ranged:
             with Ticker(out) as ticker:
-                answer = verb.optimize(asked, ticker.state)
+                answer = verb.optimize(asked, lambda state: ticker.tick(lambda: state.line))
             return _show(answer, out, given, holds)
         with Ticker(out) as ticker:
-            frontier = verb.frontier(asked, caps, ticker.state)
+            frontier = verb.frontier(asked, caps, lambda state: ticker.tick(lambda: state.line))
         if given["plot"]:
             replace_file(given["plot"], verb.frontier_plot(frontier))
         out.line(dumps(frontier.to_json()) if out.format == "json" else frontier.text())

@@ -234,8 +234,8 @@ def _require(device: str) -> None:
 @contextmanager
 def _raising(code: Code, who: str) -> Iterator[None]:
     """What somebody's code raises, with the line of it."""
-    from pipesched.interop.frameworks.recording import Unknown
     from pipesched.runtime.execute.errors import RunError
+    from pipesched.support.functions import Unknown
 
     try:
         yield
@@ -264,7 +264,7 @@ def _factory(name: str) -> Any:
     """
     import torch  # noqa: F401  before any folder of the user's, in which a file may have that name
 
-    from pipesched.interop.frameworks.python_function import found
+    from pipesched.support.functions import found
 
     path = name.rpartition(":")[0]
     folder = str(Path(path).resolve().parent if path.endswith(".py") else Path.cwd())

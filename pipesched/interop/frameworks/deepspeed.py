@@ -21,17 +21,17 @@ from types import ModuleType
 
 from pipesched.interop.frameworks import pipe_instructions
 from pipesched.interop.frameworks.fakes import Finder
-from pipesched.interop.frameworks.python_function import found
 from pipesched.interop.frameworks.recording import (
+    FOLDERS,
     Nonsense,
     Options,
     Place,
     Recorded,
-    Unknown,
     needed,
     shown,
     version_of,
 )
+from pipesched.support.functions import Unknown, found
 
 FILE = "deepspeed.runtime.pipe.schedule"
 
@@ -86,7 +86,7 @@ def _class(schedule: ModuleType, name: str) -> type:
         key: x for key, x in vars(schedule).items() if inspect.isclass(x) and issubclass(x, base) and x is not base
     }
     if ":" in name:
-        _, kind = found(name)
+        _, kind = found(name, FOLDERS)
         if not (inspect.isclass(kind) and issubclass(kind, base)):
             raise Unknown(f"{name.rpartition(':')[2]} is no subclass of DeepSpeed's PipeSchedule")
         return kind

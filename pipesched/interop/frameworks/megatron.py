@@ -38,7 +38,8 @@ from pipesched.interop.frameworks.megatron_rank import (
     waits_later,
     words,
 )
-from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Options, Recorded, Unknown, needed, version_of
+from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Options, Recorded, needed, version_of
+from pipesched.support.functions import Unknown
 
 FUNCTIONS = {
     "1f1b": "forward_backward_pipelining_without_interleaving",

@@ -14,14 +14,8 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
-from importlib import import_module
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import GeneratorType, ModuleType
+from types import GeneratorType
 
 from pipesched.interop.frameworks import pipe_instructions
 from pipesched.interop.frameworks.recording import (
@@ -30,10 +24,10 @@ from pipesched.interop.frameworks.recording import (
     Options,
     Place,
     Recorded,
-    Unknown,
     shown,
     version_of,
 )
+from pipesched.support.functions import Unknown, found
 
 _MORE = "--max-ops raises the limit"
 RANK = ("rank", "r", "stage_id", "pp_rank")
@@ -43,7 +37,7 @@ def record(name: str, options: Options) -> Recorded:
     """The order that a function gives."""
     most = int(options["max-ops"])
     given = {key: value for key, value in options.items() if key != "max-ops"}
-    module, function = found(name)
+    module, function = found(name, FOLDERS)
     name = f"{module.__name__}:{name.rpartition(':')[2]}"
     version = str(getattr(module, "__version__", "") or version_of(name.partition(".")[0].partition(":")[0]))
     if not callable(function):
@@ -70,27 +64,6 @@ def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | N
         if key not in given:
             option = f"--{key} N" if key in ("p", "v", "m") else f"-D {key}=…"
             raise Unknown(f"{name} takes {key}, which is not given", f"give it: `{option}`")
-
-
-def found(name: str) -> tuple[ModuleType, object]:
-    """The module and its attribute of a name: of that very file, or where one of the user's folder wins."""
-    path, _, attribute = name.rpartition(":")
-    if not path or not attribute.isidentifier():
-        raise Unknown(f"python:{name} names no function", "write python:module:function")
-    if path.endswith(".py"):
-        path, spec = Path(path).stem, spec_from_file_location(Path(path).stem, path)
-    else:
-        spec = None if "." in path else PathFinder.find_spec(path, FOLDERS)
-    if spec is None or spec.loader is None:
-        module = import_module(path)
-    else:
-        module = module_from_spec(spec)
-        sys.modules.setdefault(path, module)
-        spec.loader.exec_module(module)
-    if not hasattr(module, attribute):
-        near = get_close_matches(attribute, dir(module), 1)
-        raise Unknown(f"{path} has no {attribute}", f"did you mean `{near[0]}`?" if near else None)
-    return module, getattr(module, attribute)
 
 
 def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:

@@ -32,6 +32,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 from pipesched.interop.frameworks import fence
+from pipesched.support.functions import Unknown
 
 if TYPE_CHECKING:
     from pipesched.interop.frameworks.kept import Kept
@@ -92,14 +93,6 @@ class Recorded:
     notes: list[str] = field(default_factory=list)
     kept: Sequence[Sequence[Kept]] | None = None
     later: bool = False
-
-
-class Unknown(Exception):
-    """A name or an option that the framework does not have; help: what it has."""
-
-    def __init__(self, message: str, help: str | None = None) -> None:
-        super().__init__(message)
-        self.help = help
 
 
 class Nonsense(Exception):
