@@ -195,7 +195,7 @@ def test_cpsat_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(PipeschedError) as caught:
         decide(Question(linear(2, 2, 2), 9, engine="cpsat"))
     (told,) = caught.value.diagnostics
-    assert told.code is Code.NEEDS and "pip install 'pipesched[cpsat]'" in str(told.help)
+    assert told.code is Code.NEEDS and "pip install 'pipesched[optimizer]'" in str(told.help)
 
 
 def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> None:

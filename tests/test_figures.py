@@ -149,7 +149,8 @@ def without_cairo() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("missing", "help"), [(without_cairosvg, "pip install cairosvg"), (without_cairo, "apt-get install libcairo2")]
+    ("missing", "help"),
+    [(without_cairosvg, "pip install 'pipesched[views]'"), (without_cairo, "apt-get install libcairo2")],
 )
 @pytest.mark.parametrize("suffix", ["pdf", "png"])
 def test_what_to_install_is_told(

@@ -223,7 +223,7 @@ def test_without_or_tools_cpsat_is_refused(monkeypatch: pytest.MonkeyPatch, caps
     for arguments in (("--engine", "cpsat"), ("--engine", "cpsat", "--p", "1")):
         assert main(["optimize", *arguments]) == 2
         told = capsys.readouterr()
-        assert told.out == "" and "error[PS820]" in told.err and "pip install 'pipesched[cpsat]'" in told.err
+        assert told.out == "" and "error[PS820]" in told.err and "pip install 'pipesched[optimizer]'" in told.err
     assert main(["optimize", *SMALL]) == 0
 
 

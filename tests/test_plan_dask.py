@@ -11,7 +11,7 @@ import pipesched
 from pipesched.__main__ import main
 from tests.test_plan import SMALL_PLAN, files
 
-distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+distributed = pytest.importorskip("distributed", reason="the extra `planning` is not installed")
 pytestmark = pytest.mark.filterwarnings("default")  # of its packages
 
 __all__ = ["files"]

@@ -315,7 +315,7 @@ def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, 
     assert main(["run", "1f1b", "--p", "2", "--m", "4"]) == 2
     err = capsys.readouterr().err
     assert "PS820" in err
-    assert "pip install pipesched[torch]" in err
+    assert "pip install 'pipesched[runtime]'" in err
 
 
 def children(pid: int) -> list[int]:

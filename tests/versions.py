@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-EXTRAS = ("cpsat", "dask", "figures")
+EXTRAS = ("interop", "optimizer", "planning", "views")
 TOOLS = ("hypothesis", "jsonschema", "lark", "pytest")  # what quick tests need of the extra `test`
 VERBS = (
     "--help",

@@ -1,4 +1,4 @@
-"""Executes an instruction stream on torch.distributed. Needs the extra ``torch``; knows the stream and no compiler.
+"""Executes an instruction stream on torch.distributed. Needs the extra ``runtime``; knows the stream and no compiler.
 
     runtime = Runtime(stream, modules, loss, rank=rank, example=example)
     mean = runtime.step(inputs, targets)        # .grad as undivided training leaves it

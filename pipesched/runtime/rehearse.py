@@ -192,7 +192,9 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
             PS831, a factory or a stage that does not do.
     """
     if find_spec("torch") is None:
-        raise fail(Code.NEEDS, "a rehearsal needs torch, which is not installed", help="pip install pipesched[torch]")
+        raise fail(
+            Code.NEEDS, "a rehearsal needs torch, which is not installed", help="pip install 'pipesched[runtime]'"
+        )
     made = emit(source, options, "stream")
     if made.order is None:
         raise PipeschedError(made.report.diagnostics)

@@ -17,7 +17,7 @@ def run(file: str, **given: Any) -> int:
     """Train a small model on p local processes with a .ps file, a torch CSV, a stream, a built-in name, or -.
 
     Every gradient is compared with that of the model in one piece, the peak of activations with what `verify`
-    predicts. Needs torch: pip install pipesched[torch]
+    predicts. Needs torch: pip install 'pipesched[runtime]'
 
     \b
     --pace is what a cost of 1 lasts, or a forward where else a step would last longer than --timeout, as with

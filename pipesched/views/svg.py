@@ -280,7 +280,7 @@ def _cairo(format: str) -> Any:
     try:
         import cairosvg
     except ImportError:
-        help = "pip install cairosvg, or write the figure as .svg"
+        help = "pip install 'pipesched[views]', or write the figure as .svg"
         raise fail(Code.NEEDS, f"{wanted}, which is not installed", help=help) from None
     except OSError:
         help = "apt-get install libcairo2, or brew install cairo; or write the figure as .svg"

@@ -169,7 +169,9 @@ def _yaml(source: Source) -> Made:
     try:
         yaml: Any = import_module("yaml")
     except ImportError:
-        raise fail(Code.NEEDS, "YAML needs PyYAML, which is not installed", help="pip install pyyaml") from None
+        raise fail(
+            Code.NEEDS, "YAML needs PyYAML, which is not installed", help="pip install 'pipesched[interop]'"
+        ) from None
     budget.numbers(source.text, budget.SEXAGESIMAL)
     try:
         loader = yaml.SafeLoader(source.text)

@@ -179,7 +179,7 @@ def _dask(address: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError:
-        raise fail(Code.NO_CLUSTER, "Dask is not installed", help="pip install 'pipesched[dask]'") from None
+        raise fail(Code.NO_CLUSTER, "Dask is not installed", help="pip install 'pipesched[planning]'") from None
     try:
         client = Client(address, timeout=5)
     except (OSError, ValueError) as error:  # of both, what goes out of time is an OSError

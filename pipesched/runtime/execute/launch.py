@@ -287,5 +287,7 @@ def require_torch() -> None:
     """
     if find_spec("torch") is None:
         raise RunError(
-            Fault(NEEDS, "running a schedule needs torch, which is not installed", help="pip install pipesched[torch]")
+            Fault(
+                NEEDS, "running a schedule needs torch, which is not installed", help="pip install 'pipesched[runtime]'"
+            )
         )

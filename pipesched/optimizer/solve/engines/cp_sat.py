@@ -33,9 +33,8 @@ def require() -> None:
         PipeschedError: PS820, OR-Tools is not installed.
     """
     if find_spec("ortools") is None:
-        raise fail(
-            Code.NEEDS, "the engine cpsat needs OR-Tools, which is not installed", help="pip install 'pipesched[cpsat]'"
-        )
+        message = "the engine cpsat needs OR-Tools, which is not installed"
+        raise fail(Code.NEEDS, message, help="pip install 'pipesched[optimizer]'")
 
 
 def solve(
