@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.formats import torch_csv
 from pipesched.formats.rows import Bad
-from pipesched.formats.torch_cells import cells, read_cell, read_plain_row
+from pipesched.formats.torch_cells import cells, read_cell, read_row
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
-from pipesched.model.torch_versions import parse_version
+from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.source import Source
 from tests.depth import deep
 
@@ -53,6 +53,13 @@ def refused(text: str, **options: object) -> tuple[Diagnostic, ...]:
     return caught.value.diagnostics
 
 
+def read_plain_row(line: str, version: TorchVersion) -> tuple[list[int], ...] | None:
+    """op, stage, microbatch and second of a row, or None if a cell is refused."""
+    words = read_row(line, version)
+    op, second, stage, microbatch = words.columns.tolist()
+    return None if len(words.bad) else (op, stage, microbatch, second)
+
+
 def place(diagnostic: Diagnostic, label: int = 0) -> tuple[int, int]:
     """Row and cell of a label, counted in the text by commas."""
     span = diagnostic.labels[label].span
@@ -79,7 +86,7 @@ def test_row_equals_csv_module(row: list[str]) -> None:
     line = ",".join(row)
     columns = read_plain_row(line, V215)
     assert columns is not None
-    op, stage, microbatch, second = (c.tolist() for c in columns)
+    op, stage, microbatch, second = columns
     expected = operations(next(csv.reader(io.StringIO(line)), []))
     assert list(zip([Op(x).name for x in op], stage, microbatch, second, strict=True)) == expected
 
@@ -98,7 +105,7 @@ def test_fast_reader_never_guesses(line: str) -> None:
         return
     assert not any(isinstance(entries, Bad) for entries in exact)
     expected = [(*entry, i > 0) for entries in exact if not isinstance(entries, Bad) for i, entry in enumerate(entries)]
-    assert list(zip(*(c.tolist() for c in columns), strict=True)) == expected
+    assert list(zip(*columns, strict=True)) == expected
 
 
 @pytest.mark.quick

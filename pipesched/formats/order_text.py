@@ -20,7 +20,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from pathlib import PurePath
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats.order_write import WORDS, write
 from pipesched.formats.rows import (
     LARGEST,
+    AnyOrder,
     Bad,
     Rows,
     number,
@@ -42,13 +42,12 @@ from pipesched.formats.words import Entry, Notation, TextOrigin
 from pipesched.model.columns import NEIGHBOUR, Column, among
 from pipesched.model.ops import RECEIVES, Op, overlap
 from pipesched.model.placement import RANKS, Placement
-from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source
 
 __all__ = ["read", "write"]
 
 
-def read(source: Source, most_ranks: int = RANKS) -> Schedule | Program:
+def read(source: Source, most_ranks: int = RANKS) -> AnyOrder:
     """The schedule, or the program where the file has more than computes. Its placement is inferred.
 
     Raises PipeschedError: PS801 words that are not operations, PS304 numbers beyond all bounds, PS104 a file
@@ -69,23 +68,18 @@ def read(source: Source, most_ranks: int = RANKS) -> Schedule | Program:
     start = np.cumsum([0] + [rank.shape[1] for rank in lines.ranks], dtype=np.int64)
     op, second, stage, microbatch, peer, communicator, group = np.concatenate(lines.ranks, axis=1)
     origin = TextOrigin(source, start, _INSTRUCTION, lines.reach.__getitem__)
-    rows = Rows(op.astype(np.int8), stage, microbatch, second.astype(np.bool_), start)
-    placement = _placement(rows, peer, origin)
-    name = PurePath(source.name).stem
-    if rows.compute_only:
-        return Schedule(name, {}, placement, rows.op, stage, microbatch, rows.second, start, origin)
-    return Program(name, placement, rows.op, stage, microbatch, peer, group, communicator, rows.second, start, origin)
+    rows = Rows(op.astype(np.int8), stage, microbatch, second > 0, start, origin)
+    return rows.order(source.name, _placement(rows, peer), peer, group, communicator)
 
 
-def _placement(rows: Rows, peer: Column, origin: TextOrigin) -> Placement:
+def _placement(rows: Rows, peer: Column) -> Placement:
     """From the rows, and where they are silent from the ranks that messages name."""
     ranks = len(rows.start) - 1
     placed, message = rows.placed, np.flatnonzero(rows.messages)
     far = other_stage(rows.op[message], rows.stage[message])
     named = peer[message] < ranks
-    stages = 1 + int(max(rows.stage.max(), far.max(initial=-1)))
-    shape = stages, 1 + int(rows.microbatch.max())
-    require_dense(rows, origin, shape)
+    shape = 1 + int(max(rows.stage.max(), far.max(initial=-1))), 1 + int(rows.microbatch.max())
+    require_dense(rows, shape)
     here = rows.stage[placed], rows.microbatch[placed], rows.rank[placed]
     there = far[named], rows.microbatch[message][named], peer[message][named]
     return place(rank_table(shape, [here, there]), ranks)

@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,6 +24,9 @@ from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, compu
 from pipesched.model.lists import Origin
 from pipesched.model.ops import RECEIVES, SENDS, Op, Result
 from pipesched.model.placement import OPS_A_RANK, Placement
+from pipesched.model.schedule import Program, Schedule
+
+AnyOrder: TypeAlias = Schedule | Program
 
 LARGEST = 10_000_000
 """The largest stage or microbatch that is read at all."""
@@ -76,20 +82,21 @@ class Rows:
     microbatch: Column
     second: Bools
     start: Ints
+    origin: Origin
 
-    @property
+    @cached_property
     def rank(self) -> Column:
         return rank_column(self.start)
 
-    @property
+    @cached_property
     def messages(self) -> Bools:
         return among(self.op, (*SENDS, *RECEIVES))
 
-    @property
+    @cached_property
     def compute_only(self) -> bool:
         return bool(np.all(computes(self.op)))
 
-    @property
+    @cached_property
     def placed(self) -> Ints:
         """The entries that say where a stage lives, in the order in which they are believed.
 
@@ -97,6 +104,17 @@ class Rows:
         """
         forward, compute = makes(self.op, Result.ACTIVATION), computes(self.op)
         return np.concatenate([np.flatnonzero(x) for x in (forward, compute & ~forward, self.messages)])
+
+    def there(self, index: int, text: str) -> Label:
+        """A label at an operation."""
+        return there(self.origin, index, text)
+
+    def order(self, file: str, placement: Placement, peer: Column, group: Column, communicator: Column) -> AnyOrder:
+        """The schedule, or the program where there is more than computes."""
+        name, here, rest = PurePath(file).stem, (self.op, self.stage, self.microbatch), (self.second, self.start)
+        if self.compute_only:
+            return Schedule(name, {}, placement, *here, *rest, self.origin)
+        return Program(name, placement, *here, peer, group, communicator, *rest, self.origin)
 
 
 def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Column]]) -> Column:
@@ -180,26 +198,26 @@ SHOWN = 8
 _MANY = {"stage": "stages", "microbatch": "microbatches"}
 
 
-def table_of(rows: Rows, origin: Origin) -> Column:
+def table_of(rows: Rows) -> Column:
     """rank[stage, microbatch], after a look at its size."""
     placed = rows.placed
     if not len(placed):
         raise fail(
             Code.EMPTY,
             "the file has no computes and no messages",
-            Label(origin.place(0).span, "nothing here runs a stage"),
+            rows.there(0, "nothing here runs a stage"),
             help="one row a rank, one cell an action, as in 0F0,0F1,0B0,0B1",
         )
     stage, microbatch = rows.stage[placed], rows.microbatch[placed]
     shape = int(stage.max()) + 1, int(microbatch.max()) + 1
-    require_dense(rows, origin, shape)
+    require_dense(rows, shape)
     outside = np.flatnonzero(rows.stage >= shape[0])
     if len(outside):
-        raise PipeschedError(_no_such_stage(rows, origin, int(i), shape[0]) for i in outside[:SHOWN])
+        raise PipeschedError(_no_such_stage(rows, int(i), shape[0]) for i in outside[:SHOWN])
     return rank_table(shape, [(stage, microbatch, rows.rank[placed])])
 
 
-def require_dense(rows: Rows, origin: Origin, shape: tuple[int, int]) -> None:
+def require_dense(rows: Rows, shape: tuple[int, int]) -> None:
     """Refuses numbers of stages and microbatches that the operations cannot possibly cover."""
     if shape[0] * shape[1] <= SPARE + 4 * len(rows.op):
         return
@@ -208,18 +226,18 @@ def require_dense(rows: Rows, origin: Origin, shape: tuple[int, int]) -> None:
         Code.OUT_OF_RANGE,
         f"{shape[0]:,} stages and {shape[1]:,} microbatches need {shape[0] * shape[1]:,} forwards, "
         f"but the file has {len(rows.op):,} operations",
-        there(origin, first(rows.stage, last[0]), f"stage {last[0]}"),
-        there(origin, first(rows.microbatch, last[1]), f"microbatch {last[1]}"),
+        rows.there(first(rows.stage, last[0]), f"stage {last[0]}"),
+        rows.there(first(rows.microbatch, last[1]), f"microbatch {last[1]}"),
         help="stages and microbatches count from 0 without gaps",
     )
 
 
-def _no_such_stage(rows: Rows, origin: Origin, index: int, stages: int) -> Diagnostic:
+def _no_such_stage(rows: Rows, index: int, stages: int) -> Diagnostic:
     stage, op = int(rows.stage[index]), Op(int(rows.op[index]))
     return Diagnostic(
         Code.OUT_OF_RANGE,
         f"{op.name} of stage {stage}, but the file runs stages 0 to {stages - 1} only",
-        (there(origin, index, f"rank {int(rows.rank[index])}: no row computes stage {stage}"),),
+        (rows.there(index, f"rank {int(rows.rank[index])}: no row computes stage {stage}"),),
     )
 
 
@@ -236,7 +254,6 @@ def first(column: Column, value: int) -> int:
 
 def disagreements(
     rows: Rows,
-    origin: Origin,
     inferred: Placement,
     stages: int | None,
     microbatches: int | None,
@@ -251,17 +268,17 @@ def disagreements(
             yield Diagnostic(
                 Code.FILE_DISAGREES,
                 f"the file has {here} {_MANY[what]}, but {given} were given",
-                (there(origin, first(column, here - 1), f"its last {what} is {here - 1}"),),
+                (rows.there(first(column, here - 1), f"its last {what} is {here - 1}"),),
                 (),
                 f"leave out --{option}, or give --{option} {here}",
             )
         else:
-            yield from _gap(rows, origin, what, column)
+            yield from _gap(rows, what, column)
     if placement is not None:
-        yield from _misplaced(rows, origin, inferred.stages, placement)
+        yield from _misplaced(rows, inferred.stages, placement)
 
 
-def _gap(rows: Rows, origin: Origin, what: str, column: Column) -> Iterator[Diagnostic]:
+def _gap(rows: Rows, what: str, column: Column) -> Iterator[Diagnostic]:
     """A number that nothing bears although a later one is there: more often a slip in the later one."""
     present = np.unique(column[rows.placed])
     jump = np.flatnonzero(np.diff(present, prepend=-1) > 1)
@@ -273,19 +290,19 @@ def _gap(rows: Rows, origin: Origin, what: str, column: Column) -> Iterator[Diag
     yield Diagnostic(
         Code.OUT_OF_RANGE,
         f"{what} {after} is in the file, but {missing} not",
-        (there(origin, first(column, after), f"the first cell of {what} {after}"),),
+        (rows.there(first(column, after), f"the first cell of {what} {after}"),),
         (),
         f"{_MANY[what]} count from 0 without gaps",
     )
 
 
-def _misplaced(rows: Rows, origin: Origin, stages: int, placement: Sequence[int]) -> Iterator[Diagnostic]:
+def _misplaced(rows: Rows, stages: int, placement: Sequence[int]) -> Iterator[Diagnostic]:
     """Computes on another rank than the one that was given for their stage: the first of each stage."""
     if len(placement) != stages:
         yield Diagnostic(
             Code.FILE_DISAGREES,
             f"the file has {stages} stages, but the placement names the ranks of {len(placement)}",
-            (there(origin, first(rows.stage, stages - 1), f"its last stage is {stages - 1}"),),
+            (rows.there(first(rows.stage, stages - 1), f"its last stage is {stages - 1}"),),
         )
         return
     wrong = np.flatnonzero(computes(rows.op) & (np.array(placement)[rows.stage] != rows.rank))
@@ -294,5 +311,5 @@ def _misplaced(rows: Rows, origin: Origin, stages: int, placement: Sequence[int]
         yield Diagnostic(
             Code.FILE_DISAGREES,
             f"stage {stage} is on rank {rank} in the file, but rank {placement[stage]} was given",
-            (there(origin, index, f"row {rank + 1} is rank {rank}"),),
+            (rows.there(index, f"row {rank + 1} is rank {rank}"),),
         )

@@ -11,13 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, partial
-
-import numpy as np
+from functools import cache
 
 from pipesched.formats.rows import LARGEST, Bad, number, short
-from pipesched.formats.words import Entry, Notation
-from pipesched.model.columns import Bools, Column
+from pipesched.formats.words import Entry, Notation, Words
 from pipesched.model.ops import Op
 from pipesched.model.torch_versions import ACTIONS, TorchVersion, first_with
 
@@ -26,6 +23,7 @@ WITHOUT_MICROBATCH = frozenset({Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.UNSHARD,
 SHAPE = "a cell is STAGE TYPE MICROBATCH, as in 0F3, 2SEND_B0, 1UNSHARD or (3F0;3B1)OVERLAP_F_B"
 
 _BLANKS = " \t"
+_FIELDS = ("stage", "microbatch")
 _QUOTED = re.compile(r'"([^"]*)"[ \t]*(?=,|$)')
 PLAIN = re.compile(rf"([0-9]+)({'|'.join(op.name for op in sorted(ACTIONS))})([0-9]*)")
 _OVERLAP = re.compile(r"\([ \t]*([0-9]+F[0-9]+)[ \t]*;[ \t]*([0-9]+[BI][0-9]+)[ \t]*\)OVERLAP_F_B")
@@ -138,29 +136,19 @@ def _advice(text: str) -> str:
     return SHAPE
 
 
-# A row of cells, read by their shapes.
-
-
-Columns = tuple[Column, Column, Column, Bools]
-"""op int8, stage int32, microbatch int32, second."""
-
-
 @cache
 def _notation(version: TorchVersion) -> Notation:
-    return Notation({"stage": -1, "microbatch": -1}, partial(_meaning, version=version))
+    def meaning(shape: str) -> list[Entry] | None:
+        """The entries of a cell without commas, none for an empty one."""
+        (cell,) = cells(shape)
+        found = read_cell(cell.text, version) if cell.text else []
+        return (
+            None if isinstance(found, Bad) else [(op, _FIELDS[: 1 + (microbatch >= 0)]) for op, _, microbatch in found]
+        )
+
+    return Notation(dict.fromkeys(_FIELDS, -1), meaning)
 
 
-def _meaning(shape: str, version: TorchVersion) -> list[Entry] | None:
-    """The entries of a cell without commas, none for an empty one; None where `read_cell` refuses it."""
-    (cell,) = cells(shape)
-    found = read_cell(cell.text, version) if cell.text else []
-    if isinstance(found, Bad):
-        return None
-    return [(op, ("stage", "microbatch")[: 1 if microbatch < 0 else 2]) for op, _, microbatch in found]
-
-
-def read_plain_row(row: str, version: TorchVersion) -> Columns | None:
-    """The columns of a row, or None if a cell is refused."""
-    words = _notation(version).read(row, ",")
-    op, second, stage, microbatch = words.columns
-    return None if len(words.bad) else (op.astype(np.int8), stage, microbatch, second > 0)
+def read_row(row: str, version: TorchVersion) -> Words:
+    """The cells of a row; what `cells` and `read_cell` make of them, unless one is refused."""
+    return _notation(version).read(row, ",")

@@ -38,13 +38,14 @@ class Words:
     """The entries of a line of words.
 
     columns: op, the entry's place in its word, then a row for each field. word: the index of each entry's word. shapes:
-    the shape of each word.
-    bad: the words that mean nothing or have a number beyond LARGEST.
+    the shape of each word. silent: the words without entries. bad: those that mean nothing or have a number beyond
+    LARGEST.
     """
 
     columns: Column
     word: Ints
     shapes: Sequence[bytes]
+    silent: Ints
     bad: Ints
 
 
@@ -89,6 +90,7 @@ class Notation(dict[bytes, int]):
         before = np.cumsum(taken) - taken
         numbers = np.fromstring(coded.translate(_DIGITS), dtype=np.int64, sep=" ")[: int(taken.sum())]
         beyond = np.repeat(np.arange(len(kind)), taken)[numbers > LARGEST]
+        wrong = np.union1d(np.flatnonzero(bad), beyond)
         number = np.append(np.minimum(numbers, LARGEST + 1), 0).astype(np.int32)
 
         word = np.repeat(np.arange(len(kind)), entries)
@@ -97,7 +99,7 @@ class Notation(dict[bytes, int]):
         at = before.take(word)
         given = zip(wheres, self._fields.values(), strict=True)
         fields = [np.where(where < 0, default, number.take(at + where)) for where, default in given]
-        return Words(np.array([op, place, *fields]), word, shapes, np.union1d(np.flatnonzero(bad), beyond))
+        return Words(np.array([op, place, *fields]), word, shapes, np.flatnonzero(entries == 0), wrong)
 
 
 class TextOrigin:
