@@ -15,7 +15,7 @@ from pipesched.planning import plan_page, plan_report
 from pipesched.planning.layouts.plan import Outcome, Request, outcome
 from pipesched.planning.layouts.schedules import SCHEDULES, UNTRIED
 from pipesched.planning.layouts.search import Tell, silent
-from pipesched.planning.layouts.space import LETTERS, NAMES, RECOMPUTE, SPLITS
+from pipesched.planning.layouts.space import LETTERS, NAMES, RECOMPUTE, SPLITS, Size
 
 MOST = 2**17
 _EXAMPLE = "pipesched plan --model llama3-70b --gpus 64 --device h100 --batch 512"
@@ -54,26 +54,26 @@ def plan(request: Request, workers: str | Executor = "here", tell: Tell = silent
     return Plan(**vars(outcome(request, workers, tell)))
 
 
-def only(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+def only(texts: Sequence[str]) -> dict[str, tuple[Size, ...]]:
     """``t=4,8,p=2`` as the values of sizes; several texts add up.
 
     Raises:
         PipeschedError: PS247.
     """
-    found: dict[str, tuple[Any, ...]] = {}
+    found: dict[str, tuple[Size, ...]] = {}
     for text in texts:
         for name, values in _sizes(text):
             found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))
     return found
 
 
-def choice(text: str) -> dict[str, Any]:
+def choice(text: str) -> dict[str, Size]:
     """``p=8,t=4,recompute=full``.
 
     Raises:
         PipeschedError: PS247.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Size] = {}
     for name, values in _sizes(text):
         if name in found or values[1:]:
             raise fail(Code.CHOICE, f"{name} is given twice")
@@ -81,7 +81,7 @@ def choice(text: str) -> dict[str, Any]:
     return found
 
 
-def _sizes(text: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def _sizes(text: str) -> Iterator[tuple[str, tuple[Size, ...]]]:
     """Of ``p=8,t=4,2`` each size with its values."""
     for part in re.split(r",(?=[^,]*=)", text):
         name, equals, values = (one.strip() for one in part.partition("="))
@@ -93,7 +93,7 @@ def _sizes(text: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield name, tuple(_value(name, value.strip()) for value in values.split(","))
 
 
-def _value(name: str, text: str) -> Any:
+def _value(name: str, text: str) -> Size:
     known: Mapping[str, Sequence[str]] = {"schedule": tuple(SCHEDULES), "recompute": RECOMPUTE, "split": SPLITS}
     if name in known and text in known[name]:
         return text

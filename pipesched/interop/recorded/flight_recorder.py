@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
+from typing import TypedDict, cast
 
 import numpy as np
 
@@ -44,7 +44,14 @@ _WIDEST = 64  # letters of the name of a type, and dimensions of a tensor, of wh
 _SHOWN = 16  # ranks of a group
 
 
-def dump(name: str, data: bytes) -> Any:
+class File(TypedDict, total=False):
+    """A file, if it is a dump."""
+
+    pg_config: Mapping[str, Mapping[str, object]]
+    entries: Sequence[Mapping[str, object]]
+
+
+def dump(name: str, data: bytes) -> File:
     """The value of a file.
 
     Raises:
@@ -52,7 +59,7 @@ def dump(name: str, data: bytes) -> Any:
     """
     try:
         with budgeted(name):
-            return json_of(data) if data.lstrip()[:1] == b"{" else Reader(data).value()
+            return cast("File", json_of(data) if data.lstrip()[:1] == b"{" else Reader(data).value())
     except NotPlain as error:
         message = f"{name} is a pickle that would run {error}: a dump holds plain data, so this is none"
         raise fail(Code.RECORD, message, help="nothing of it was run; ask where it comes from") from None
@@ -138,7 +145,7 @@ def _listed(ranks: Sequence[int]) -> str:
     return ", ".join([*map(str, ranks[:_SHOWN]), *(["…"] if len(ranks) > _SHOWN else [])])
 
 
-def _dump(name: str, value: Any, rank: int, tables: _Tables, left: Budget, *, shapes: bool) -> _Dump:
+def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, shapes: bool) -> _Dump:
     """The messages of a file, which this rank of the job wrote.
 
     Raises:
@@ -161,7 +168,7 @@ def _dump(name: str, value: Any, rank: int, tables: _Tables, left: Budget, *, sh
         raise fail(Code.RECORD, message, help="version 2.10 is read, as torch 2.13 writes it") from None
 
 
-def _group(key: str, about: Mapping[str, Any], left: Budget) -> _Group:
+def _group(key: str, about: Mapping[str, object], left: Budget) -> _Group:
     """A process group, whose ranks are a list, or the text of one."""
     ranks, purpose = about["ranks"], about.get("desc") or "unnamed"
     listed = ranks.strip().strip("[]()").split(",") if isinstance(ranks, str) else ranks
@@ -199,7 +206,7 @@ class _OtherRank(Exception):
 
 
 def _messages(
-    entries: Sequence[Mapping[str, Any]], groups: Mapping[str, _Group], rank: int, tables: _Tables, shapes: bool
+    entries: Sequence[Mapping[str, object]], groups: Mapping[str, _Group], rank: int, tables: _Tables, shapes: bool
 ) -> _Dump:
     """The columns of a file, value by value, in the order of the records; what is not a message is left out.
 

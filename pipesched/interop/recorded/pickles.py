@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pipesched.support.budget import Budget
 
@@ -31,12 +31,12 @@ class Reader:
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
-        self.stack: list[Any] = []
+        self.stack: list[object] = []
         self.marks: list[int] = []
-        self.memo: list[Any] = []
+        self.memo: list[object] = []
         self.budget = Budget(len(data))
 
-    def value(self) -> Any:
+    def value(self) -> object:
         """The value of the file.
 
         Raises:
@@ -75,7 +75,7 @@ class Reader:
         self.budget.spend(_CONTAINER, "lists and tables")
         self.stack.append(value)
 
-    def marked(self) -> list[Any]:
+    def marked(self) -> list[object]:
         """What is above the last mark, which is closed."""
         if not self.marks:
             raise ValueError("a mark is missing")
@@ -104,12 +104,13 @@ class Reader:
             raise ValueError(f"value {number:,} of the memo follows value {len(self.memo):,}")
         self.memo[number : number + 1] = self.stack[-1:]
 
-    def append(self, values: list[Any]) -> None:
-        if type(self.stack[-1]) is not list:
+    def append(self, values: list[object]) -> None:
+        made = self.stack[-1]
+        if type(made) is not list:
             raise ValueError("values are appended to what is no list")
-        self.stack[-1].extend(values)
+        made.extend(values)
 
-    def insert(self, values: list[Any]) -> None:
+    def insert(self, values: list[object]) -> None:
         """Keys and values go into the table before them."""
         names, table = values[::2], self.stack[-1]
         if type(table) is not dict or len(values) % 2 or not all(type(name) is str for name in names):

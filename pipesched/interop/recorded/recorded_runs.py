@@ -15,7 +15,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.formats import order_text
 from pipesched.interop.recorded import flight_recorder
 from pipesched.interop.recorded.recorded_run import COMPLETED, Recorded
+from pipesched.model.columns import Column
 from pipesched.model.ops import RECEIVES, SENDS, Op
 from pipesched.model.schedule import Program
 from pipesched.source import Source
@@ -183,7 +184,22 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
     )
 
 
-def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: Mapping[str, Any]) -> None:
+class _Arguments(TypedDict, total=False):
+    index: int
+    rank: int
+    messages: list[str]
+
+
+class _Event(TypedDict):
+    """An event of a trace: an instruction where it has an index."""
+
+    ph: str
+    name: str
+    ts: float
+    args: _Arguments
+
+
+def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: _Event) -> None:
     """The messages of an event, if it is an instruction."""
     args = event.get("args", {})
     if event["ph"] != "X" or "index" not in args:
@@ -198,12 +214,12 @@ def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: Mapping
             here.append((float(event["ts"]), len(here), Op[match[2]], int(match[1]), int(match[3])))
 
 
-def _addressed(rank: Any, op: Any, stage: Any, microbatch: Any, program: Program) -> tuple[Any, Any]:
+def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, program: Program) -> tuple[Column, Column]:
     """Peer and communicator of each message as the plan has them; -1 of what it does not have on that rank."""
     index = np.flatnonzero(program.sends | program.receives)
     wide = 1 + max(int(column.max(initial=0)) for column in (stage, microbatch, program.stage, program.microbatch))
 
-    def key(*columns: Any) -> Any:
+    def key(*columns: Column) -> Column:
         rank, op, stage, microbatch = (np.asarray(column, dtype=np.int64) for column in columns)
         return ((rank * len(Op) + op) * wide + stage) * wide + microbatch
 

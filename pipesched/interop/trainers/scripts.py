@@ -84,25 +84,17 @@ class _Words:
             TooMuch: there are more ways of filling holes than can be read.
         """
         self.script.spend(20 * len(fields))
-        made, number = _Reading(), 0
-        while number < len(fields):
-            word, following = fields[number], fields[number + 1] if number + 1 < len(fields) else None
-            number += 1
+        made, rest = _Reading(), list(reversed(fields))
+        while rest:
+            word = rest.pop()
             if option := _OPTION.fullmatch(word.chars):
-                made.names += word.at
-                text = None if option[2] is None else word[option.start(2) :]
-                alone = following is not None and self.script.hole_in(following) and _FLAGS.fullmatch(option[1])
-                if text is None and following is not None and not alone and self._is_value(following):
-                    text, number = following, number + 1
-                name = word[: option.end(1)]
-                made.put(self._setting(option[1], True if text is None else self._value(text), name))
+                self._option(made, word, option, rest)
             elif short := _SHORT.fullmatch(word.chars):
-                if following is not None:
-                    made.put(self._setting(f"-{short[1]}", self._value(following), word))
+                if rest:
+                    made.put(self._setting(f"-{short[1]}", self._value(rest[-1]), word))
             elif word.chars == UNKNOWN:
-                made.open.append(
-                    Hole("the output of a program, which was not run: options may stand in it", word.place)
-                )
+                reason = "the output of a program, which was not run: options may stand in it"
+                made.open.append(Hole(reason, word.place))
             elif (hole := self.script.hole_in(word)) and (len(word) == 1 or self._hides(word)):
                 self._fill(made, hole if len(word) == 1 else replace(hole, ways=()), depth)
             elif dotted := _DOTTED.fullmatch(word.chars):
@@ -111,6 +103,15 @@ class _Words:
             elif chosen := _CHOSEN.fullmatch(word.chars):
                 made.put(self._setting(chosen[1], foreign(chosen[2]), word))
         return made
+
+    def _option(self, made: _Reading, word: Text, option: re.Match[str], rest: list[Text]) -> None:
+        """An option with what follows it, where that is its value. rest: the fields behind it, the next one last."""
+        made.names += word.at
+        text = None if option[2] is None else word[option.start(2) :]
+        if text is None and rest:
+            alone = self.script.hole_in(rest[-1]) and _FLAGS.fullmatch(option[1])
+            text = rest.pop() if not alone and self._is_value(rest[-1]) else None
+        made.put(self._setting(option[1], True if text is None else self._value(text), word[: option.end(1)]))
 
     def _fill(self, made: _Reading, hole: Hole, depth: int) -> None:
         """Puts in what every way of filling a hole has; what they have apart is open."""

@@ -14,8 +14,10 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import Protocol
 
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.interop.trainers import python_configs
@@ -165,9 +167,24 @@ def _json_places(source: Source) -> tuple[dict[str, Span], list[Setting]]:
     return places, repeated
 
 
+class _Mark(Protocol):
+    index: int
+    line: int
+    column: int
+
+
+class _Node(Protocol):
+    """A node of PyYAML. value: text of a scalar, nodes of a sequence, pairs of nodes of a mapping."""
+
+    tag: str
+    value: object
+    start_mark: _Mark
+    end_mark: _Mark
+
+
 def _yaml(source: Source) -> Made:
     try:
-        yaml: Any = import_module("yaml")
+        yaml = import_module("yaml")
     except ImportError:
         raise fail(
             Code.NEEDS, "YAML needs PyYAML, which is not installed", help="pip install 'pipesched[interop]'"
@@ -177,69 +194,82 @@ def _yaml(source: Source) -> Made:
         loader = yaml.SafeLoader(source.text)
         node = loader.get_single_node()
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        mark: _Mark | None = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise _broken(source, "YAML", str(reason), line, column) from None
     if not isinstance(node, yaml.MappingNode):
         raise _broken(source, "configuration", "its YAML is no mapping of keys to values", 1, 1)
+    tree = _Tree(yaml, loader.construct_object)
     values: dict[str, object] = {}
     places: dict[str, Span] = {}
     repeated: list[Setting] = []
-    for path, key, value in _leaves(yaml, loader, node, "", frozenset(), set()):
+    for path, key, value in tree.leaves(node, "", frozenset(), set()):
         span = source.span(key.start_mark.index, max(key.end_mark.index, key.start_mark.index + 1))
         if path in values and path in places:
             repeated.append(Setting(path, values[path], places[path], path))
-        values[path], places[path] = _scalar(yaml, loader, value), span
+        values[path], places[path] = tree.scalar(value), span
         if len(values) > _MOST:
             break
     return values, places, repeated
 
 
-def _leaves(
-    yaml: Any, loader: Any, node: Any, path: str, inside: frozenset[int], taken: set[object]
-) -> Iterator[tuple[str, Any, Any]]:
-    """Path, key and value of every leaf; a mapping that holds itself is left where it begins again.
+@dataclass(frozen=True)
+class _Tree:
+    """The nodes of a YAML. construct: the value of one."""
 
-    taken: keys of the mappings into which this one is merged, and mappings that are merged already. A key of a mapping
-    is before those that are merged into it, and of these the first that has it counts.
-    """
-    if id(node) in inside or id(node) in taken:
-        return
-    before = frozenset(taken)
-    merged: list[Any] = []
-    for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode) or key.value in before:
-            continue
-        if key.tag.endswith(":merge"):
-            merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
-            continue
-        taken.add(key.value)
-        own = f"{path}.{key.value}" if path else key.value
-        if isinstance(value, yaml.MappingNode) and value.value:
-            yield from _leaves(yaml, loader, value, own, inside | {id(node)}, set())
-        else:
-            yield own, key, value
-    for other in merged:
-        if isinstance(other, yaml.MappingNode):
-            yield from _leaves(yaml, loader, other, path, inside | {id(node)}, taken)
-            taken.add(id(other))
+    yaml: ModuleType
+    construct: Callable[..., object]
 
+    def pairs(self, node: _Node) -> list[tuple[_Node, _Node]]:
+        """The keys and values of a mapping, none of another node."""
+        return list(node.value) if isinstance(node, self.yaml.MappingNode) else []
 
-def _scalar(yaml: Any, loader: Any, node: Any) -> object:
-    """The value of a leaf: a scalar, or a list of such or of their lists; of a tag that is not YAML's own its text."""
-    if isinstance(node, yaml.SequenceNode) and not all(_shallow(yaml, entry) for entry in node.value):
-        return None
-    try:
-        value = loader.construct_object(node, deep=True)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError, LookupError):
-        return str(getattr(node, "value", ""))[:60]
-    return None if isinstance(value, dict) else value
+    def entries(self, node: _Node) -> list[_Node]:
+        """The nodes of a sequence; another node is one."""
+        return list(node.value) if isinstance(node, self.yaml.SequenceNode) else [node]
 
+    def leaves(
+        self, node: _Node, path: str, inside: frozenset[int], taken: set[object]
+    ) -> Iterator[tuple[str, _Node, _Node]]:
+        """Path, key and value of every leaf; a mapping that holds itself is left where it begins again.
 
-def _shallow(yaml: Any, node: Any) -> bool:
-    inner = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    return all(isinstance(entry, yaml.ScalarNode) for entry in inner)
+        taken: keys of the mappings into which this one is merged, and mappings that are merged already. A key of a
+        mapping is before those that are merged into it, and of these the first that has it counts.
+        """
+        if id(node) in inside or id(node) in taken:
+            return
+        before = frozenset(taken)
+        merged: list[_Node] = []
+        for key, value in self.pairs(node):
+            if not isinstance(key, self.yaml.ScalarNode) or key.value in before:
+                continue
+            if key.tag.endswith(":merge"):
+                merged += self.entries(value)
+                continue
+            taken.add(key.value)
+            own = f"{path}.{key.value}" if path else key.value
+            if self.pairs(value):
+                yield from self.leaves(value, own, inside | {id(node)}, set())
+            else:
+                yield own, key, value
+        for other in merged:
+            if isinstance(other, self.yaml.MappingNode):
+                yield from self.leaves(other, path, inside | {id(node)}, taken)
+                taken.add(id(other))
+
+    def scalar(self, node: _Node) -> object:
+        """The value of a leaf: a scalar, or a list of such or of their lists; of a tag that is not YAML's own its
+        text.
+        """
+        inner = [each for entry in self.entries(node) for each in self.entries(entry)]
+        if isinstance(node, self.yaml.SequenceNode) and not all(isinstance(x, self.yaml.ScalarNode) for x in inner):
+            return None
+        try:
+            value = self.construct(node, deep=True)
+        except (self.yaml.YAMLError, ValueError, TypeError, OverflowError, LookupError):
+            return str(getattr(node, "value", ""))[:60]
+        return None if isinstance(value, dict) else value
 
 
 _READ: Mapping[str, Callable[[Source], Made]] = {

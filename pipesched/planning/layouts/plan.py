@@ -10,14 +10,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any
 
 from pipesched.diagnostics import Code, Diagnostic, exit_status, fail
 from pipesched.model.numbers import gigabytes
 from pipesched.planning.layouts.prediction import Prediction
 from pipesched.planning.layouts.rules import Explained, Judged, explain, judge
 from pipesched.planning.layouts.search import Search, Tell, executor, silent
-from pipesched.planning.layouts.space import LAYOUT, Space
+from pipesched.planning.layouts.space import LAYOUT, Size, Space
 from pipesched.planning.layouts.stages import Problem
 from pipesched.planning.transformer import state
 from pipesched.planning.transformer.config import Trained, Training
@@ -40,8 +39,8 @@ class Request:
     gpus_per_node: int | None = None
     cap: Fraction | None = None
     tokens: int | None = None
-    only: Mapping[str, tuple[Any, ...]] | None = None
-    explain: Mapping[str, Any] | None = None
+    only: Mapping[str, tuple[Size, ...]] | None = None
+    explain: Mapping[str, Size] | None = None
     top: int = 5
     efficiency: Fraction = HALF
     overlap: Fraction = Fraction(1)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import partial
 
 from pipesched.model.units import SECONDS
 from pipesched.planning.layouts.prediction import Prediction, Refused, bound, differences
 from pipesched.planning.layouts.search import Search
-from pipesched.planning.layouts.space import NAMES, Choice
+from pipesched.planning.layouts.space import NAMES, Choice, Size
 
 TERMS = {
     "compute": "compute",
@@ -157,7 +157,7 @@ def judge(search: Search, best: Prediction) -> Iterator[Judged]:
         if lacks or not rule.breaks(search, best.choice):
             yield Judged(rule, True, lacks)
             continue
-        found = search.best(1, lambda x, rule=rule: rule.keeps(search, best.choice, x))  # type: ignore[misc]
+        found = search.best(1, partial(rule.keeps, search, best.choice))
         yield Judged(rule, False, "", *found)
 
 
@@ -165,7 +165,7 @@ def judge(search: Search, best: Prediction) -> Iterator[Judged]:
 class Explained:
     """Why the fastest of some choices is not the plan. refused: why each that does not fit does not, by reason."""
 
-    asked: Mapping[str, Any]
+    asked: Mapping[str, Size]
     count: int
     found: Prediction | None
     refused: Mapping[str, Refused]
@@ -184,7 +184,7 @@ class Explained:
             yield f"{one.choice}: {one.reason}"
 
 
-def explain(search: Search, asked: Mapping[str, Any]) -> Explained:
+def explain(search: Search, asked: Mapping[str, Size]) -> Explained:
     """The fastest choice that has these sizes; where none fits, for each reason the one that is least over."""
 
     def meant(x: Choice) -> bool:

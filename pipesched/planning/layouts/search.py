@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
-from typing import Any, TypeAlias
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from pipesched.diagnostics import Code, fail
 from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, bound, predict
@@ -36,12 +36,16 @@ def alike(nanoseconds: int) -> int:
     return nanoseconds // unit * unit
 
 
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
 class Here(Executor):
     """In this process."""
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, fn: Callable[Given, Made], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Made]:
         """The call, done at once."""
-        made: Future[Any] = Future()
+        made: Future[Made] = Future()
         try:
             made.set_result(fn(*args, **kwargs))
         except Exception as error:

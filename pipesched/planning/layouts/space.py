@@ -11,12 +11,12 @@ v those are tried that give all stages but two equally much by one of these. Mic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from math import isqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from pipesched.language.evaluate import MAX_OPS
 from pipesched.planning.layouts.schedules import SCHEDULES, Row
@@ -31,6 +31,11 @@ LAYOUT = ("p", "t", "c", "d", "e")
 """How GPUs are shared."""
 NAMES = ("schedule", "p", "t", "c", "d", "e", "v", "b", "recompute", "zero", "split")
 SPLITS = ("even", "ends")
+
+
+Size: TypeAlias = "int | str"
+"""A value of one of `NAMES`."""
+Listed = TypeVar("Listed", int, str)
 
 
 class Cut(NamedTuple):
@@ -84,18 +89,20 @@ class Choice:
         """How layers are cut into them, one of `SPLITS`."""
         return "even" if self.training.layout is None else "ends"
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Size:
         """One of `NAMES`."""
-        return getattr(self if name in ("schedule", "p", "v", "split") else self.training, LETTERS.get(name, name))
+        noun = self if name in ("schedule", "p", "v", "split") else self.training
+        found: Size = getattr(noun, LETTERS.get(name, name))
+        return found
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Size]:
         """All of `NAMES`, and m."""
         return {**{name: self[name] for name in NAMES}, "m": self.m}
 
     @property
     def layout(self) -> str:
         """How GPUs are shared: ``p=4 t=8 d=2``."""
-        return " ".join(f"{name}={self[name]}" for name in LAYOUT if name in "pt" or self[name] > 1)
+        return " ".join(f"{name}={self[name]}" for name in LAYOUT if name in "pt" or self[name] != 1)
 
     def __str__(self) -> str:
         others = {
@@ -120,7 +127,7 @@ class Space:
     training: Training
     gpus: int
     node: int
-    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, compare=False)
+    only: Mapping[str, tuple[Size, ...]] = field(default_factory=dict, compare=False)
 
     def __iter__(self) -> Iterator[Choice]:
         """All choices, in a fixed order; what does not divide is among them, which `refuses` tells."""
@@ -154,8 +161,9 @@ class Space:
         """The divisors of a number, of those that are tried."""
         return self._listed(name, _divisors(most))
 
-    def _listed(self, name: str, values: Any) -> list[Any]:
-        return list(values) if name not in self.only else [x for x in self.only[name] if name == "b" or x in values]
+    def _listed(self, name: str, values: Collection[Listed]) -> list[Listed]:
+        asked = cast("tuple[Listed, ...]", self.only.get(name, tuple(values)))
+        return [x for x in asked if name == "b" or x in values]
 
     def _schedules(self, p: int) -> list[str]:
         """One rank has no pipeline: there is one order."""

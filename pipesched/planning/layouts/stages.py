@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache, wraps
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from pipesched.model.costs import Costs
 from pipesched.planning.layouts.space import Choice, Space
@@ -73,8 +73,7 @@ def _kept(*sizes: str) -> Callable[[Callable[[Stages, Choice], Made]], Callable[
             key = make, of(choice)
             if key not in self.memo:
                 self.memo[key] = make(self, choice)
-            made: Made = self.memo[key]
-            return made
+            return cast("Made", self.memo[key])
 
         return wraps(make)(found)
 
@@ -86,7 +85,7 @@ class Stages:
     """The stages of the choices of a problem."""
 
     problem: Problem
-    memo: dict[Hashable, Any] = field(default_factory=dict)
+    memo: dict[Hashable, object] = field(default_factory=dict)
 
     @property
     def model(self) -> Transformer:

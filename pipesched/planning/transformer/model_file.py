@@ -22,7 +22,7 @@ from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.library import inputs, toml
@@ -41,12 +41,12 @@ class _Kind:
     """What a value must be; `read` of one that is."""
 
     what: str
-    holds: Callable[[Any], bool]
-    read: Callable[[Any], Any] = lambda value: value
+    holds: Callable[[object], bool]
+    read: Callable[[object], object] = lambda value: value
 
 
-def _whole(least: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
+def _whole(least: int, most: int = MOST) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _one_of(*names: str) -> _Kind:
@@ -59,8 +59,8 @@ _FLAG = _Kind("true or false", lambda value: isinstance(value, bool))
 _TEXT = _Kind("a text", lambda value: isinstance(value, str))
 _NUMBER = _Kind(
     "a number from 0",
-    lambda value: type(value) in (int, Fraction) and 0 <= value <= MOST,
-    lambda value: Fraction(value),
+    lambda value: isinstance(value, int | Fraction) and not isinstance(value, bool) and 0 <= value <= MOST,
+    lambda value: Fraction(str(value)),
 )
 _LAYERS = _Kind(
     "a list of the layers of each stage, as [1, 2, 2, 3], or Megatron's layout, as Et|tt|tt|tttL",
@@ -81,13 +81,13 @@ def _layers(value: object) -> tuple[int, ...] | None:
 
 
 _OTHERS: Mapping[str, _Kind] = {
-    "layers": _Kind("a whole number from 1 to 100,000", lambda value: _whole(1)(value) and value <= 100_000),
+    "layers": _Kind("a whole number from 1 to 100,000", _whole(1, 100_000)),
     "kv_heads": _COUNT,
     "dtype": _one_of(*DTYPES),
     "norm": _one_of("layer", "rms"),
     "name": _TEXT,
     "batch": _COUNT,
-    "zero": _Kind("0, 1, 2 or 3", lambda value: _whole(0)(value) and value <= 3),
+    "zero": _Kind("0, 1, 2 or 3", _whole(0, 3)),
     "recompute": _one_of("none", "selective", "full"),
     "attention": _one_of("flash", "standard"),
     "layout": _LAYERS,
@@ -172,25 +172,29 @@ def of_source(source: Source, others: Mapping[str, object] | None = None) -> Tra
     if found:
         raise PipeschedError(found)
     made = {section: _section(noun, section, values) for section, noun in _SECTIONS.items()}
-    inner = {"experts": made["model.experts"], "latent": made["model.latent"], "places": places}
+    nouns: dict[str, Callable[..., Experts | Latent]] = {"experts": Experts, "latent": Latent}
+    inner = {key: _built(noun, own) for key, noun in nouns.items() if (own := made[f"model.{key}"])}
     name = Path(source.name).name.removesuffix(".toml")
-    transformer = Transformer(**{"name": name, **(made["model"] or {}), **_built(inner)})
-    training = Training(**(made["training"] or {}))
+    transformer = _built(Transformer, {"name": name, **made["model"], **inner, "places": places})
+    training = _built(Training, made["training"])
     if found := list(faults(transformer, training)):
         raise PipeschedError(found)
     return transformer, training
 
 
-def _built(inner: Mapping[str, Any]) -> dict[str, Any]:
-    nouns = {"experts": Experts, "latent": Latent}
-    return {key: nouns[key](**value) if key in nouns and value else value for key, value in inner.items()}
+Noun = TypeVar("Noun")
 
 
-def _section(noun: type, section: str, values: Mapping[str, object]) -> dict[str, Any] | None:
-    """The values of a section by field; None where it is not there."""
+def _built(noun: Callable[..., Noun], values: Mapping[str, object]) -> Noun:
+    """The noun of a section, with its defaults where the section is not there."""
+    return noun(**values)
+
+
+def _section(noun: type, section: str, values: Mapping[str, object]) -> dict[str, object]:
+    """The values of a section by field, none where it is not there."""
     names = [one.name for one in fields(noun)]
     keys = {name: f"{section}.{name}" for name in names}
-    return {name: KEYS[key].read(values[key]) for name, key in keys.items() if key in values} or None
+    return {name: KEYS[key].read(values[key]) for name, key in keys.items() if key in values}
 
 
 def _unknown(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator[Diagnostic]:

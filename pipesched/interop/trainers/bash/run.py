@@ -351,20 +351,24 @@ class Script(Words):
             self._record(fields)
             return
         before, rest = fields[:shell], fields[shell + 1 :]
-        flags = [x for x in rest if x.chars.startswith("-")]
         option = next((n for n, x in enumerate(rest) if _TEXT_OPTION.fullmatch(x.chars)), None)
-        files = [n for n, x in enumerate(rest) if not x.chars.startswith("-")]
+        file = next((n for n, x in enumerate(rest) if not x.chars.startswith("-")), None)
         if option is not None:
             self._shell(before, joined(rest[option + 1 : option + 2]), rest[option + 3 :])
-        elif command.bodies and len(rest) == len(flags):
-            for body, raw in command.bodies:
-                self._shell(before, body if raw else self.joined(body, quote=True), [])
-        elif files and (text := self._file(rest[files[0]])) is not None:
-            self._shell(before, text, rest[files[0] + 1 :])
-        elif files:
+        elif file is not None:
+            self._script_file(fields, shell, shell + 1 + file)
+        for body, raw in command.bodies if option is None and file is None else ():
+            self._shell(before, body if raw else self.joined(body, quote=True), [])
+
+    def _script_file(self, fields: list[Text], shell: int, file: int) -> None:
+        """A shell that runs a file."""
+        text = self._file(fields[file])
+        if text is None:
             self._record(fields)
-            file = rest[files[0]]
-            self.unread.append(Hole(f"the script {_end(self.shown(file))}, which is not there", file.place))
+            reason = f"the script {_end(self.shown(fields[file]))}, which is not there"
+            self.unread.append(Hole(reason, fields[file].place))
+        else:
+            self._shell(fields[:shell], text, fields[file + 1 :])
 
     def _shell(self, before: list[Text], text: Text, arguments: list[Text]) -> None:
         """Runs a text in a shell of its own; its commands have the words before that shell before them."""
