@@ -40,6 +40,7 @@ DRAWN = {  # by the name of its file
     "forwards.txt": "show infer.txt --width 80",
     "bytes.txt": f"show 1f1b --p 2 --m 4 --width 60 {BYTES}",
     "bytes_ascii.txt": f"show zb_h1 --p 2 --m 4 --width 70 --ascii --from 3 --to 9 {BYTES}",
+    "bytes_narrow.txt": f"show zb_h1 --p 2 --m 24 --width 30 {BYTES}",
     "zb_h1.svg": "show zb_h1 --p 4 --m 8 --messages --memory --format svg",
     "overlap.svg": "show dualpipe --p 2 --m 4 --memory --format svg",
     "part.svg": "show 1f1b --p 3 --m 4 --cost C=3/2 --messages --memory --from 4 --to 11 --format svg",
