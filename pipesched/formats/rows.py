@@ -37,10 +37,7 @@ SPARE = 1_000_000
 
 def number(digits: str) -> int:
     """The value of some digits, of any length; more than any number that is read where it is beyond them."""
-    if len(digits) < len(str(LARGEST)):
-        return int(digits or 0)
-    significant = digits.lstrip("0")
-    return int(significant or 0) if len(significant) <= len(str(LARGEST)) else LARGEST + 1
+    return int(digits.lstrip("0")[: len(str(LARGEST)) + 1] or 0)
 
 
 def require_ranks(ranks: int, most: int) -> None:

@@ -115,21 +115,17 @@ def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
         message = f"{sizes}, but {operations:,} instructions"
         yield Diagnostic(Code.OUT_OF_RANGE, message, _at(source, "placement", "so many are declared here"))
     else:
-        yield from _no_such_rank(source, made)
         yield from _instructions(source, made)
 
 
-def _no_such_rank(source: Source, made: Stream) -> Iterator[Diagnostic]:
+def _instructions(source: Source, made: Stream) -> Iterator[Diagnostic]:
+    """Ranks and numbers that no program has, and routes that are not those of their microbatch."""
     for number, route in enumerate(made.placement):
         for stage, rank in enumerate(route.ranks):
             if rank >= len(made.ranks):
                 path = f"placement[{number}].ranks[{stage}]"
                 message = f"stage {stage} is on rank {rank}, but the stream has {len(made.ranks)} ranks"
                 yield Diagnostic(Code.STREAM, f"not a stream: {message}", _at(source, path, "no such rank"))
-
-
-def _instructions(source: Source, made: Stream) -> Iterator[Diagnostic]:
-    """Numbers that no program has, and routes that are not those of their microbatch."""
     routes = route_of(made.placement).tolist()
     for rank, instructions in enumerate(made.ranks):
         for index, instruction in enumerate(instructions):
@@ -168,38 +164,29 @@ def _end(text: str, at: int) -> int:
     return int(_decode(text, at)[1])
 
 
-def _items(text: str, at: int) -> Iterator[int]:
-    """Where each item of the list that begins here begins. Items are decoded only to find the next one."""
-    at = _skip(text, at + 1)
-    while text[at] != "]":
-        yield at
-        at = _skip(text, _end(text, at))
-        if text[at] == ",":
-            at = _skip(text, at + 1)
+def _inside(text: str, at: int) -> Iterator[tuple[str | int, int]]:
+    """The key or the number of everything in the object or list that begins here, and where it begins.
 
-
-def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
-    """The key of each member of the object that begins here, and where its value begins."""
-    at = _skip(text, at + 1)
-    while text[at] != "}":
-        end = _end(text, at)
-        key = json_of(text[at:end])
-        at = _skip(text, _skip(text, end) + 1)
+    Values are decoded only to find the next one.
+    """
+    closing = {"[": "]", "{": "}"}.get(text[at])
+    at, number = _skip(text, at + 1), 0
+    while closing and text[at] != closing:
+        key: str | int = number
+        if closing == "}":
+            end = _end(text, at)
+            key, at = json_of(text[at:end]), _skip(text, _skip(text, end) + 1)
         yield key, at
-        at = _skip(text, _end(text, at))
-        if text[at] == ",":
-            at = _skip(text, at + 1)
+        number, at = number + 1, _skip(text, _end(text, at))
+        at = _skip(text, at + (text[at] == ","))
 
 
 def begin_of(text: str, path: str) -> int:
     """Where the value at a path such as ``ranks[0][3].stage`` begins: the innermost one that is there."""
     at = _skip(text, 0)
     for key, index in _STEP.findall(path):
-        inner = None
-        if index and text[at] == "[":
-            inner = next((begin for number, begin in enumerate(_items(text, at)) if number == int(index)), None)
-        elif key and text[at] == "{":
-            inner = next((begin for name, begin in _members(text, at) if name == key), None)
+        wanted = int(index) if index else key
+        inner = next((begin for name, begin in _inside(text, at) if name == wanted), None)
         if inner is None:
             break
         at = inner

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
-from pipesched.model.columns import Column, Ints
+from pipesched.model.columns import Column
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program
@@ -76,34 +76,20 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
     Raises:
         PipeschedError: PS814, the microbatches of a route are no range.
     """
-    return tuple(
-        Route(real(name), tuple(ranks), _range(placement, number, name))
-        for number, (name, ranks) in enumerate(
-            zip(placement.route_names or ("",) * placement.routes, placement.rank_of.tolist(), strict=True)
-        )
-    )
-
-
-def _range(placement: Placement, route: int, name: str) -> tuple[int, int]:
-    taken = np.flatnonzero(placement.route_of == route)
-    if not len(taken):
-        return 0, 0
-    first, end = int(taken[0]), int(taken[-1]) + 1
-    if end - first != len(taken):
-        raise PipeschedError([_scattered(placement, route, name)])
-    return first, end
-
-
-def _scattered(placement: Placement, route: int, name: str) -> Diagnostic:
-    taken = np.flatnonzero(placement.route_of == route)
-    gap = int(taken[np.flatnonzero(np.diff(taken) > 1)[0]]) + 1
-    return Diagnostic(
-        Code.TARGET,
-        f"the microbatches of route {name or route} are no range: {gap - 1} takes it and {gap} does not",
-        (),
-        ("a stream gives each route the microbatches from a first to a last one",),
-        "number the microbatches so that those of a route follow each other",
-    )
+    routes = []
+    for number, ranks in enumerate(placement.rank_of.tolist()):
+        name = placement.route_names[number] if placement.route_names else ""
+        taken = np.flatnonzero(placement.route_of == number)
+        gaps = taken[:-1][np.diff(taken) > 1] + 1
+        if len(gaps):
+            takes = f"{gaps[0] - 1} takes it and {gaps[0]} does not"
+            message = f"the microbatches of route {name or number} are no range: {takes}"
+            note = "a stream gives each route the microbatches from a first to a last one"
+            help = "number the microbatches so that those of a route follow each other"
+            raise fail(Code.TARGET, message, help=help, notes=(note,))
+        first, last = (int(taken[0]), int(taken[-1])) if len(taken) else (0, -1)
+        routes.append(Route(real(name), tuple(ranks), (first, last + 1)))
+    return tuple(routes)
 
 
 def require_words(placement: Placement, program: Program | None) -> None:
@@ -120,23 +106,21 @@ def require_words(placement: Placement, program: Program | None) -> None:
         "it has no such instruction": ~known[program.op],
         "in a batch are sends and receives": (program.group >= 0) & ~(program.sends | program.receives),
     }
-    if found := [x for why, which in refused.items() for x in _refused(program, np.flatnonzero(which), why)]:
-        raise PipeschedError(found)
+    found = [(why, np.flatnonzero(which)) for why, which in refused.items() if which.any()]
+    if found:
+        raise PipeschedError(_refused(program, int(at[0]), len(at) - 1, why) for why, at in found)
 
 
-def _refused(program: Program, at: Ints, why: str) -> Iterator[Diagnostic]:
-    for index in at[:1].tolist():
-        rank = int(program.rank[index])
-        more = f"and {len(at) - 1} more of this kind" if len(at) > 1 else ""
-        place = Label(program.origin.place(index).span, f"rank {rank}, step {program.step(index)}")
-        yield Diagnostic(
-            Code.TARGET,
-            f"a stream of version {VERSION} cannot say {program[index]}: {why}",
-            (place,),
-            (more,) if more else (),
-            "emit its computes alone, so that sends and receives are made anew: "
-            "`pipesched emit FILE --target order | pipesched emit -`",
-        )
+def _refused(program: Program, index: int, more: int, why: str) -> Diagnostic:
+    where = f"rank {int(program.rank[index])}, step {program.step(index)}"
+    return Diagnostic(
+        Code.TARGET,
+        f"a stream of version {VERSION} cannot say {program[index]}: {why}",
+        (Label(program.origin.place(index).span, where),),
+        (f"and {more} more of this kind",) if more else (),
+        "emit its computes alone, so that sends and receives are made anew: "
+        "`pipesched emit FILE --target order | pipesched emit -`",
+    )
 
 
 def _rank(program: Program, rank: int) -> str:
