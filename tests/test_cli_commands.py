@@ -57,6 +57,30 @@ def test_order_says_what_its_words_do_not(
     assert told.err == "" if unsaid is None else f"does not say: {unsaid}" in told.err
 
 
+@pytest.mark.parametrize("target", ["order", "program", "ps"])
+@pytest.mark.parametrize("option", ["--mem-cap 4", "--comm async", "--cost F=2", "--release I"])
+def test_what_asks_for_a_verdict_is_refused_where_none_is_given(
+    target: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An order is written as it is: an option that would judge it is not passed over."""
+    assert main(["emit", "1f1b", "--p", "2", "--m", "2", "--target", target, *option.split()]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and f"{option.split()[0]} is for a verdict" in told.err
+
+
+def test_a_wrong_order_is_written_as_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ranks that wait for each other, and a missing backward: the words of the file; for a runtime it is refused."""
+    text = "rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0\n"
+    (folder / "wrong.txt").write_text(text)
+    assert main(["emit", "wrong.txt", "--target", "order"]) == 0
+    assert capsys.readouterr() == (text, "")
+    assert main(["emit", "wrong.txt", "-o", "wrong.ps"]) == 0
+    assert main(["emit", "wrong.ps", "--target", "order"]) == 0
+    assert capsys.readouterr() == (text, "")
+    assert main(["emit", "wrong.txt"]) == 1
+    assert capsys.readouterr().out == ""
+
+
 def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On stderr, with the status of what is wrong; nothing on stdout."""
     (folder / "bad.ps").write_text("schedule s(p)\nrank r { G }\n")
