@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.ops import KIND
@@ -33,6 +33,16 @@ class TorchSchedule(Protocol):
     def pipeline_order(self) -> Mapping[int, Sequence[object]]: ...
 
 
+@runtime_checkable
+class Frame(Protocol):
+    """What a DataFrame gives: the names of its columns, and its rows."""
+
+    @property
+    def columns(self) -> Iterable[object]: ...
+
+    def itertuples(self, index: bool, name: None) -> Iterable[Iterable[object]]: ...
+
+
 _HELP = "give rows of cells or words, a dict from rank to actions, or a schedule of torch"
 _ACTION = re.compile(rf"\d+{KIND}\d|{KIND}\d+\.\d")
 _WORD = re.compile(rf"{KIND}\d|[a-z]+:|\(( |$)|step\b|rank\b")
@@ -46,7 +56,7 @@ def written(order: object) -> Source | None:
     """
     if hasattr(order, "pipeline_order"):
         order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
-    if hasattr(order, "itertuples") and hasattr(order, "columns"):
+    if isinstance(order, Frame):
         order = _of_frame(order)
     if isinstance(order, Mapping):
         order = _by_rank(order)
@@ -68,7 +78,7 @@ def single(order: object) -> tuple[str, dict[str, int]] | None:
     return type(order).__name__, {"p": int(stage.num_stages), "m": microbatches}
 
 
-def _of_frame(frame: Any) -> list[list[object]]:
+def _of_frame(frame: Frame) -> list[list[object]]:
     """The rows of a DataFrame.
 
     Raises:

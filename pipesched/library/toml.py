@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any
 
 from pipesched.diagnostics import Code, Label, PipeschedError, budgeted, fail
 from pipesched.source import Source, Span
@@ -17,7 +16,7 @@ _LINE = re.compile(rf"^[ \t]*(?:\[\[?[ \t]*([^\s\]][^\]\n]*|)\]|({_KEY})[ \t]*=)
 
 
 def read(
-    source: Source, code: Code, parse_float: Callable[[str], Any] = float
+    source: Source, code: Code, parse_float: Callable[[str], object] = float
 ) -> tuple[dict[str, object], dict[str, Span]]:
     """Values and places by key.
 

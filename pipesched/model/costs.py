@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from operator import add, mul, sub
-from typing import Any
 
 import numpy as np
 
@@ -419,7 +418,7 @@ class Costs:
 
 def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     """A table of JSON, in which TOML's rule holds: a key is given once."""
-    table: dict[str, Any] = {}
+    table: dict[str, object] = {}
     for key, value in pairs:
         if key in table:
             raise fail(Code.COSTS, f"{key} is given twice")
@@ -444,15 +443,14 @@ def equations(assumed: Mapping[str, str], costs: Costs | None = None) -> str:
 def _require_positive(key: str, rule: Rule, known: Mapping[str, Cost]) -> None:
     """Raises PipeschedError: PS222, a backward that is shorter than one of its parts."""
     cost = known[key]
-    where, below = "", list[Any]()
     if isinstance(cost, Grid):
         below = np.argwhere(cost.whole < 0)[:1].tolist()
-        where = "".join(f" on stage {stage} for microbatch {microbatch}" for stage, microbatch in below)
+        places = [f" on stage {stage} for microbatch {microbatch}" for stage, microbatch in below]
     else:
-        below = [stage for stage, x in enumerate(listed(cost)) if x < 0][:1]
-        where = f" on stage {below[0]}" if below and isinstance(cost, tuple) else ""
-    if below:
-        message = f"cost {key} is not given, and {rule.text} is negative{where}"
+        stages = [stage for stage, x in enumerate(listed(cost)) if x < 0]
+        places = [f" on stage {stage}" if isinstance(cost, tuple) else "" for stage in stages]
+    if places:
+        message = f"cost {key} is not given, and {rule.text} is negative{places[0]}"
         raise fail(Code.COSTS, message, help=f"give {key} too, or a B that is not less than its part")
 
 

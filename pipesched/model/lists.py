@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -119,10 +119,10 @@ class RankLists:
         return index - int(self.start[self.rank[index]]) + 1
 
 
-_makers: dict[str, Callable[..., Any]] = {}
+_makers: dict[str, Callable[..., object]] = {}
 
 
-def provide(**makers: Callable[..., Any]) -> None:
+def provide(**makers: Callable[..., object]) -> None:
     """Registers functions by name; each takes the object, and the costs and the release rule to draw it at, or None."""
     _makers.update(makers)
 
@@ -132,7 +132,7 @@ def known(name: str) -> bool:
     return name in _makers
 
 
-def make(name: str, *arguments: object) -> Any:
+def make(name: str, *arguments: object) -> object:
     """What the function of this name makes of the arguments.
 
     Raises:

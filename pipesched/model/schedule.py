@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -30,6 +30,10 @@ from pipesched.model.ops import BACKWARDS, RECEIVES, SENDS, Compute, Instruction
 from pipesched.model.placement import Placement
 from pipesched.support.foreign import mark
 from pipesched.support.safe import line as safe
+
+if TYPE_CHECKING:
+    from networkx import MultiDiGraph
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,20 +123,20 @@ class Schedule(RankLists):
         """The operations of a rank, for people; the columns are for work."""
         return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]
 
-    def to_networkx(self, costs: Costs | None = None) -> Any:
+    def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
         """The graph of dependencies, messages and order as a `networkx.MultiDiGraph`: a node an operation.
 
         costs: of the start and the end of each node; by default 1 each.
         """
-        return lists.make("graph", self, costs)
+        return cast("MultiDiGraph", lists.make("graph", self, costs))
 
-    def to_pandas(self, costs: Costs | None = None) -> Any:
+    def to_pandas(self, costs: Costs | None = None) -> DataFrame:
         """A row an operation, as a `pandas.DataFrame`: rank, step, op, stage, microbatch, second, start, end, held.
 
         Raises:
             PipeschedError: PS820, pandas is not installed.
         """
-        return lists.make("table", self, costs)
+        return cast("DataFrame", lists.make("table", self, costs))
 
     def _repr_svg_(self) -> str | None:
         """How a notebook shows it; nothing where nobody can draw."""
@@ -242,11 +246,11 @@ class Program(RankLists):
         """The computes of a rank."""
         return self.computes.order(rank)
 
-    def to_networkx(self, costs: Costs | None = None) -> Any:
+    def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
         """The graph of its computes, as that of a `Schedule`."""
         return self.computes.to_networkx(costs)
 
-    def to_pandas(self, costs: Costs | None = None) -> Any:
+    def to_pandas(self, costs: Costs | None = None) -> DataFrame:
         """A row a compute, as of a `Schedule`."""
         return self.computes.to_pandas(costs)
 

@@ -6,9 +6,14 @@ q = 2      F 0 1 2 3      a slice attends to those before it, so F(j) follows F(
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
+
+from pipesched.model.columns import Column
+
+Place = TypeVar("Place", int, Column)
 
 
-def mirrored(microbatch: Any, slices: int) -> Any:
+def mirrored(microbatch: Place, slices: int) -> Place:
     """The slice at the same place counted from the other end of its sequence: itself where it is alone."""
-    return microbatch - microbatch % slices + slices - 1 - microbatch % slices
+    at: Place = microbatch % slices
+    return microbatch - at + slices - 1 - at

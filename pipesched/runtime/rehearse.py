@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
@@ -37,6 +37,8 @@ from pipesched.stream import Stream, loads
 from pipesched.verbs.emit import emit
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from pipesched.planning.transformer.config import Trained
     from pipesched.runtime.execute.rehearsal import Part, Rehearsed
     from pipesched.runtime.execute.stage_bytes import StageBytes
@@ -258,7 +260,7 @@ def _ours(filename: str) -> bool:
     )
 
 
-def _factory(name: str) -> Any:
+def _factory(name: str) -> Callable[[int, int], object]:
     """The function of ``module:function``; modules of its folder, or of this one, are found too.
 
     Raises:
@@ -276,10 +278,17 @@ def _factory(name: str) -> Any:
         function = found(name)[1]
     if not callable(function):
         raise fail(Code.FACTORY, f"{name} is no function: {type(function).__name__}")
-    return function
+    return cast("Callable[[int, int], object]", function)
 
 
-def _part(function: Any, stage: int, stages: int, request: Request, trained: Trained | None, notes: list[str]) -> Part:
+def _part(
+    function: Callable[[int, int], object],
+    stage: int,
+    stages: int,
+    request: Request,
+    trained: Trained | None,
+    notes: list[str],
+) -> Part:
     """A stage as the factory gives it.
 
     Raises:
@@ -322,7 +331,7 @@ def _part(function: Any, stage: int, stages: int, request: Request, trained: Tra
     return Part(module, tuple(x.to(request.device) for x in inputs), loss)
 
 
-def _of_model(trained: Trained, stage: int, module: Any) -> tuple[Any, ...]:
+def _of_model(trained: Trained, stage: int, module: nn.Module) -> tuple[Tensor, ...]:
     """One microbatch of what a model says enters a stage: words, or hidden vectors of the module's dtype."""
     import torch
 
@@ -334,11 +343,11 @@ def _of_model(trained: Trained, stage: int, module: Any) -> tuple[Any, ...]:
     return (torch.randn(rows, tokens, transformer.hidden, dtype=kinds[0] if kinds else None),)
 
 
-def _mean(output: Any) -> Any:
+def _mean(output: object) -> Tensor:
     return _one(output).mean()
 
 
-def _one(output: Any) -> Any:
+def _one(output: object) -> Tensor:
     """Raises PipeschedError: PS829, what the last stage makes is no tensor."""
     from torch import Tensor
 
@@ -348,7 +357,7 @@ def _one(output: Any) -> Any:
     return output
 
 
-def _entropy(output: Any) -> Any:
+def _entropy(output: object) -> Tensor:
     import torch
 
     logits = _one(output).flatten(0, -2)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from pipesched import render
 from pipesched.analysis.idle import bubble, split_length
@@ -55,7 +54,7 @@ class Prediction:
         """
         time, order = emission.report.time, emission.order
         assert isinstance(order, Program)
-        given: dict[str, Any] = {key: _cost(value) for key, value in time.costs.items()}
+        given = {key: _cost(value) for key, value in time.costs.items()}
         costs = Costs({**given, "C": Fraction(0)})
         makespan = Analysis(order.computes, costs).makespan
         mean = _mean(given["F"])
@@ -81,10 +80,10 @@ def _mean(cost: Cost) -> Fraction:
     return sum(cost, Fraction(0)) / len(cost) if isinstance(cost, tuple) else cost
 
 
-def _cost(value: Any) -> Cost:
+def _cost(value: object) -> Cost:
     if isinstance(value, list) and isinstance(value[0], list):
         return Grid.of([map(Fraction, row) for row in value])
-    return tuple(map(Fraction, value)) if isinstance(value, list) else Fraction(value)
+    return tuple(map(Fraction, value)) if isinstance(value, list) else Fraction(str(value))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 DIGITS = 300
 PARTS = 100
@@ -110,7 +110,7 @@ def levels(value: object) -> None:
     Raises:
         Spent: too many of them are in each other.
     """
-    inside: list[Any] = [value]
+    inside: list[object] = [value]
     for _ in range(LEVELS + 1):
         inside = [
             inner

@@ -17,9 +17,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NewType
+from typing import Any, NewType, cast
 
 from pipesched.support import budget
 
@@ -64,7 +64,7 @@ def real(text: str) -> str:
     return text if text.isascii() else text.translate(_REAL)
 
 
-def values(tree: Any) -> Any:
+def values(tree: object) -> object:
     """A value with all that it holds, each text in it marked, keys too."""
     match tree:
         case str():
@@ -82,26 +82,35 @@ def mark(noun: object, *names: str) -> None:
         object.__setattr__(noun, name, values(getattr(noun, name)))
 
 
-def toml_of(text: str, **how: Any) -> dict[Foreign, Any]:
-    """The table of a text of TOML; how: as of ``tomllib.loads``, whose errors these are.
+def toml_of(text: str, *, parse_float: Callable[[str], object] = float) -> dict[Foreign, object]:
+    """The table of a text of TOML, as ``tomllib.loads`` makes it, whose errors these are.
 
     Raises:
         Spent: it costs more than its budget.
     """
     budget.keys(text)
-    made: dict[Foreign, Any] = values(budget.parsed(partial(tomllib.loads, **how), text, budget.WRITTEN))
-    return made
+    made = values(budget.parsed(partial(tomllib.loads, parse_float=parse_float), text, budget.WRITTEN))
+    return cast("dict[Foreign, object]", made)
 
 
-def json_of(text: str | bytes, **how: Any) -> Any:
-    """The value of a text of JSON; how: as of ``json.loads``, whose errors these are, at the places of the text.
+def json_of(
+    text: str | bytes,
+    *,
+    parse_float: Callable[[str], object] | None = None,
+    parse_constant: Callable[[str], object] | None = None,
+    object_pairs_hook: Callable[[list[tuple[str, object]]], object] | None = None,
+) -> Any:
+    """The value of a text of JSON, as ``json.loads`` makes it, whose errors these are, at the places of the text.
 
     Raises:
         Spent: it costs more than its budget.
     """
     given = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass")
+    loads = partial(
+        json.loads, parse_float=parse_float, parse_constant=parse_constant, object_pairs_hook=object_pairs_hook
+    )
     try:
-        return budget.parsed(partial(_json, how), given)
+        return budget.parsed(partial(_json, loads), given)
     except json.JSONDecodeError as error:
         raise _as_of_3_13(error) from None
 
@@ -117,13 +126,13 @@ def _as_of_3_13(error: json.JSONDecodeError) -> json.JSONDecodeError:
     )
 
 
-def _json(how: Mapping[str, Any], given: str) -> Any:
+def _json(loads: Callable[[str], object], given: str) -> object:
     if given.isascii() and "\\" not in given:
-        return json.loads(given, **how)
+        return loads(given)
     try:
-        return json.loads(_WRITTEN.sub(_marked, given), **how)
+        return loads(_WRITTEN.sub(_marked, given))
     except json.JSONDecodeError:
-        json.loads(given, **how)
+        loads(given)
         raise
 
 

@@ -22,7 +22,7 @@ follow the cycle. DOT is text and always there; `dot` of Graphviz lays it out wh
 from __future__ import annotations
 
 import itertools
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import graphviz
 import networkx as nx
@@ -35,7 +35,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.support.safe import safe
 from pipesched.views.palette import ALARM, ink, style
 
-Graph: TypeAlias = Any  # networkx.MultiDiGraph, which has no types of its own
+Graph: TypeAlias = nx.MultiDiGraph
 
 
 def graph(chart: Chart) -> Graph:
@@ -52,7 +52,7 @@ def graph(chart: Chart) -> Graph:
         made.add_node(name, **_node(chart, index))
     late = chart.delays(np.arange(len(chart.schedule))).tolist()
     for source, target, kind in edges(chart):
-        about: dict[str, Any] = {"kind": kind}
+        about: dict[str, object] = {"kind": kind}
         if kind == "message":
             about["latency"] = float(chart.time(late[source]))
         made.add_edge(names[source], names[target], kind, **about)
@@ -109,7 +109,7 @@ def edges(chart: Chart) -> list[tuple[int, int, str]]:
     return sorted(made, key=lambda edge: edge[1])
 
 
-def _node(chart: Chart, index: int) -> dict[str, Any]:
+def _node(chart: Chart, index: int) -> dict[str, object]:
     schedule, times = chart.schedule, chart.times
     op, ran = schedule[index], times.start[index] >= 0
     return {

@@ -12,9 +12,9 @@ held: activations of the rank after it, for an F from its start on, in microbatc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Cell = TypeVar("Cell")
 HEADER = "rank,step,op,stage,microbatch,start,end,needs,held"
 
 
@@ -36,7 +40,7 @@ def csv(chart: Chart) -> str:
     return "".join(f"{line}\n" for line in [HEADER, *(",".join(map(str, row)) for row in rows)])
 
 
-def columns(chart: Chart, written: Callable[[Fraction], Any], never: Any) -> dict[str, list[Any]]:
+def columns(chart: Chart, written: Callable[[Fraction], Cell], never: Cell) -> dict[str, Sequence[object]]:
     """The columns by name. written: times and amounts; never: the times of what never runs."""
     schedule, times = chart.schedule, chart.times
     start, end = (_instants(chart, ticks.tolist(), written, never) for ticks in (times.start, times.end))
@@ -53,7 +57,7 @@ def columns(chart: Chart, written: Callable[[Fraction], Any], never: Any) -> dic
     }
 
 
-def pandas(chart: Chart) -> Any:
+def pandas(chart: Chart) -> DataFrame:
     """The table as a `pandas.DataFrame`.
 
     Raises:
@@ -66,7 +70,7 @@ def pandas(chart: Chart) -> Any:
     return DataFrame(columns(chart, _plain, None))
 
 
-def _instants(chart: Chart, ticks: list[int], written: Callable[[Fraction], Any], never: Any) -> list[Any]:
+def _instants(chart: Chart, ticks: list[int], written: Callable[[Fraction], Cell], never: Cell) -> list[Cell]:
     """Times in the user's unit, each written once."""
     known = {x: written(chart.time(x)) for x in set(ticks) if x >= 0}
     return [known.get(x, never) for x in ticks]

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib import import_module
 from math import ceil
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -266,7 +267,7 @@ def printed(document: str, format: str) -> bytes:
     """
     cairo = _cairo(format)
     if format == "pdf":
-        return bytes(_undated(cairo).convert(bytestring=document.encode()))
+        return _pdf(cairo, document)
     side = max(size(document))
     if side > _LARGEST:
         message = f"a figure of {side:,} pixels makes no PNG; {_LARGEST:,} are drawn"
@@ -274,27 +275,26 @@ def printed(document: str, format: str) -> bytes:
     return bytes(cairo.svg2png(bytestring=document.encode(), scale=min(_SCALE, _LARGEST / side)))
 
 
-def _cairo(format: str) -> Any:
+def _cairo(format: str) -> ModuleType:
     """The module cairosvg, which loads the library cairo."""
     wanted = f"a {format.upper()} needs cairosvg"
     try:
-        import cairosvg
+        return import_module("cairosvg")
     except ImportError:
         help = "pip install 'pipesched[views]', or write the figure as .svg"
         raise fail(Code.NEEDS, f"{wanted}, which is not installed", help=help) from None
     except OSError:
         help = "apt-get install libcairo2, or brew install cairo; or write the figure as .svg"
         raise fail(Code.NEEDS, f"{wanted}, which does not find the library cairo", help=help) from None
-    return cairosvg
 
 
-def _undated(cairo: Any) -> Any:
-    """Its surface for PDF, with a fixed date."""
+def _pdf(cairo: ModuleType, document: str) -> bytes:
+    """A PDF with a fixed date."""
     from cairocffi import PDF_METADATA_CREATE_DATE
 
-    class Undated(cairo.surface.PDFSurface):  # type: ignore[misc, unused-ignore]
+    class Undated(cairo.surface.PDFSurface):  # type: ignore[name-defined, misc]
         def finish(self) -> None:
             self.cairo.set_metadata(PDF_METADATA_CREATE_DATE, "1970-01-01T00:00:00Z")
             super().finish()
 
-    return Undated
+    return bytes(Undated.convert(bytestring=document.encode()))

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def _records(source: Source, number: int) -> tuple[list[Record], bool]:
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
         raise fail(Code.TRACE, f"{source.name} is no trace: it has no list `traceEvents`", help=f"give {_WHERE}")
-    about: Mapping[str, Any] = data if isinstance(data, dict) else {}
+    about: Mapping[str, object] = data if isinstance(data, dict) else {}
     try:
         found = list(_found(events, _rank(about, number), _base(about)))
     except _Unusable as error:
@@ -73,7 +73,7 @@ class _Unusable(Exception):
     """An operation that is there, and cannot be read."""
 
 
-def _json(source: Source) -> Any:
+def _json(source: Source) -> object:
     """The value of a file.
 
     Raises:
@@ -91,18 +91,18 @@ def _json(source: Source) -> Any:
         raise fail(Code.TRACE, message, label, help="a profile that was cut off must be written again") from None
 
 
-def _rank(about: Mapping[str, Any], number: int) -> int:
+def _rank(about: Mapping[str, object], number: int) -> int:
     given = about.get("distributedInfo")
     rank = given.get("rank") if isinstance(given, dict) else None
     return rank if isinstance(rank, int) and rank >= 0 else number
 
 
-def _base(about: Mapping[str, Any]) -> int:
+def _base(about: Mapping[str, object]) -> int:
     base = about.get("baseTimeNanoseconds", 0)
     return base if isinstance(base, int) and 0 <= base < _LONGEST else 0
 
 
-def _found(events: Sequence[Any], rank: int, base: int) -> Iterator[Record]:
+def _found(events: Sequence[object], rank: int, base: int) -> Iterator[Record]:
     for event in events:
         if not isinstance(event, dict) or event.get("ph") != "X":
             continue
@@ -126,7 +126,7 @@ def _named(text: str) -> tuple[Entry, ...]:
     return tuple(entries) if entries[0][0].compute else ()
 
 
-def _operations(args: Mapping[str, Any]) -> tuple[Entry, ...]:
+def _operations(args: Mapping[str, object]) -> tuple[Entry, ...]:
     """The operation of an event, and the second part of an overlap pair."""
     found: list[Entry] = []
     for part in (args, args.get("with")):
@@ -140,7 +140,7 @@ def _operations(args: Mapping[str, Any]) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def _span(event: Mapping[str, Any], base: int) -> tuple[int, int]:
+def _span(event: Mapping[str, object], base: int) -> tuple[int, int]:
     """Begin and end in nanoseconds."""
     begin, length = (_nanoseconds(event.get(key), 1000) for key in ("ts", "dur"))
     if begin is None or length is None or length < 0:
@@ -148,7 +148,7 @@ def _span(event: Mapping[str, Any], base: int) -> tuple[int, int]:
     return base + begin, base + begin + length
 
 
-def _waited(args: Mapping[str, Any]) -> int:
+def _waited(args: Mapping[str, object]) -> int:
     waited = _nanoseconds(args.get("waited"), 10**9)
     return -1 if waited is None else max(waited, 0)
 
