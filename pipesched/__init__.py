@@ -114,7 +114,7 @@ _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
 class _Check(ModuleType):
     """The folder of the checks, which is called as the function of that name."""
 
-    def __call__(self, *arguments: Any, **given: Any) -> object:
+    def __call__(self, *arguments: object, **given: object) -> object:
         return import_module("pipesched.shell.api").check(*arguments, **given)
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from pipesched.command import endings
-from pipesched.command.options import COMMANDS, Option, compile_options
+from pipesched.command.options import COMMANDS, Given, Option, compile_options
 from pipesched.command.sizes import Sizes, combinations
 from pipesched.command.terminal import Output, writable
 from pipesched.command.values import Choice, flag, short
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from pipesched.compile import Options
 
-    ParamType = click.ParamType[Any]
+    ParamType = click.ParamType[object]
 else:
     ParamType = click.ParamType  # generic since click 8.4
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
 _SIZES = {  # what people call p, v and m
     "p": ("p", "pp", "np", "n", "ranks", "num-ranks", "devices", "gpus", "world-size", "pp-size", "pp-degree"),
     "v": ("v", "vpp", "chunks", "num-chunks", "model-chunks", "virtual-stages"),
@@ -38,7 +38,7 @@ _SIZES = {  # what people call p, v and m
 }
 
 
-def form_of(given: Mapping[str, Any], forms: endings.Forms | None = None) -> str:
+def form_of(given: Given, forms: endings.Forms | None = None) -> str:
     """What is written: by the option, or by the name of the file. forms: where the verb makes others this time.
 
     Raises:
@@ -65,16 +65,16 @@ class _Reader(ParamType):
 
     name = "text"
 
-    def __init__(self, read: Callable[[Any], Any]) -> None:
+    def __init__(self, read: Callable[[str], object]) -> None:
         self.read = read
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> object:
         try:
             return self.read(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(incomplete, type="file")] if "FILE" in (param.metavar or "") else []
@@ -83,7 +83,7 @@ class _Reader(ParamType):
 class _Target(_Reader):
     """A file, or a schedule of the library by name; a shell completes both."""
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
 
         from pipesched.library.assets import built_in
@@ -107,7 +107,7 @@ def options(command: str) -> Callable[[Decorated], Decorated]:
 def _made(option: Option) -> Callable[[Decorated], Decorated]:
     names = (option.name, *(option.flags or ("--" + option.name.replace("_", "-"),)))
     read: object = option.typed or option.read
-    default: Any = None if option.default is False or option.many else option.default
+    default = None if option.default is False or option.many else option.default
     if read is flag:
         return click.option(*names, is_flag=True, default=bool(default), flag_value=not default, help=option.help)
     return click.option(
@@ -121,7 +121,7 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
     )
 
 
-def output_of(given: Mapping[str, Any]) -> Output:
+def output_of(given: Given) -> Output:
     """Where the results of a command go.
 
     Raises:
@@ -164,7 +164,7 @@ def as_option(name: str, value: str) -> str:
     return f"--{own} {value or 'N'}" if own else f"-D {name.replace('-', '_')}={value or 'N'}"
 
 
-def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
+def grid(given: Given) -> dict[str, Sizes]:
     """The parameters that were given, each with its values.
 
     Raises:
@@ -182,7 +182,7 @@ def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
     return found
 
 
-def one_size(command: str, given: Mapping[str, Any]) -> dict[str, Value]:
+def one_size(command: str, given: Given) -> dict[str, Value]:
     """The sizes of a command that takes one at a time; several values of one that is defined are a list.
 
     Raises:
@@ -195,7 +195,7 @@ def one_size(command: str, given: Mapping[str, Any]) -> dict[str, Value]:
     return next(combinations(found, listed))
 
 
-def asked(command: str, given: Mapping[str, Any]) -> Options:
+def asked(command: str, given: Given) -> Options:
     """How to load and to examine, for a command that takes one size at a time.
 
     Raises:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pipesched.chart.views import taking, views
 from pipesched.command import sizes, values
@@ -21,11 +21,17 @@ from pipesched.formats.targets import targets
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from pipesched.compile import Options
     from pipesched.model.costs import Costs
     from pipesched.model.numbers import Value
 
+Raw = TypeVar("Raw")
 Made = TypeVar("Made")
+Asked = TypeVar("Asked", bound="DataclassInstance")
+Given: TypeAlias = Mapping[str, Any]
+"""Values of options by name, each of the type that its row in `COMMANDS` reads."""
 MAX_OPS = 2_000_000
 
 
@@ -38,12 +44,12 @@ class Option:
     """
 
     name: str
-    read: Callable[[Any], Any] = text
+    read: Callable[[str], object] = text
     help: str | None = None
     metavar: str | None = None
     default: object = None
     flags: tuple[str, ...] = ()
-    typed: Callable[[str], Any] | None = None
+    typed: Callable[[str], object] | None = None
     terminal: bool = False
 
     @property
@@ -280,7 +286,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 }
 
 
-def read(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def read(command: str, given: Given) -> Given:
     """Keyword arguments, each as its option reads it; None stays where it is the default.
 
     Raises:
@@ -293,7 +299,7 @@ def read(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def value(name: str, reader: Callable[[Any], Made], given: object) -> Made:
+def value(name: str, reader: Callable[[Raw], Made], given: Raw) -> Made:
     """A value of Python, read.
 
     Raises:
@@ -307,19 +313,19 @@ def value(name: str, reader: Callable[[Any], Made], given: object) -> Made:
         raise fail(Code.USAGE, f"{name}: {error}") from None
 
 
-def request(kind: type[Made], given: Mapping[str, Any], **more: Any) -> Made:
+def request(kind: type[Asked], given: Given, **more: object) -> Asked:
     """A frozen request of the values that go by the names of its fields."""
-    names = {field.name for field in fields(kind)} - more.keys()  # type: ignore[arg-type]
+    names = {field.name for field in fields(kind)} - more.keys()
     return kind(**{name: given[name] for name in names & given.keys()}, **more)
 
 
-def costs(given: Mapping[str, Any]) -> Costs | None:
+def costs(given: Given) -> Costs | None:
     """The costs of ``--cost`` over those of ``--costs``, or None."""
     base, own = given.get("costs"), given.get("cost")
     return base if own is None else own if base is None else own.over(base)
 
 
-def compile_options(given: Mapping[str, Any], sizes: Mapping[str, Value]) -> Options:
+def compile_options(given: Given, sizes: Mapping[str, Value]) -> Options:
     """How to load and to examine a file at a size.
 
     Raises:

@@ -11,15 +11,54 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Protocol, TextIO
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.support import files
 from pipesched.support.safe import Form, safe
+
+
+class Found(Protocol):
+    """Result of a verb. text: for people, with keywords of its own."""
+
+    @property
+    def exit_status(self) -> int: ...
+
+    @property
+    def text(self) -> Callable[..., str]: ...
+
+    def to_json(self) -> Mapping[str, object]: ...
+
+
+class Verdict(Found, Protocol):
+    """Result with findings about a source. line: the verdict on one line."""
+
+    @property
+    def ok(self) -> bool: ...
+
+    @property
+    def source(self) -> str | None: ...
+
+    @property
+    def diagnostics(self) -> Sequence[Diagnostic]: ...
+
+    @property
+    def line(self) -> Callable[..., str]: ...
+
+
+class FoundCosts(Protocol):
+    """Costs that a verb has found. toml: as `--costs` reads them."""
+
+    def toml(self) -> str: ...
+
+    def text(self) -> str: ...
+
+    def to_json(self) -> dict[str, object]: ...
+
 
 _CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cuts short is no error
 
@@ -93,12 +132,12 @@ class Output:
         """The columns of the terminal that results go to, None where they do not go to one."""
         return None if self._file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
-    def result(self, found: Any, **how: Any) -> int:
+    def result(self, found: Found, **how: object) -> int:
         """What a verb has found, as text or as an object; returns how the command ends."""
         self.line(dumps(found.to_json()) if self.format == "json" else found.text(**how, **self.how))
-        return int(found.exit_status)
+        return found.exit_status
 
-    def verdict(self, report: Any) -> int:
+    def verdict(self, report: Verdict) -> int:
         """A verdict in full; what the command line is to blame for goes to stderr. Returns how the command ends."""
         if self.format == "json":
             self.line(dumps(report.to_json()))
@@ -106,16 +145,16 @@ class Output:
             self.complain(report.text(color=self.complaint_color, **self.how))
         else:
             self.line(self.shown(report))
-        return int(report.exit_status)
+        return report.exit_status
 
-    def shown(self, report: Any) -> str:
+    def shown(self, report: Verdict) -> str:
         """A verdict as text, or its findings a line each."""
         if self.format == "text":
-            return str(report.text(color=self.color, **self.how))
+            return report.text(color=self.color, **self.how)
         findings = [LINES[self.format](found, report.source) for found in report.diagnostics]
         return "\n".join(findings + ([report.line()] if report.ok else []))
 
-    def costs(self, found: Any, path: str | None) -> int:
+    def costs(self, found: FoundCosts, path: str | None) -> int:
         """Costs as `--costs` reads them, or an object, in the file of ``-o`` or on stdout; and what is said of them."""
         as_json = dumps(found.to_json() | {"file": path}) + "\n"
         if path and path != "-":

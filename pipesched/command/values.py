@@ -12,7 +12,7 @@ from contextlib import suppress
 from fractions import Fraction
 from operator import index
 from os import PathLike, fsdecode
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.model.numbers import Bytes, cap_help, in_bytes, number
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pipesched.planning.transformer.config import Trained
     from pipesched.planning.transformer.devices import Device
 
+Raw = TypeVar("Raw")
 WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
 _FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
@@ -365,7 +366,7 @@ def version(value: object) -> TorchVersion:
         raise ValueError(error.diagnostics[0].message) from None
 
 
-def _of_the_caller(make: Callable[[Any], Costs], value: object) -> Costs:
+def _of_the_caller(make: Callable[[Raw], Costs], value: Raw) -> Costs:
     try:
         return make(value)
     except PipeschedError as error:

@@ -6,7 +6,6 @@ import difflib
 import re
 import textwrap
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
@@ -34,7 +33,7 @@ def _completed(context: click.Context, parameter: click.Parameter, incomplete: s
 @click.command
 @click.argument("word", required=False, metavar="[CODE|WORD]", shell_complete=_completed)
 @flags.options("explain")
-def explain(word: str | None, **given: Any) -> int:
+def explain(word: str | None, **given: object) -> int:
     """Explain a diagnostic code such as PS401, its name such as deadlock, or a word such as chunk; without one, list
     them all.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         return Row(source.name, label, dict(options.parameters), diagnostics=error.diagnostics)
     report = examine(loaded, replace(options, costs=costs, device=None, efficiency=None)).report
     time, memory, schedule = report.parts.time, report.parts.memory, loaded.schedule
-    figures: dict[str, Any] = {}
+    figures: dict[str, Fraction | None] = {}
     if time:
         figures = {name: getattr(time, name) for name in ("makespan", "span", "bubble", "span_bubble")}
         figures |= {"idle": max(time.idle, default=None), "overhead": overhead(time.makespan, time.work)}

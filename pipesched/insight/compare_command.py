@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from pipesched.command import flags, sizes
@@ -15,7 +13,7 @@ from pipesched.diagnostics import Code, fail
 @click.command
 @click.argument("files", type=flags.target, nargs=-1, metavar="FILES...")
 @flags.options("compare")
-def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str | None, **given: Any) -> int:
+def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str | None, **given: object) -> int:
     """Compare schedules: .ps files, torch CSV files, orders, streams, built-in names, or - for stdin.
 
     \b

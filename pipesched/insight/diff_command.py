@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from pipesched import render
@@ -14,7 +12,7 @@ from pipesched.command import flags
 @click.argument("a", type=flags.target, metavar="A")
 @click.argument("b", type=flags.target, metavar="B")
 @flags.options("diff")
-def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
+def diff(a: str, b: str, *, every: bool, **given: object) -> int:
     """Say what differs between two orders: .ps files, torch CSV files, orders, streams, built-in names.
 
     The fewest operations that have to be moved to make B of A, rank by rank, operations that only one of them has,

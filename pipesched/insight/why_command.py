@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from pipesched import render
@@ -14,7 +12,7 @@ from pipesched.diagnostics import Code
 @click.command
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("why")
-def why(file: str, *, every: bool, **given: Any) -> int:
+def why(file: str, *, every: bool, **given: object) -> int:
     """Say where the idle time of a .ps file, a torch CSV, an order, a stream, a built-in name, or - comes from.
 
     \b

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesched.command import endings, flags
+from pipesched.command.options import Given
 from pipesched.command.progress import Ticker
 from pipesched.command.terminal import LINES, Output, dumps, put, replace_file, writable
 from pipesched.diagnostics import Code, fail
@@ -65,17 +66,17 @@ def optimize(schedule: str | None, **given: Any) -> int:
         return _status(frontier, given)
 
 
-def _json(given: dict[str, Any]) -> bool:
+def _json(given: Given) -> bool:
     return bool(given["json"] or given["format"] == "json")
 
 
-def _output(given: dict[str, Any], *, ranged: bool) -> Output:
+def _output(given: Given, *, ranged: bool) -> Output:
     """Where results go: a range of caps makes a table, which a file may hold."""
     format = flags.form_of(given, endings.LINES) if ranged else "json" if _json(given) else given["format"]
     return Output(format, given["color"], given["output"], given["digits"], given["verbose"])
 
 
-def _sizes(given: dict[str, Any]) -> dict[str, Value]:
+def _sizes(given: Given) -> dict[str, Value]:
     """One value of each parameter; p, v and m are that already.
 
     Raises:
@@ -85,7 +86,7 @@ def _sizes(given: dict[str, Any]) -> dict[str, Value]:
     return {**parameters, **flags.one_size("optimize", {**given, **dict.fromkeys(parameters)})}
 
 
-def _show(answer: Optimum, out: Output, given: dict[str, Any], holds: str) -> int:
+def _show(answer: Optimum, out: Output, given: Given, holds: str) -> int:
     """The verdict, and the schedule: in the file of -o, else below the verdict if it is short. holds: what the file
     does.
     """
@@ -109,6 +110,6 @@ def _show(answer: Optimum, out: Output, given: dict[str, Any], holds: str) -> in
     return _status(answer, given)
 
 
-def _status(answer: Optimum | Frontier, given: dict[str, Any]) -> int:
+def _status(answer: Optimum | Frontier, given: Given) -> int:
     unproved = given["require_proof"] and not answer.proved
     return answer.exit_status or (NOT_PROVED if unproved else 0)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
-from pipesched.command.options import costs, settings_of
+from pipesched.command.options import Given, costs, settings_of
 from pipesched.compile import Options, load, read
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.examine import own_costs
@@ -68,7 +68,7 @@ class Request:
         return optimize_bytes.in_bytes(self.mem_cap, self.model)
 
 
-def request(source: Source | None, sizes: Mapping[str, Value], given: Mapping[str, Any]) -> Request:
+def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> Request:
     """What is asked by options, as `options` reads them.
 
     Raises:

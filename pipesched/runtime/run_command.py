@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -62,7 +61,7 @@ def run(file: str, **given: Any) -> int:
         return found.exit_status
 
 
-def _one_rank(file: str, given: Mapping[str, Any]) -> int:
+def _one_rank(file: str, given: options.Given) -> int:
     """One rank with stages of the user's: bytes, and costs."""
     from pipesched.compile import read
     from pipesched.runtime import rehearse as verb

@@ -33,12 +33,12 @@ from difflib import get_close_matches
 from fractions import Fraction
 from importlib import import_module
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from pipesched import compile
 from pipesched.analysis.communication import parse_model
 from pipesched.command import options, sources, values
-from pipesched.command.options import MAX_OPS
+from pipesched.command.options import MAX_OPS, Given
 from pipesched.command.sizes import combinations, count, parameter_of, setting
 from pipesched.command.sizes import read as several
 from pipesched.compile import Options
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from pipesched.runtime.run_report import Rehearsal
     from pipesched.verbs.show import Picture
 
+Made = TypeVar("Made")
 Target: TypeAlias = str | PathLike[str] | Source | Schedule | Program | Rows | TorchSchedule
 File: TypeAlias = str | PathLike[str] | Source
 Number: TypeAlias = int | float | str | Fraction
@@ -83,7 +84,7 @@ DeviceLike: TypeAlias = "str | PathLike[str] | Device | None"
 CostsLike: TypeAlias = str | PathLike[str] | Costs | Mapping[str, Number | Sequence[Number]] | None
 
 
-def _maker(name: str) -> Callable[..., Any]:
+def _maker(name: str) -> Callable[..., object]:
     """A function of `views.drawn`, which is imported with the first picture."""
     return lambda *arguments: getattr(import_module("pipesched.views.drawn"), name)(*arguments)
 
@@ -158,7 +159,7 @@ def verify(
     from pipesched.verbs import verify as verb
 
     parse_model(given["comm"] or "strict")
-    given["torch_version"] = given["torch_version"] or sources.version_of(target)
+    given = {**given, "torch_version": given["torch_version"] or sources.version_of(target)}
     if isinstance(target, Schedule | Program):
         asked = options.compile_options(given, sizes)
         return verb.verify_loaded(sources.loaded(target, asked), asked)
@@ -307,11 +308,11 @@ def compare(
     given, _ = _read("compare", locals() | {"parameters": {}})
     from pipesched.insight import compare as verb
 
-    grid, given["settings"] = _apart(parameters, lambda _: several)
+    grid, settings = _apart(parameters, lambda _: several)
     compared = [sources.alone(one) for one in verb.named(schedules, library=library)]
     listed = lists_of(compared)
     count(grid, [listed] * len(compared))
-    asked = options.compile_options(given, {})
+    asked = options.compile_options({**given, "settings": settings}, {})
     return verb.compare(compared, combinations(grid, listed), asked, per_stage=given["cost_per"] == "stage")
 
 
@@ -543,13 +544,13 @@ def check(
 check_config = check
 
 
-def _read(command: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Value]]:
+def _read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, Value]]:
     """The arguments of a function, each as the option of its command reads it; and the sizes.
 
     Raises:
         PipeschedError: PS225, PS809.
     """
-    parameters = arguments.pop("parameters")
+    parameters = cast("Mapping[str, object]", arguments.pop("parameters"))
     if (target := arguments.get("target")) is not None:
         _require_known(command, target, [*parameters], arguments)
     sizes, settings = _apart(parameters, parameter_of)
@@ -568,15 +569,15 @@ def _require_known(command: str, target: object, names: Sequence[str], own: Iter
 
 
 def _apart(
-    parameters: Mapping[str, Any], reader: Callable[[str], Callable[[object], Any]]
-) -> tuple[dict[str, Any], dict[str, str | float]]:
+    parameters: Mapping[str, object], reader: Callable[[str], Callable[[object], Made]]
+) -> tuple[dict[str, Made], dict[str, str | float]]:
     """The parameters that are sizes, as they are read, and the settings of a framework."""
     found = {name: None if name in ("p", "v", "m") else setting(x) for name, x in parameters.items()}
     settings = {name: x for name, x in found.items() if x is not None}
     return {n: options.value(n, reader(n), x) for n, x in parameters.items() if n not in settings}, settings
 
 
-def _file(target: object, given: Mapping[str, Any], sizes: dict[str, Value]) -> tuple[Source, Options]:
+def _file(target: object, given: Given, sizes: dict[str, Value]) -> tuple[Source, Options]:
     """What to read, and how."""
     source, sizes = sources.named(target, sizes)
     return source, options.compile_options(given, sizes)

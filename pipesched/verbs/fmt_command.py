@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
@@ -17,7 +16,7 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status,
 @click.command
 @click.argument("files", type=flags.target, nargs=-1, required=True, metavar="FILES...")
 @flags.options("fmt")
-def fmt(files: tuple[str, ...], *, check: bool, diff: bool, **given: Any) -> int:
+def fmt(files: tuple[str, ...], *, check: bool, diff: bool, **given: object) -> int:
     """Rewrite .ps files in their canonical form; comments stay. - reads stdin and writes stdout."""
     results = [_format(target) for target in files]
     with flags.output_of(given) as out:

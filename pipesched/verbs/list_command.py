@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any
 
 import click
 
@@ -17,7 +16,7 @@ _WIDTH = 120  # of a line, where no terminal says otherwise
 @click.command("list")
 @click.argument("name", required=False, type=flags.target)
 @flags.options("list")
-def list_schedules(name: str | None, **given: Any) -> int:
+def list_schedules(name: str | None, **given: object) -> int:
     """Show the built-in schedules: a name that `verify` and `order` take, where it was published, and what others
     call it; the frameworks whose own code gives schedules; and the transformers that --model takes. With a NAME:
     the file of that schedule or transformer, to read or to begin your own with.

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pipesched import render
 from pipesched.analysis.standstill import Standstill
 from pipesched.chart.chart import Chart
 from pipesched.chart.views import GRAPHML, Laid, Request, draw, overlay, takes, taking, views
 from pipesched.command import options
+from pipesched.command.options import Given
 from pipesched.compile import examined
 from pipesched.diagnostics import Code, Diagnostic, Judged, fail
 from pipesched.examine import Options
@@ -25,7 +25,7 @@ from pipesched.model.numbers import exact
 from pipesched.source import Source
 
 
-def request(given: Mapping[str, Any], suffix: str = "") -> Request:
+def request(given: Given, suffix: str = "") -> Request:
     """The format that is named, or that of a file's suffix, and how to draw it.
 
     Raises:

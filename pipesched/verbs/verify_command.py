@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pipesched import render
 from pipesched.command import flags
-from pipesched.command.options import compile_options
+from pipesched.command.options import Given, compile_options
 from pipesched.command.sizes import Sizes, combinations, count
 from pipesched.command.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("files", type=flags.target, nargs=-1, required=True, metavar="FILES...")
 @flags.options("verify")
-def verify(files: tuple[str, ...], **given: Any) -> int:
+def verify(files: tuple[str, ...], **given: object) -> int:
     """Check schedules: .ps files, torch CSV files, orders, streams, answers of optimize --json,
     built-in names, - for stdin, or FRAMEWORK:NAME.
 
@@ -64,7 +64,7 @@ def _read(target: str) -> Source | PipeschedError:
 
 def _reports(
     files: Iterable[tuple[str, Source | PipeschedError, Collection[str]]],
-    given: Mapping[str, Any],
+    given: Given,
     grid: Mapping[str, Sizes],
 ) -> Iterator[Report]:
     """The report of every file at every size; a file that cannot be read has one for each size too."""
