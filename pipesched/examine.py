@@ -214,15 +214,15 @@ class Examination:
                 schedule.microbatches,
                 len(schedule),
                 schedule.slots,
-                messages,
-                communication,
-                _memory(made, self.caps),
-                None if used is None else InBytes.of(used, self.byte_caps),
-                _time(made, loaded.unit.remarks if loaded.unit else ()),
+                messages=messages,
+                communication=communication,
+                memory=_memory(made, self.caps),
+                bytes=None if used is None else InBytes.of(used, self.byte_caps),
+                time=_time(made, loaded.unit.remarks if loaded.unit else ()),
             ),
             tuple(found),
-            tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
-            self._subject(),
+            claims=tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
+            subject=self._subject(),
             forward_only=schedule.forward_only and len(schedule) > 0,
             frozen=schedule.placement.frozen,
             title=schedule.title,
@@ -315,17 +315,19 @@ def _time(made: Analysis, remarks: tuple[str, ...]) -> Time | None:
         spent.work,
         costs.to_json(),
         costs.assumed_of(used),
-        (*made.remarks, *remarks),
-        made.rests_on,
-        (*costs.doubts(used), *remarks),
-        costs.unit,
+        remarks=(*made.remarks, *remarks),
+        rests_on=made.rests_on,
+        doubts=(*costs.doubts(used), *remarks),
+        unit=costs.unit,
     )
 
 
 def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:
     hands, notes = made.buffers, tuple(_memory_notes(made))
     received, unsent = (hands.received.most, hands.unsent.most) if hands is not None else (None, None)
-    return Memory(made.release.name, UNIT, made.memory.peak, caps, notes, received, unsent, made.memory.host)
+    return Memory(
+        made.release.name, UNIT, made.memory.peak, caps, notes, received=received, unsent=unsent, host=made.memory.host
+    )
 
 
 def _memory_notes(made: Analysis) -> Iterator[str]:

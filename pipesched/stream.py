@@ -257,7 +257,7 @@ def header(data: Any) -> Stream:
     frozen = _frozen(data["frozen"], stages) if "frozen" in data else ()
     reads = _reads(data["reads"], stages) if "reads" in data else {}
     slices = _slices(data["slices"], routes) if "slices" in data else 1
-    return Stream(data["name"], parameters, routes, (), frozen, reads, slices)
+    return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices)
 
 
 def _slices(value: Any, routes: tuple[Route, ...]) -> int:

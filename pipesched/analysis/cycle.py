@@ -179,7 +179,7 @@ class Cycle:
         behind = self._end(after, other) if queued else -1
         queue = before >= self.size
         at = here if queue or self.graph.program.sends[before] or self.graph.program.receives[before] else before
-        return Hop(rank, at, here, other, there, behind, queue)
+        return Hop(rank, at, here, other, there, behind=behind, queue=queue)
 
     def _end(self, node: int, rank: int) -> int:
         if node < self.size + self.ranks:

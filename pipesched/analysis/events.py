@@ -151,7 +151,19 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
     source = np.concatenate([a for a, _ in edges]).astype(np.int64)
     target = np.concatenate([b for _, b in edges]).astype(np.int64)
     never = done[ends[pairing.partner[ends] < 0]]
-    return EventGraph(program, pairing, model, nodes, source, target, never, done, head, transit, between)
+    return EventGraph(
+        program,
+        pairing,
+        model,
+        nodes,
+        source,
+        target=target,
+        never=never,
+        done=done,
+        head=head,
+        transit=transit,
+        between=between,
+    )
 
 
 def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:

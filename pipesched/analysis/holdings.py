@@ -156,7 +156,7 @@ def memory(
     peaks = []
     for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
         peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)
-    return Memory(schedule, release, held, kept, part, tuple(peaks), sizes, host)
+    return Memory(schedule, release, held, kept, part, peak_at=tuple(peaks), sizes=sizes, host=host)
 
 
 _SMALL = "K is the part of M that is left at the end of an F that is run again, as its input is"

@@ -44,7 +44,9 @@ def check_handover(program: Program, schedule: Schedule, dependencies: Dependenc
         received = first(here, pair * microbatches + program.microbatch[here], len(known) * microbatches)
         which = among(schedule.op[needed.consumer], USERS[receive.result]) & (not receive.kind.shape)
         where = received[names[which] * microbatches + schedule.microbatch[needed.consumer[which]]]
-        yield from _unreceived(program, schedule, index, needed.producer[which], needed.consumer[which], where, receive)
+        yield from _unreceived(
+            program, schedule, index, needed.producer[which], needed.consumer[which], received=where, op=receive
+        )
         makers = at[among(program.op[at], MAKERS[send.result])]
         made = first(makers, program.key(makers), size)
         yield from _unproduced(program, np.flatnonzero(program.op == send), made, microbatches, size)

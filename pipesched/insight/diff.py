@@ -65,7 +65,19 @@ def differ(a: Examination, b: Examination) -> Difference:
         batches = _as_one(a.loaded.program, b.loaded.program, _batches)
         pairs = pairs[0] + batches[0], pairs[1] + batches[1]
     (only_a, only_b), (split_a, split_b) = map(tuple, only), map(tuple, split)
-    return Difference(a, b, facts, tuple(moved), only_a, only_b, *pairs, split_a, split_b, messages)
+    return Difference(
+        a,
+        b,
+        facts,
+        tuple(moved),
+        only_a,
+        only_b=only_b,
+        pairs_a=pairs[0],
+        pairs_b=pairs[1],
+        split_a=split_a,
+        split_b=split_b,
+        messages=messages,
+    )
 
 
 def _moves(rank: int, found: Moves, one: Listing, two: Listing) -> Iterator[Move]:

@@ -36,7 +36,7 @@ def why(source: Source, options: Options) -> Why:
     made = examined.analysis
     found, gaps, split = explained(made)
     growth = _growth(source, examined, split)
-    return Why(examined, found, gaps, split, growth, recognize(made.schedule, source), _instead(made))
+    return Why(examined, found, gaps, split, growth, known=recognize(made.schedule, source), instead=_instead(made))
 
 
 def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:

@@ -152,13 +152,13 @@ def _judged(row: Trainer | None, release: str | None, settings: Settings, asked:
         case.release,
         None if row.torch_of is None else str(case.torch),
         tuple(name for name, taken in assumed if taken),
-        made.plan,
-        (*(x for x in launched if isinstance(x, Fact)), *made.facts),
-        (*settings.taken, *(x.text for x in launched if isinstance(x, Note)), *made.notes),
-        made.not_judged,
-        made.possible,
-        (*made.diagnostics, *_unread(case, made.plan)),
-        command(case, made.plan),
+        plan=made.plan,
+        facts=(*(x for x in launched if isinstance(x, Fact)), *made.facts),
+        notes=(*settings.taken, *(x.text for x in launched if isinstance(x, Note)), *made.notes),
+        not_judged=made.not_judged,
+        possible=made.possible,
+        diagnostics=(*made.diagnostics, *_unread(case, made.plan)),
+        command=command(case, made.plan),
     )
 
 
@@ -190,7 +190,17 @@ def _case(
     newest = releases[-1]
     torch = asked.torch_version or (row.torch_of(newest) if row.torch_of else DEFAULT)
     processes = asked.processes or _processes(settings)
-    case = Case(settled, row.name, newest, row.releases, torch, asked.p, processes, row.ranks, assumed=not release)
+    case = Case(
+        settled,
+        row.name,
+        newest,
+        row.releases,
+        torch,
+        ranks=asked.p,
+        processes=processes,
+        size=row.ranks,
+        assumed=not release,
+    )
     versions = {x: (asked.torch_version,) if asked.torch_version else row.torches(x) for x in releases}
     return case, [(x, version) for x in releases for version in versions[x]]
 

@@ -109,7 +109,7 @@ def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]
     own = {name for block in scope.blocks[1:-1] for name in block}
     costs = frozenset(COSTS[x] for x in used if x in COSTS and x not in own)
     text = re.sub(r"^claim ", "", _text(node))
-    return Claim(node, text, release, holds, condition, tuple(sides), variables, costs)
+    return Claim(node, text, release, holds, condition, sides=tuple(sides), variables=variables, costs=costs)
 
 
 def _text(node: ast.Node) -> str:

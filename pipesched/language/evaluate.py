@@ -92,11 +92,11 @@ def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int =
         placement,
         op,
         (keys // placement.microbatches).astype(np.int32),
-        (keys % placement.microbatches).astype(np.int32),
-        second,
-        start,
-        programs,
-        checked.file.title or "",
+        microbatch=(keys % placement.microbatches).astype(np.int32),
+        second=second,
+        start=start,
+        origin=programs,
+        title=checked.file.title or "",
     )
     return Unit(schedule, costs, checked, names)
 

@@ -103,7 +103,20 @@ class _Checker:
     statements: Statements = field(default_factory=Statements)
 
     def run(self) -> Checked:
-        self.made = Checked(self.file, {}, {}, [], [], [], [], [], [], [], self.statements.sites, self.statements.loops)
+        self.made = Checked(
+            self.file,
+            {},
+            {},
+            [],
+            [],
+            frozen=[],
+            ranks=[],
+            slices=[],
+            costs=[],
+            claims=[],
+            sites=self.statements.sites,
+            loops=self.statements.loops,
+        )
         for parameter in self.file.parameters:
             default = parameter.default
             self.made.defaults[parameter.name.id] = None if default is None else self._code(default, "number")

@@ -63,14 +63,14 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
         op,
         stage,
         microbatch,
-        peer,
-        np.broadcast_to(np.int32(-1), len(op)),
-        np.broadcast_to(np.int32(0), len(op)),
-        second,
-        np.searchsorted(rank, np.arange(schedule.ranks + 1)).astype(np.int64),
-        Chosen(schedule.origin, source),
-        event,
-        None if schedule.placement.chain else _other_ends(schedule, found, messages, op, event),
+        peer=peer,
+        group=np.broadcast_to(np.int32(-1), len(op)),
+        communicator=np.broadcast_to(np.int32(0), len(op)),
+        second=second,
+        start=np.searchsorted(rank, np.arange(schedule.ranks + 1)).astype(np.int64),
+        origin=Chosen(schedule.origin, source),
+        clock=event,
+        other=None if schedule.placement.chain else _other_ends(schedule, found, messages, op, event),
     )
 
 

@@ -84,13 +84,13 @@ class Op(enum.IntEnum):
 
     kind: Kind
 
-    F = Kind(Does.COMPUTE, ACTIVATION, BEFORE, None, (ACTIVATION,), "forward", "forward")
-    I = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT,), "backward, input", "input")
-    W = Kind(Does.COMPUTE, GRADIENT, SAME, None, (WEIGHTS,), "backward, weights", "weights")
-    B = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT, WEIGHTS), "full backward", "full")
-    R = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (RECOMPUTED,), "recomputation", "recompute")
-    O = Kind(Does.COPY, ACTIVATION, SAME, None, (OFFLOADED,), "copy to host memory", "offload")
-    L = Kind(Does.COPY, OFFLOADED, SAME, None, (LOADED,), "copy back", "load")
+    F = Kind(Does.COMPUTE, ACTIVATION, BEFORE, None, (ACTIVATION,), words="forward", colour="forward")
+    I = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT,), words="backward, input", colour="input")
+    W = Kind(Does.COMPUTE, GRADIENT, SAME, None, (WEIGHTS,), words="backward, weights", colour="weights")
+    B = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT, WEIGHTS), words="full backward", colour="full")
+    R = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (RECOMPUTED,), words="recomputation", colour="recompute")
+    O = Kind(Does.COPY, ACTIVATION, SAME, None, (OFFLOADED,), words="copy to host memory", colour="offload")
+    L = Kind(Does.COPY, OFFLOADED, SAME, None, (LOADED,), words="copy back", colour="load")
 
     SEND_F = Kind(Does.SEND, ACTIVATION, BEHIND)
     RECV_F = Kind(Does.RECEIVE, ACTIVATION, BEFORE)

@@ -152,9 +152,9 @@ class Schedule(RankLists):
             placement,
             np.array([c.op for c in flat], dtype=np.int8),
             np.array([c.stage for c in flat], dtype=np.int32),
-            np.array([c.microbatch for c in flat], dtype=np.int32),
-            np.array([c.second for c in flat], dtype=np.bool_),
-            np.cumsum([0] + [len(order) for order in orders], dtype=np.int64),
+            microbatch=np.array([c.microbatch for c in flat], dtype=np.int32),
+            second=np.array([c.second for c in flat], dtype=np.bool_),
+            start=np.cumsum([0] + [len(order) for order in orders], dtype=np.int64),
         )
 
 
@@ -210,9 +210,9 @@ class Program(RankLists):
             int(self.microbatch[index]),
             int(self.peer[index]),
             int(self.group[index]),
-            int(self.communicator[index]),
-            bool(self.second[index]),
-            -1 if other == self.stage[index] + op.kind.of else other,
+            communicator=int(self.communicator[index]),
+            second=bool(self.second[index]),
+            other=-1 if other == self.stage[index] + op.kind.of else other,
         )
 
     def instructions(self, rank: int) -> list[Instruction]:
@@ -231,10 +231,10 @@ class Program(RankLists):
             self.placement,
             self.op[at],
             self.stage[at],
-            self.microbatch[at],
-            (self.second & after_compute)[at],
-            np.searchsorted(at, self.start).astype(np.int64),
-            Chosen(self.origin, at),
+            microbatch=self.microbatch[at],
+            second=(self.second & after_compute)[at],
+            start=np.searchsorted(at, self.start).astype(np.int64),
+            origin=Chosen(self.origin, at),
         )
 
     @property
@@ -276,11 +276,11 @@ class Program(RankLists):
             column("op", np.int8),
             column("stage", np.int32),
             column("microbatch", np.int32),
-            column("peer", np.int32),
-            column("group", np.int32),
-            column("communicator", np.int32),
-            column("second", np.bool_),
-            np.cumsum([0] + [len(x) for x in lists], dtype=np.int64),
+            peer=column("peer", np.int32),
+            group=column("group", np.int32),
+            communicator=column("communicator", np.int32),
+            second=column("second", np.bool_),
+            start=np.cumsum([0] + [len(x) for x in lists], dtype=np.int64),
             other=None
             if placement.chain
             else np.array([x.other if x.other >= 0 else x.stage + x.op.kind.of for x in flat], dtype=np.int32),

@@ -65,9 +65,9 @@ def read(source: Source) -> Answer:
             None if entries["mem_cap"] is None else tuple(_number(cap) for cap in entries["mem_cap"]),
             _OBJECTIVES[_OBJECTIVES.index(entries["objective"])],
             _a(dict, single(entries["certificate"])),
-            entries,
-            UNITS[_a(str, entries.get("unit", ""))],
-            None if "asked_cap" not in entries else tuple(map(_bytes, _a(list, entries["asked_cap"]))),
+            entries=entries,
+            unit=UNITS[_a(str, entries.get("unit", ""))],
+            asked=None if "asked_cap" not in entries else tuple(map(_bytes, _a(list, entries["asked_cap"]))),
         )
     except (ValueError, KeyError, TypeError, OverflowError, PipeschedError):
         raise _none(source) from None

@@ -220,7 +220,9 @@ def _searched(
     def alone(bound: int, steps: int) -> bool:
         return too_busy(found, int(bound * scale), steps) is not None
 
-    state = search(problem, limits, candidates, progress, until, _formula(target.instance, problem), alone)
+    state = search(
+        problem, limits, candidates, progress, until, floor=_formula(target.instance, problem), refutes=alone
+    )
     if request.all_m:
         state.notes.append(f"nothing that repeats was found, so this is for m = {target.sizes['m']} alone")
     if limits.proof and not request.certify and state.stopped != INTERRUPTED:

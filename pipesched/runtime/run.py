@@ -253,13 +253,13 @@ def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Predict
         tuple(loss for loss in losses if loss is not None),
         tuple(worst["undivided"]),
         worst["error"],
-        worst["tensor"],
-        worst["step"],
-        tuple(share * entry["peak"] for entry in data),
-        Analysis(emission.order.computes).memory.peak,  # what is counted knows of no M
-        _measured([entry["spans"] for entry in data]),
-        predicted,
-        trace_events.dumps(stream, steps) if job.trace else "",
+        tensor=worst["tensor"],
+        step=worst["step"],
+        counted=tuple(share * entry["peak"] for entry in data),
+        peak=Analysis(emission.order.computes).memory.peak,  # what is counted knows of no M
+        measured=_measured([entry["spans"] for entry in data]),
+        predicted=predicted,
+        trace=trace_events.dumps(stream, steps) if job.trace else "",
     )
 
 

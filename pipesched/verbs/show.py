@@ -117,7 +117,9 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
     drawn = Chart(laid.analysis, "" if fault is None else str(fault.code), caps=made.byte_caps)
     picture = draw(drawn, how, laid.over)
     text = picture if isinstance(picture, str) else picture.decode("utf-8", "surrogateescape")
-    return Picture(drawn, source.name, how.format, how.written, text, made.report.diagnostics, laid.published)
+    return Picture(
+        drawn, source.name, how.format, how.written, text, diagnostics=made.report.diagnostics, published=laid.published
+    )
 
 
 def _stopped(stop: Standstill) -> dict[str, object]:

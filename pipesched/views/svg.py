@@ -95,7 +95,9 @@ class _Page:
         curve = _CURVE if how.memory else 0
         lanes = _LANES if chart.times.copies is not None else 0
         self.pitch = _ROW + lanes + curve + (0 if self.paper and not how.memory else _GAP)
-        self.frame = Frame(self._pixels(), self.begin, self.end, self.left, _TOP, self.pitch, _ROW, curve, lanes)
+        self.frame = Frame(
+            self._pixels(), self.begin, self.end, self.left, _TOP, pitch=self.pitch, row=_ROW, curve=curve, lanes=lanes
+        )
         self.cells = Cells(chart, self.style, self.chunk, self.chunks, self.frame)
         self.foot = _TOP + self.pitch * ranks
         self.stop = Stop(chart, chart.analysis.standstill, self.frame) if chart.analysis.standstill else None

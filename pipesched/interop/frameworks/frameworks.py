@@ -77,7 +77,7 @@ _ROWS = (
         "torch",
         "torch_schedule",
         ("2.10", "2.11", "2.12", "2.13", "2.14", "2.15"),
-        (
+        names=(
             "GPipe",
             "1F1B",
             "LoopedBFS",
@@ -86,7 +86,7 @@ _ROWS = (
             "ZBVZeroBubble",
             "DualPipeV",
         ),
-        {
+        options={
             "lowered": "false: its computes alone, without messages",
             "defer_pp_recv": "true: receives are posted late (2.13 on)",
             "max_active_stages": "stages gathered at once under FSDP (2.15)",
@@ -102,8 +102,8 @@ _ROWS = (
         "deepspeed",
         "deepspeed",
         ("0.9", "0.12", "0.14", "0.16", "0.18", "0.19"),
-        ("TrainSchedule", "InferenceSchedule", "DualPipeVSchedule", "module:Class", "path/to/file.py:Class"),
-        {"forward_only": "true: evaluation (DualPipeVSchedule)"},
+        names=("TrainSchedule", "InferenceSchedule", "DualPipeVSchedule", "module:Class", "path/to/file.py:Class"),
+        options={"forward_only": "true: evaluation (DualPipeVSchedule)"},
         open=True,
     ),
     Framework(

@@ -182,9 +182,9 @@ def load(folder: Path) -> Core:
         schedules,
         state,
         configuration.ModelParallelConfig,
-        torch,
-        finder.faked,
-        _gives_pairs(schedules),
+        torch=torch,
+        faked=finder.faked,
+        pairs=_gives_pairs(schedules),
     )
 
 

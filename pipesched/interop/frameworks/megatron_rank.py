@@ -148,7 +148,7 @@ class Rank:
         name = group.name if isinstance(group, Group) else PIPELINE if group is None else str(group)
         if name not in COMMUNICATORS:
             raise Undecided(f"the process group {name}")
-        event = Event(what, self.place(), None, token, peer, COMMUNICATORS[name], batch)
+        event = Event(what, self.place(), None, token, peer, communicator=COMMUNICATORS[name], batch=batch)
         self.events.append(event)
         self.under_way[event] = None
         return event

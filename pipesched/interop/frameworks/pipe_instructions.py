@@ -104,7 +104,7 @@ def _stages(ranks: list[list[_One]]) -> list[_Stage]:
     for number, rank in enumerate(home):
         own = [one for one in ranks[rank] if one.buffer >= 0 and one.phase == number // p]
         before, after = home[number - 1], home[number + 1 - len(home)]
-        made.append(_Stage(number, rank, before, after, number == 0, number == len(home) - 1, own))
+        made.append(_Stage(number, rank, before, after, number == 0, last=number == len(home) - 1, own=own))
     return made
 
 

@@ -53,15 +53,15 @@ CONSUMER = Consumer(
     Code.TARGET,
     (Op.F, Op.B),
     (EMPTY_RANKS, UNEVEN_COSTS, OVERLAP),
-    _INSTEAD,
-    {
+    help=_INSTEAD,
+    because={
         COPIES: "there a stage is on one rank",
         SKIPS: "there a stage hands its activation to the next stage alone",
         SLICES: "there each microbatch is for itself",
         FROZEN: "there every stage sends a gradient to the stage before it",
         FORWARD_ONLY: "there a step ends with the optimizer",
     },
-    {COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage"},
+    helps={COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage"},
 )
 NAMES = {
     Op.F: "ForwardPass",

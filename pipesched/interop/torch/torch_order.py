@@ -51,8 +51,8 @@ TORCH_CSV = Consumer(
     Code.TARGET,
     [op for op in COMPUTES if op in ACTIONS],
     (OVERLAP, FROZEN, UNEVEN_COSTS),
-    _INSTEAD,
-    {
+    help=_INSTEAD,
+    because={
         COPIES: "in torch a stage is on one rank only; its loader refuses a stage on a second row",
         SKIPS: "in torch a stage hands its activation to the next stage, and to no other",
         SLICES: "in torch each microbatch is a sequence of its own",
@@ -60,7 +60,7 @@ TORCH_CSV = Consumer(
         FORWARD_ONLY: "torch's loader asks for a backward of every stage for each microbatch",
         EMPTY_RANKS: "torch builds the stages of a rank from its row",
     },
-    {
+    helps={
         COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage, as DualPipeV and ZB-V have",
         SKIPS: "make one stage of those that a skip spans",
         FROZEN: "`--target torch-csv` has that B, and leaves the messages to torch",

@@ -46,7 +46,7 @@ def work(problem: Problem, rank: int, frame: int | None, head: int, tail: int) -
     }
     total = sum(n * problem.work[line] for line, n in counts.items())
     each = sum(problem.work[line] for line, n in counts.items() if n)
-    return Work(rank, frame, head, tail, sum(counts.values()), total, each)
+    return Work(rank, frame, head, tail, sum(counts.values()), work=total, each=each)
 
 
 def everything(problem: Problem, rank: int) -> Work:

@@ -58,9 +58,9 @@ def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Sche
         problem.placement,
         problem.op[q].astype(np.int8),
         problem.stage[q].astype(np.int32),
-        microbatch,
-        np.zeros(len(flat), dtype=np.bool_),
-        cut,
+        microbatch=microbatch,
+        second=np.zeros(len(flat), dtype=np.bool_),
+        start=cut,
     )
 
 

@@ -34,9 +34,9 @@ OPTIMIZER = Consumer(
     Code.NOT_OPTIMIZED,
     (Op.F, Op.I, Op.W, Op.B),
     (COPIES, EMPTY_RANKS),
-    "leave the schedule out and give its placement: `--placement FILE`, with the sizes",
-    {},
-    {
+    help="leave the schedule out and give its placement: `--placement FILE`, with the sizes",
+    because={},
+    helps={
         FORWARD_ONLY: "give a training schedule",
         UNEVEN_COSTS: "give it one number, or one a stage, with --cost",
     },
@@ -100,8 +100,8 @@ class Instance(Terms):
             ticks.message,
             part,
             {Op.F: parts.pop(Op.F)},
-            parts,
-            np.array([NO_CAP if cap is None else int(min(cap // part, NO_CAP)) for cap in caps], dtype=np.int64),
+            frees=parts,
+            cap=np.array([NO_CAP if cap is None else int(min(cap // part, NO_CAP)) for cap in caps], dtype=np.int64),
         )
 
 

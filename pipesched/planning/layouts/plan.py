@@ -110,7 +110,16 @@ def _found(request: Request, search: Search) -> Outcome:
     rules = tuple(judge(search, rows[0])) if rows else ()
     refused = dict(search.reasons.most_common())
     found = () if rows else (_nothing(search),)
-    return Outcome(request, search.problem, tuple(rows), search.counts, refused, rules, explained, found)
+    return Outcome(
+        request,
+        search.problem,
+        tuple(rows),
+        search.counts,
+        refused,
+        rules=rules,
+        explained=explained,
+        diagnostics=found,
+    )
 
 
 def _dimensions(request: Request) -> str:

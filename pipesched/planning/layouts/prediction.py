@@ -170,7 +170,7 @@ class Prediction:
         compute, recompute, tensor, context, experts, copies = parts
         idle = max(0.0, max(self.ends) / NANO - sum(parts))
         gradients = (self.nanoseconds - max(self.ends)) / NANO
-        return Terms(compute, recompute, tensor, context, experts, copies, idle, gradients)
+        return Terms(compute, recompute, tensor, context, experts, copies=copies, idle=idle, gradients=gradients)
 
     @property
     def bubble(self) -> float:

@@ -54,7 +54,7 @@ class Device:
 def _row(name: str, tera: str, giga: tuple[int, int, int, int], source: str) -> tuple[str, Device]:
     """tera: FLOP/s; giga: bytes of memory; of node, network and host a second, in one direction."""
     memory, node, network, host = (Fraction(value) * 10**9 for value in giga)
-    return name, Device(name, Fraction(tera) * 10**12, memory, node, network, host, 8, source)
+    return name, Device(name, Fraction(tera) * 10**12, memory, node, network, host=host, node_size=8, source=source)
 
 
 _400 = "8 x 400 Gb/s, PCIe 5"

@@ -185,7 +185,9 @@ def infer_boundaries(
         made: list[Boundary] | str | None = None
         if maker == rank:
             own = cast("Sequence[Tensor | Sequence[Tensor]] | None", examples)
-            made = _made(stage - 1, stream.read(stage - 1), found, modules, own, keywords, device, known)
+            made = _made(
+                stage - 1, stream.read(stage - 1), found, modules, own, keywords=keywords, device=device, known=known
+            )
         if len(stream.ranks) > 1:
             sent = made if isinstance(made, str | None) else [[spec.plain() for spec in row] for row in made]
             received = everybody(sent, group)[maker]

@@ -475,7 +475,14 @@ class Runtime:
         """The boundaries of some microbatches, the same on every rank."""
         group = self._group
         return infer_boundaries(
-            self.stream, self._modules, examples, keywords, self.rank, group, self._device, self._known
+            self.stream,
+            self._modules,
+            examples,
+            keywords,
+            self.rank,
+            group=group,
+            device=self._device,
+            known=self._known,
         )
 
     def _around(self, stage: int) -> tuple[list[Boundary], list[Boundary] | None]:

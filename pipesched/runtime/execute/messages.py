@@ -49,7 +49,9 @@ class Message:
     def between(cls, kind: str, made: Instruction, maker: int, taker: int, source: int, target: int) -> Message:
         """An activation or a gradient from one stage to another; its microbatch, route and communicator are given."""
         other = -1 if taker == maker + _ONWARD[kind] else taker
-        return cls(kind, made.route, maker, made.microbatch, source, target, made.communicator, other)
+        return cls(
+            kind, made.route, maker, made.microbatch, source, target=target, communicator=made.communicator, other=other
+        )
 
     @classmethod
     def of(cls, instruction: Instruction, rank: int) -> Message:

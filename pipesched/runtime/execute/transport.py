@@ -288,7 +288,9 @@ class Channels:
         ranks, so all are used once here: creation can never be part of a cycle later.
         """
         made: dict[Label, dist.ProcessGroup | None] = {(0,): self.group} if self._transport.tagged else {}
-        labels = {self._label(Message("", 0, 0, 0, source, target, c)) for c, source, target in channels} - {*made}
+        labels = {
+            self._label(Message("", 0, 0, 0, source, target=target, communicator=c)) for c, source, target in channels
+        } - {*made}
         mine = {(tuple(sorted(map(self._global, self._members(label)))), label) for label in labels}
         local = self._transport.tagged
         for members, label in sorted(mine if local else self._of_all_pipelines(mine)):

@@ -96,7 +96,18 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
     by_kind, by_stage = _ratios(schedule, cost, work, ticks.scale, unit)
     late = _late(schedule, planned, [Fraction(int(x), unit) for x in start.tolist()], allowance)
     all_lengths = tuple(int(x) for x in lengths.tolist())
-    return Against(start, end, unit, step + 1, all_lengths, seen.skew, by_kind, by_stage, late, allowance)
+    return Against(
+        start,
+        end,
+        unit,
+        step + 1,
+        all_lengths,
+        skew=seen.skew,
+        kinds=by_kind,
+        stages=by_stage,
+        late=late,
+        allowance=allowance,
+    )
 
 
 def _typical(lengths: Ints) -> int:

@@ -89,9 +89,9 @@ def alone(merged: Merged, rank: int) -> Rank:
         problem.duration[held],
         np.maximum(problem.takes[held], change),
         change,
-        int(problem.cap[rank]),
-        tuple(zip(part.after.tolist(), part.before.tolist(), strict=True)),
-        tuple((number[q], tuple(number[i] for i in inputs)) for q, inputs in merged.joins if q in number),
+        cap=int(problem.cap[rank]),
+        before=tuple(zip(part.after.tolist(), part.before.tolist(), strict=True)),
+        joins=tuple((number[q], tuple(number[i] for i in inputs)) for q, inputs in merged.joins if q in number),
     )
 
 

@@ -93,7 +93,7 @@ def task(question: Question) -> Task:
         problem, kept = restrict(whole, question.ranks)
     low, high = low[kept], high[kept]
     merged = (unmerged if question.repeat else merge)(problem, low, high)
-    return Task(question, problem, kept, low, high, merged, merged_links(problem, merged))
+    return Task(question, problem, kept, low, high, merged=merged, links=merged_links(problem, merged))
 
 
 def beyond(problem: Problem) -> str:
@@ -150,7 +150,9 @@ def _by_intervals(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, 
     hint = None if question.hint is None else question.hint[made.kept]
     precedences = edges(problem, links(problem))
     linked, most = linked_ranks(problem), spanned(question)
-    return cp_sat.solve(problem, low, high, precedences, linked, question.repeat, hint, most, effort)
+    return cp_sat.solve(
+        problem, low, high, precedences, linked, repeat=question.repeat, hint=hint, span=most, effort=effort
+    )
 
 
 def spanned(question: Question) -> int | None:
@@ -165,7 +167,14 @@ def clauses(made: Task) -> Encoding:
     precedences, linked = edges(merged.problem, made.links), linked_ranks(merged.problem)
     most = spanned(made.question)
     return encode(
-        merged.problem, merged.low, merged.high, precedences, linked, merged.joins, made.question.repeat, most
+        merged.problem,
+        merged.low,
+        merged.high,
+        precedences,
+        linked,
+        joins=merged.joins,
+        repeat=made.question.repeat,
+        span=most,
     )
 
 

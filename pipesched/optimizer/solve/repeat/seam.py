@@ -144,10 +144,10 @@ def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Se
         period,
         problem.value(start),
         tuple(tuple(q for q, t in word if t < seam) for word in words),
-        tuple(tuple(q for q, t in word if seam - period <= t < seam) for word in words),
-        tuple(tuple(q for q, t in word if t >= seam) for word in words),
-        seam,
-        start,
+        kernel=tuple(tuple(q for q, t in word if seam - period <= t < seam) for word in words),
+        after=tuple(tuple(q for q, t in word if t >= seam) for word in words),
+        at=seam,
+        start=start,
     )
 
 

@@ -154,4 +154,6 @@ def bound_schedule(problem: Problem, engine: str, lower: int, value: int | None,
     best = [max((b.value for b in rank_bounds(problem, r)), default=0) for r in range(problem.ranks)]
     ranks = sorted(range(problem.ranks), key=lambda r: (-best[r], -r))
     intervals = engine in ("auto", "cpsat") and find_spec("ortools") is not None
-    return BoundSchedule(problem, slack, engine, lower, value, horizon, tuple(ranks), intervals=intervals, seed=seed)
+    return BoundSchedule(
+        problem, slack, engine, lower, value, horizon=horizon, ranks=tuple(ranks), intervals=intervals, seed=seed
+    )
