@@ -136,7 +136,19 @@ def _program(head: Stream, columns: Column, begins: Ints) -> Program:
     model = head.frozen, head.reads, head.slices
     placement = Placement(rank_of, stream_strict.route_of(routes), len(begins), names, *model)
     second = (part > 0) & ~batched
-    made = Program(head.name, placement, op, stage, microbatch, peer, group, communicator, second, start, Nowhere())
+    made = Program(
+        head.name,
+        placement,
+        op,
+        stage,
+        microbatch,
+        peer=peer,
+        group=group,
+        communicator=communicator,
+        second=second,
+        start=start,
+        origin=Nowhere(),
+    )
     if placement.chain:
         return made
     ends = among(op, [x for x in _OPS.values() if x.kind.of != SAME and not x.compute])
