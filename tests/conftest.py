@@ -25,7 +25,7 @@ from tests.readers.browser import Page, browser, executable
 # torch twice more, for the supervisor and for the server of forks.
 RANKS = frozenset(
     path.name
-    for path in Path(__file__).parent.glob("test_*.py")
+    for path in Path(__file__).parent.rglob("test_*.py")
     if re.search(r"import .*(ranks_of|Launcher)|one_supervisor|runtime.troubled", path.read_text("utf-8"))
 )
 WITHOUT_TORCH = re.compile("No module named 'torch'|PS820")

@@ -3,7 +3,7 @@
     grammars/pipesched.lark --lark, `made`--> grammars/pipesched.lalr.json --`grammar`--> Grammar --`read`--> a tree
 
 The file carries a checksum of the grammar. Where they differ, because somebody changes the grammar, each process makes
-the tables for itself with lark, in a third of a second; `python -m tests.test_grammar` writes the file anew.
+the tables for itself with lark, in a third of a second; `python -m tests.core.test_grammar` writes the file anew.
 """
 
 from __future__ import annotations

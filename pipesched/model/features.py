@@ -14,7 +14,7 @@
                   microbatch
 
 A new row of `FEATURES`, or a new kind of operation, is refused by every consumer until one names it. The rows of the
-consumers are with their owners; `tests/test_features.py` holds this picture against them.
+consumers are with their owners; `tests/shell/test_features.py` holds this picture against them.
 """
 
 from __future__ import annotations

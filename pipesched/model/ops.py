@@ -13,7 +13,7 @@ A compute takes one result and makes others, each once for every stage and micro
 O and L are copies: engines of their own run them while the rank computes, one out and one in.
 
 Dependencies, completeness, memory and messages follow from these rows. To add a kind of compute is a row, its letter in
-the grammar, its rule in `model.costs`, and what a runtime does for it (`tests/test_kinds.py` does that).
+the grammar, its rule in `model.costs`, and what a runtime does for it (`tests/core/test_kinds.py` does that).
 Letters are those of torch.distributed.pipelining. The zero-bubble papers write B for what is I here.
 """
 

@@ -1,0 +1,131 @@
+"""The tables of the grammar are those that lark makes of it, and our parser reads with them what lark's reads.
+
+After a change of the grammar: ``python -m tests.core.test_grammar`` writes the tables anew.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipesched.language import ast, grammar
+from pipesched.language.grammar import Children
+from pipesched.language.grammar_tables import written as tables
+from tests.depth import deep
+from tests.makers.ps_trees import written
+
+ROOT = Path(__file__).parents[2]
+GRAMMAR, TABLES = ROOT / "grammars" / "pipesched.lark", ROOT / "grammars" / "pipesched.lalr.json"
+TEXTS = sorted([*(ROOT / "schedules").glob("*.ps"), *(ROOT / "tests" / "language").glob("*.ps")])
+
+
+class Derivation:
+    """A builder that keeps what was read: of each rule its name and its children."""
+
+    def __getattr__(self, rule: str) -> Callable[[Children], Any]:
+        return lambda children: (rule, *children)
+
+
+def plain(value: Any) -> Any:
+    """A derivation as tuples and texts, whoever made it; places are those of its tokens."""
+    if hasattr(value, "data"):
+        return (str(value.data), *map(plain, value.children))
+    if hasattr(value, "start_pos"):
+        return value.type, str(value), value.start_pos
+    if hasattr(value, "kind"):
+        return value.kind, value.text, value.start
+    return (value[0], *map(plain, value[1:]))
+
+
+@cache
+def lark() -> Any:
+    from lark import Lark
+
+    options = {"parser": "lalr", "lexer": "basic", "start": "file", "keep_all_tokens": True}
+    return Lark(GRAMMAR.read_text("utf-8"), maybe_placeholders=False, **options)
+
+
+def as_lark_reads(text: str) -> Any:
+    from lark.exceptions import UnexpectedInput
+
+    try:
+        return plain(lark().parse(text))
+    except UnexpectedInput as error:
+        ended = getattr(getattr(error, "token", None), "type", "") == "$END"
+        return len(text) if ended else error.pos_in_stream
+
+
+def as_we_read(text: str) -> Any:
+    read = grammar.grammar().read(text, Derivation())
+    return read.start if hasattr(read, "start") else plain(read)
+
+
+@pytest.mark.quick
+def test_the_tables_are_those_of_the_grammar() -> None:
+    """What the package carries is what lark makes of the grammar as it is."""
+    assert TABLES.read_text("utf-8") == tables(GRAMMAR.read_text("utf-8")), "python -m tests.core.test_grammar"
+
+
+def test_the_tables_depend_on_no_order_of_a_set() -> None:
+    """Processes that hash differently write the same bytes."""
+    code = (
+        "import pathlib, sys; from pipesched.language.grammar_tables import written;"
+        f"sys.stdout.write(written(pathlib.Path({str(GRAMMAR)!r}).read_text('utf-8')))"
+    )
+    for seed in ("1", "2"):
+        run = [sys.executable, "-c", code]
+        done = subprocess.run(
+            run, env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}, capture_output=True, check=True
+        )
+        assert done.stdout == TABLES.read_bytes()
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
+def test_files_are_read_as_lark_reads_them(path: Path) -> None:
+    """Each file has the derivation that lark finds, or goes wrong where it does for lark; so does each beginning."""
+    text = path.read_text("utf-8")
+    for end in {len(text), *range(0, len(text), max(1, len(text) // deep(10)))}:
+        assert as_we_read(text[:end]) == as_lark_reads(text[:end])
+
+
+@settings(max_examples=deep(40), deadline=None)
+@given(written(), st.randoms())
+def test_random_texts_are_read_as_lark_reads_them(case: tuple[ast.File, str], random: Any) -> None:
+    """The same of random files of every form, with a piece that is moved."""
+    _, text = case
+    low, high, at = sorted(random.randrange(len(text)) for _ in range(3))
+    for said in (text, text[:low] + text[high:at] + text[low:high] + text[at:]):
+        assert as_we_read(said) == as_lark_reads(said)
+
+
+def test_a_file_is_read_without_lark() -> None:
+    """Neither a file that is right nor one that is wrong needs lark."""
+    code = (
+        "import sys; sys.modules['lark'] = None; from pipesched.__main__ import main;"
+        "sys.exit(main(['verify', '1f1b', '--p', '4']) * 10 + main(['fmt', '-']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=b"schedule x(p", capture_output=True, check=False)
+    assert (done.returncode, done.stderr.count(b"error[PS101]")) == (1, 1)
+
+
+@pytest.mark.parametrize("change", ["", "// changed\n"])
+def test_without_tables_that_fit_lark_makes_them(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grammar that was changed, or is alone, is read with tables made for it."""
+    (tmp_path / GRAMMAR.name).write_text(GRAMMAR.read_text("utf-8") + change, "utf-8")
+    if change:
+        (tmp_path / TABLES.name).write_bytes(TABLES.read_bytes())
+    monkeypatch.setattr(grammar, "asset", lambda _, name: tmp_path / name)
+    alone = grammar.grammar.__wrapped__()
+    assert (alone.rules, alone.states) == tuple(grammar.grammar())[1:]
+
+
+if __name__ == "__main__":
+    TABLES.write_text(tables(GRAMMAR.read_text("utf-8")), "utf-8")

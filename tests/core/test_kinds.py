@@ -1,0 +1,208 @@
+"""A kind of operation is a row: one more, put into a copy of the tree in at most ten places, is known everywhere.
+
+The kind is X, which checks a forward: it waits for the F of its stage, takes a time of its own, makes nothing that
+another operation takes, and holds nothing. What the copy has to say of it was reckoned by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PLACES = (  # file, what stands there, what comes behind it
+    (
+        "pipesched/model/ops.py",
+        "    LOADED = 5  # the activation, back from there\n",
+        "    CHECKED = 6\n",
+    ),
+    (
+        "pipesched/model/ops.py",
+        '"copy back", "load")\n',
+        '    X = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (Result.CHECKED,), "examination", "examine")\n',
+    ),
+    ("pipesched/model/costs.py", '    Rule("L", "", "O", _copy("O")),\n', '    Rule("X", "", "F", _copy("F")),\n'),
+    ("pipesched/chart/colours.py", '"load": "#f0e442"', ', "examine": "#999999"'),
+    ("grammars/pipesched.lark", '_letter: "F" | "I" | "W" | "B" | "R" | "O" | "L"', ' | "X"'),
+    ("pipesched/stream.py", '("F", "I", "W", "B", "R", "O", "L"', ', "X"'),
+    ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R", "O", "L"', ', "X"'),
+    (
+        "pipesched/runtime/execute/executor.py",
+        "    def _run(self, x: Instruction) -> None:\n        match x.op:\n",
+        '            case "X":\n                pass  # nobody asks for it\n',
+    ),
+)
+
+HEAD = "schedule full(p, m = 2 * p)\nstage s in 0 .. p on rank s\n"
+GOOD = HEAD + "rank r { repeat m { F }  repeat m { X  B } }\nclaim work(r) == m * (tF + tX + tB)\nclaim peak(r) == m\n"
+EXAMPLES = {
+    "good.ps": GOOD,
+    "twice.ps": HEAD + "rank r { repeat m { F }  repeat m { X  B }  X(0) }\n",
+    "early.ps": HEAD + "rank r { repeat m { X  F }  repeat m { B } }\n",
+    "past.ps": HEAD + "rank r { repeat m { F }  repeat m { X  B }  X }\n",
+    "loose.ps": GOOD.replace("X  B", "X B"),
+    "plain.ps": HEAD + "rank r { repeat m { F }  repeat m { B } }\n",
+}
+ORDER = "rank 0: F0.0 F0.1 X0.0 B0.0 X0.1 B0.1\nrank 1: F1.0 F1.1 X1.0 B1.0 X1.1 B1.1\n"
+COMMANDS = {
+    "dear": "verify good.ps --p 2 --m 3 --json --cost F=1,B=2,X=5",
+    "assumed": "verify good.ps --p 2 --m 3 --json --cost F=1,B=2",
+    "twice": "verify twice.ps --p 2 --m 2",
+    "early": "verify early.ps --p 2 --m 2",
+    "past": "verify past.ps --p 2 --m 2",
+    "fmt": "fmt loose.ps",
+    "text": "show good.ps --p 2 --m 2",
+    "svg": "show good.ps --p 2 --m 2 --format svg",
+    "html": "show good.ps --p 2 --m 2 --format html -o -",
+    "stream": "emit good.ps --p 2 --m 2 -o good.json",
+    "read": "verify good.json",
+    "torch": "emit good.ps --p 2 --m 2 --target torch-csv",
+    "optimize": "optimize good.ps --p 2 --m 2",
+    "bound": "compare good.ps --p 2 --m 2 --json",
+    "why": "why good.ps --p 2 --m 3 --json --cost F=1,B=2,X=5",
+    "differ": "diff good.ps plain.ps --p 2 --m 3 --json --cost F=1,B=2,X=5",
+}
+DRIVER = """
+import contextlib, io, json, pathlib, sys
+from pipesched import load
+from pipesched.__main__ import main
+from pipesched.formats import order_write
+from pipesched.lift.writer import write
+answers = {}
+for name, command in json.load(sys.stdin).items():
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            status = main(command.split())
+        except SystemExit as end:
+            status = end.code
+    answers[name] = [status or 0, out.getvalue()]
+order = load(pathlib.Path("good.order"))
+answers["printed"] = [0, write(order, name="printed")]
+answers["order"] = [0, order_write.write(load("good.ps", p=2, m=2))]
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree with one kind more, and the examples in it."""
+    tree = tmp_path_factory.mktemp("tree")
+    for folder in ("pipesched", "grammars", "schedules", "emit"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (tree / "pyproject.toml").touch()
+    for name, anchor, more in PLACES:
+        text = (tree / name).read_text("utf-8")
+        assert text.count(anchor) == 1, f"{name} has {text.count(anchor)} places like {anchor!r}: where does a kind go?"
+        (tree / name).write_text(text.replace(anchor, anchor + more), "utf-8")
+    for name, text in EXAMPLES.items():
+        (tree / name).write_text(text, "utf-8")
+    (tree / "good.order").write_text(ORDER, "utf-8")
+    return tree
+
+
+@pytest.fixture(scope="module")
+def answers(copy: Path) -> dict[str, tuple[int, str]]:
+    """Exit status and output of every command, in one process of the copy."""
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+        input=json.dumps(COMMANDS),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return {name: (status, text) for name, (status, text) in json.loads(done.stdout).items()}
+
+
+Answers = dict[str, tuple[int, str]]
+
+
+def test_it_is_a_row() -> None:
+    """At most ten places, however many files ask."""
+    assert len(PLACES) <= 10
+
+
+def test_few_name_a_kind() -> None:
+    """Elsewhere the table is asked; the few say that B is I and W in one, or what torch and a stream have."""
+    named = re.compile(r"Op\.[FIWB]\b|FIWB|\* 4 \+ |op <= |\"F\", \"I\"")
+    exempt = (
+        "model/ops",
+        "runtime/",
+        "optimizer/",
+        "check/optimum",
+        "formats/deepspeed",
+    )  # the table; a stream alone, orders, proofs
+    files = sorted((ROOT / "pipesched").rglob("*.py"))
+    names = [path.relative_to(ROOT / "pipesched").as_posix() for path in files if named.search(path.read_text("utf-8"))]
+    asking = [name for name in names if not name.startswith(exempt)]
+    assert len(asking) <= 21, asking
+
+
+def test_it_is_timed_and_held(answers: Answers) -> None:
+    """By its own cost, else by that of F; work, makespan and peak are those of the order, reckoned by hand."""
+    dear, assumed = (json.loads(answers[name][1]) for name in ("dear", "assumed"))
+    assert dear["ok"] and (dear["time"]["makespan"], dear["time"]["work"]) == (27, [24, 24])
+    assert dear["memory"]["peak"] == [3, 3]
+    assert (assumed["time"]["makespan"], assumed["time"]["assumed_costs"]) == (15, {"X": "F"})
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("twice", "PS302", "X0.0 runs twice"),
+        ("early", "PS305", "X0.0 runs before F0.0 on rank 0"),
+        ("past", "PS213", "X[0] on rank 0: all microbatches 0 .. 2 of stage 0 have had theirs"),
+    ],
+)
+def test_it_is_checked(answers: Answers, name: str, code: str, said: str) -> None:
+    """Once for a microbatch at most, behind what it takes."""
+    status, text = answers[name]
+    assert status == 1 and f"error[{code}]" in text and said in text, text
+
+
+def test_it_is_read_and_printed(answers: Answers, copy: Path) -> None:
+    """Laid out, written in the language, and as an order."""
+    assert answers["fmt"][0] == 0 and (copy / "loose.ps").read_text("utf-8") == GOOD
+    assert "F F X B X B" in " ".join(answers["printed"][1].split()) and answers["order"][1] == ORDER
+
+
+def test_it_is_drawn(answers: Answers) -> None:
+    """In characters with its words, in SVG and on a page with the colour of its class."""
+    assert "X examination" in answers["text"][1]
+    root = ElementTree.fromstring(answers["svg"][1])
+    cells = [x for x in root.iter() if x.attrib.get("class") == "X0 s"]
+    sheet = "".join(x.text or "" for x in root.iter() if x.tag.endswith("style"))
+    assert len(cells) == 4 + 1 and ".X0{fill:#999999}" in sheet  # and the legend
+    assert '"X":"#999999"' in answers["html"][1].replace(" ", "")
+
+
+def test_it_is_emitted(answers: Answers, copy: Path) -> None:
+    """As an instruction of the published form, which reads back as the same program; torch has no such action."""
+    stream = json.loads((copy / "good.json").read_text("utf-8"))
+    jsonschema.validate(stream, json.loads((copy / "emit/v2/stream.schema.json").read_text("utf-8")))
+    assert {"op": "X", "stage": 1, "microbatch": 1} in stream["ranks"][1]
+    assert "makespan 11 = 8 work + 3 idle" in answers["read"][1]
+    assert answers["torch"][0] == 1 and "it runs X" in answers["torch"][1] and "--target stream" in answers["torch"][1]
+
+
+def test_it_is_refused_or_counted(answers: Answers) -> None:
+    """The optimizer refuses a kind that its problem lacks; no bound is told; what explains and compares counts it."""
+    status, text = answers["optimize"]
+    assert status == 1 and "error[PS702]" in text and "it runs X" in text and "F and I and W and B" in text, text
+    (row,) = json.loads(answers["bound"][1])["rows"]
+    assert row["makespan"] == 11 and row["lower_bound"] is None, row
+    why, differ = (json.loads(answers[name][1]) for name in ("why", "differ"))
+    assert (why["makespan"], differ["figures"]["makespan"]) == (27, [27, 12]), (why, differ)

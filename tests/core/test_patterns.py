@@ -1,0 +1,90 @@
+"""No regular expression needs what `re` of an older Python gets wrong.
+
+Python 3.11 before 3.11.5 backtracks into possessive quantifiers (CPython issue 106052) and so takes texts that do not
+match: what such a pattern guards is then wrong on some machines and right on others.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipesched.language.grammar import grammar
+
+ROOT = Path(__file__).parents[2]
+
+_PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?>)|((?:[?*+]|\{[0-9]*,?[0-9]*\})\+)|.", re.DOTALL)
+
+
+def forbidden(pattern: str) -> list[str]:
+    """The atomic groups and possessive quantifiers of a pattern; escapes and classes hold none."""
+    return [found[1] or found[2] for found in _PIECE.finditer(pattern) if found[1] or found[2]]
+
+
+def strings(tree: ast.AST) -> Iterator[str]:
+    """The strings of a piece of code but its documentation; what a format fills in counts as a letter."""
+    said = {id(x.value) for x in ast.walk(tree) if isinstance(x, ast.Expr)}
+    said |= {id(part) for x in ast.walk(tree) if isinstance(x, ast.JoinedStr) for part in x.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(x.value) if isinstance(x, ast.Constant) else "x" for x in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in said:
+            yield node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+
+
+def given_to_re(tree: ast.AST) -> Iterator[str]:
+    """The strings in calls of `re`: tests have texts of other languages too, in which ``++`` is right."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
+            yield from strings(node)
+
+
+@pytest.mark.quick
+def test_no_pattern_is_possessive() -> None:
+    """No string of the tree is a pattern with an atomic group or a possessive quantifier."""
+    found = [
+        f"{path.relative_to(ROOT)}: {piece} in {text[:60]!r}"
+        for folder, read in (("pipesched", strings), ("tests", given_to_re))
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path != Path(__file__)
+        for text in read(ast.parse(path.read_bytes()))
+        for piece in forbidden(text)
+    ]
+    assert found == []
+
+
+def test_no_terminal_is_possessive() -> None:
+    """No terminal of the grammar is such a pattern either."""
+    assert [kind for kind, pattern in grammar().words.patterns if forbidden(pattern)] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        ('re.compile(r"a?+b")', 1),
+        ('re.compile(rb"[0-9]*+,(?:x|y)++")', 2),
+        ('re.compile(rf"(?:{name}{{1,8}}+)?+")', 2),
+        ('f = rf"{name}+"', 0),
+        ('re.compile("(?>a|ab)c")', 1),
+        (r're.compile(r"\++[?+]+\\*+\(?>")', 1),
+        (r're.compile(r"[]?+]")', 0),
+        (r're.compile(r"[^]\]*+]")', 0),
+        ('"""counts with w++"""', 0),
+    ],
+)
+def test_rule_finds_them(code: str, count: int) -> None:
+    """Each of these strings holds so many of them, whether it is bytes, a format, or has them escaped."""
+    assert sum(len(forbidden(text)) for text in strings(ast.parse(code))) == count
+
+
+@pytest.mark.parametrize(
+    "text", ["a?+", "(?:ab)*+", "a{2,}+", "a{,3}+", "(?>a)", "[+]+", r"\++", "(?:a+)+", "a{1}b+", "a{x}+"]
+)
+def test_rule_is_that_of_python(text: str) -> None:
+    """Python's own parser finds the same."""
+    tree = str(re._parser.parse(text))  # type: ignore[attr-defined]
+    assert ("POSSESSIVE" in tree or "ATOMIC" in tree) == bool(forbidden(text))

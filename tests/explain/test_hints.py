@@ -1,0 +1,81 @@
+"""Without hints every mistake is refused with the same status at the first place that is wrong, and nothing crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pipesched import extension, verify
+from pipesched.__main__ import main
+from pipesched.diagnostics import Diagnostic
+from pipesched.source import Source
+from tests.core.test_parser import CHUNKS
+from tests.explain.test_habits import CASES
+from tests.explain.test_misread import CELLS, SHAPES
+
+pytestmark = pytest.mark.quick
+
+TEXTS = [chunk.source.text for chunk in CHUNKS if chunk.expected] + [text for text, _ in CASES.values()]
+HEAD = "schedule f(p, m = 2)\nstage s in 0 .. p on rank s\n"
+FIRST = {  # a text, and the code, the line and the column of the first token that the language does not have there
+    "": ("PS101", 1, 1),
+    "# nothing\n": ("PS101", 2, 1),
+    "schedule f(p": ("PS101", 1, 13),
+    f"{HEAD}rank r {{ F; B }}\n": ("PS102", 3, 11),
+    f"{HEAD}let w 3\n": ("PS101", 3, 7),
+    f"{HEAD}let w = 4p\n": ("PS101", 3, 10),
+    f"{HEAD}let w = {'9' * 19}\n": ("PS219", 3, 9),
+    f"{HEAD}claim peak(r) == 1 release never\n": ("PS101", 3, 28),
+    f"{HEAD}rank r {{ F\n": ("PS101", 4, 1),
+}
+
+
+@pytest.fixture
+def without_hints() -> Iterator[None]:
+    """No extension at all."""
+    before = extension.registered()
+    extension.register()
+    yield
+    extension.register(*before)
+
+
+def errors(text: str, name: str = "x.ps") -> list[Diagnostic]:
+    return [x for x in verify(Source(name, text), p=2).diagnostics if x.severity == "error"]
+
+
+@pytest.mark.usefixtures("without_hints")
+@pytest.mark.parametrize("text", FIRST)
+def test_the_first_misplaced_token_is_told(text: str) -> None:
+    """One finding, at the first token after which no file of the language goes on."""
+    (found,) = errors(text)
+    assert found.where is not None
+    assert (found.code, found.where.line, found.where.column) == FIRST[text]
+
+
+def test_without_hints_every_mistake_of_the_language_has_the_same_status() -> None:
+    """What is refused with hints is refused without them, as a mistake inside the file; nothing else is."""
+    with_hints = [bool(errors(text)) for text in TEXTS]
+    before = extension.registered()
+    extension.register()
+    try:
+        alone = [errors(text) for text in TEXTS]
+    finally:
+        extension.register(*before)
+    assert [bool(found) for found in alone] == with_hints and sum(with_hints) > 100
+    assert {found.code.status for each in alone for found in each} == {1}
+
+
+@pytest.mark.usefixtures("without_hints")
+@pytest.mark.parametrize("case", [*CELLS, *(case for case in SHAPES if case != "mark")])
+def test_without_hints_a_csv_has_its_findings(case: str) -> None:
+    """A CSV that is refused with hints is refused without them."""
+    text = CELLS[case][0] if case in CELLS else SHAPES[case][0]
+    assert errors(text, "x.csv")
+
+
+@pytest.mark.usefixtures("without_hints")
+def test_without_hints_a_command_ends_as_it_does_with_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """The core's commands need no extension for a file that is right, or for the library."""
+    assert main(["verify", "1f1b", "--p", "4"]) == 0
+    assert capsys.readouterr().out.startswith("ok")

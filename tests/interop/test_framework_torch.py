@@ -1,0 +1,210 @@
+"""What the schedule classes of torch give is judged as it is: right as they are, wrong where receives are deferred.
+
+The oracles: `swapped` pairs the sends and receives of torch's own actions by position, `stands` lets every rank run
+down its list with rendezvous. With ``--depth 3`` the environments of PIPESCHED_TORCHES, as paths with colons between
+them, are tried at more sizes and with every option.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version as installed
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipesched
+from pipesched.diagnostics import Code
+from pipesched.formats.in_memory import written
+from tests.depth import deep
+
+TORCH = find_spec("torch")
+pytestmark = pytest.mark.skipif(TORCH is None, reason="torch is executed")
+
+GRID = Path(__file__).parents[1] / "generators" / "torch_grid.py"
+FLAGS: list[dict[str, Any]] = [{}, {"defer_pp_recv": True}, {"lowered": False}]
+NEWEST: list[dict[str, Any]] = [
+    {"scale_grads": False},
+    {"max_active_stages": 2, "unshard_lookahead": "auto"},
+    {"defer_reduce_grad_wait": True},
+    {"max_outstanding_sends": 1},
+]
+
+
+def recorded(interpreter: str, depth: int, flags: list[dict[str, Any]]) -> tuple[list[Any], list[str]]:
+    command = [interpreter, str(GRID), str(depth), json.dumps(flags)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    cases, refused = json.loads(done.stdout)
+    return cases, refused
+
+
+MESSAGE = re.compile(r"(\d+)(SEND|RECV)_([FB])(\d+)")
+COMPUTE = re.compile(r"\(?(\d+)[FBI]\d")
+
+
+def messages(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, bool, int, tuple[str, int, str]]]:
+    """Rank, whether it sends, the rank at the other end, and which message; by torch's rules, of the rows alone."""
+    computes = [(COMPUTE.match(cell), rank) for rank, row in enumerate(rows) for cell in row]
+    rank_of = {int(found[1]): rank for found, rank in computes if found}
+    for rank, row in enumerate(rows):
+        for match in filter(None, map(MESSAGE.fullmatch, row)):
+            stage, sends, kind = int(match[1]), match[2] == "SEND", match[3]
+            other = stage + (1 if (kind == "F") == sends else -1)
+            yield rank, sends, rank_of[other], (kind, stage if sends else other, match[4])
+
+
+def swapped(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether anything is received as what it is not: the i-th send of a pair is its i-th receive."""
+    sent, taken = defaultdict(list), defaultdict(list)
+    for rank, sends, other, which in messages(rows):
+        (sent[rank, other] if sends else taken[other, rank]).append(which)
+    return any(sent[pair] != taken[pair] for pair in sent.keys() | taken.keys())
+
+
+def stands(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether somebody waits for ever, where a rank goes on when the other end of its message is reached too."""
+    left: list[deque[tuple[bool, int]]] = [deque() for _ in rows]
+    for rank, sends, other, _ in messages(rows):
+        left[rank].append((sends, other))
+    moved = True
+    while moved:
+        moved = False
+        for rank, mine in enumerate(left):
+            while mine and left[mine[0][1]] and left[mine[0][1]][0] == (not mine[0][0], rank):
+                left[mine.popleft()[1]].popleft()
+                moved = True
+    return any(left)
+
+
+def hold(cases: list[Any]) -> dict[str, tuple[int, int]]:
+    """Every verdict is that of the oracles. By option how many are right, and of how many."""
+    count: dict[str, tuple[int, int]] = {}
+    for name, options, rows, places, version in cases:
+        single, option = name in ("GPipe", "1F1B"), ",".join(key for key in options if key not in "pvm")
+        text = written(rows)
+        assert text is not None
+        report = pipesched.verify(text, torch_version=version[:4] if text.name.endswith(".csv") else None)
+        found = {d.code for d in report.diagnostics if d.severity == "error"}
+        if single:  # the order that Schedule1F1B prints is not the one that it runs: its last rank has F4 of four
+            meant = {Code.MISSING, Code.OUT_OF_RANGE} & found if (name, option) == ("1F1B", "lowered") else set()
+            assert report.ok or meant
+        else:
+            meant = ({Code.SWAPPED} if swapped(rows) else set()) | ({Code.DEADLOCK} if stands(rows) else set())
+        assert found == meant, (name, options, version)
+        if places:
+            assert [len(row) for row in places] == [len(row) for row in rows]
+        right, every = count.get(option, (0, 0))
+        count[option] = (right + (not found), every + 1)
+    return count
+
+
+def test_every_class_is_judged_as_the_oracles_judge_it() -> None:
+    """As they are all are right; with receives deferred none of these is, but for breadth first on three ranks.
+
+    What torch refuses is told in its words, and a class that it has not by those that it has.
+    """
+    cases, refused = recorded(sys.executable, 1, FLAGS)
+    assert hold(cases) == {"": (20, 20), "defer_pp_recv": (2, 16), "lowered": (18, 20)}
+    assert [said.partition("(")[0] for said in refused] == [
+        "Unknown: torch has no schedule class Interleave",
+        "ValueError: Number of microbatches ",
+        "Unknown: m is not given",
+    ]
+
+
+@pytest.mark.skipif(deep(1) < 3, reason="with --depth 3")
+def test_every_release_at_more_sizes() -> None:
+    """The installed torch, and those of PIPESCHED_TORCHES: all right, but where receives are deferred."""
+    paths = os.environ.get("PIPESCHED_TORCHES", "").split(":")
+    for interpreter in (sys.executable, *(f"{path}/bin/python" for path in paths if path)):
+        asked = [interpreter, "-c", "import torch; print(torch.__version__)"]
+        version = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        flags = FLAGS + (NEWEST if version.startswith("2.15") else [])
+        for option, (right, every) in hold(recorded(interpreter, 2, flags)[0]).items():
+            print(version, option or "as they are", right, "of", every)
+            assert option in ("lowered", "defer_pp_recv") or right == every
+
+
+def test_as_a_command_it_points_into_torch() -> None:
+    """PS403, at the pass that moved the receive and the line that made the send; the version is named."""
+    report = pipesched.verify("torch:ZBVZeroBubble", p=2, m=4, defer_pp_recv=True)
+    swap = next(d for d in report.diagnostics if d.code is Code.SWAPPED)
+    places = [re.search(r"\((\S+/schedules\.py):(\d+)\)", label.message) for label in swap.labels]
+    assert TORCH is not None and TORCH.origin is not None
+    lines = [(Path(TORCH.origin).parents[1] / found[1]).read_text().splitlines() for found in places if found]
+    said = [source[int(found[2]) - 1] for source, found in zip(lines, places, strict=True) if found]
+    assert "def _defer_recv_ops" in said[0] and "_Action(" in said[1] and "SEND_F" in said[1]
+    assert report.notes[:1] == (f"executed: torch {installed('torch').partition('+')[0]} with defer_pp_recv=true",)
+
+
+FAKE = """
+from typing import Any, NamedTuple
+
+class _Action(NamedTuple):
+    stage_index: int
+    kind: str
+    microbatch_index: int
+    def __str__(self):
+        return f"{self.stage_index}{self.kind}{self.microbatch_index}"
+
+class _PipelineSchedule: ...
+class PipelineScheduleSingle(_PipelineSchedule): ...
+class PipelineScheduleMulti(_PipelineSchedule): ...
+
+class ScheduleNew(PipelineScheduleMulti):
+    def __init__(self, stages, n_microbatches, loss_fn, twice: bool = False, defer_pp_recv: bool = False):
+        ranks = range(stages[0].group_size)
+        self.pipeline_order_with_comms = self.pipeline_order = {
+            r: [_Action(r, k, i) for k in "FB" for i in range(n_microbatches)] * (1 + twice) for r in ranks
+        }
+"""
+
+
+@pytest.fixture
+def other_torch(tmp_path: Path) -> Path:
+    """A torch of a release that nobody has seen, with a class that nobody has seen."""
+    folder = tmp_path / "torch" / "distributed" / "pipelining"
+    folder.mkdir(parents=True)
+    (tmp_path / "torch" / "__init__.py").write_text("__version__ = '9.1.0'\nfrom . import nn\n")
+    (tmp_path / "torch" / "nn.py").write_text("class Identity: ...\n")
+    (folder / "schedules.py").write_text(FAKE)
+    return tmp_path
+
+
+def test_a_release_that_is_not_known_is_tried(other_torch: Path) -> None:
+    """Its new class is executed with its new option, and the report says that the release has not been tried."""
+    path = str(other_torch)
+    report = pipesched.verify("torch:New", p=2, v=1, m=3, framework_path=path)
+    assert report.ok and report.operations == 12
+    assert report.notes[0] == "executed: torch 9.1.0" and "has not been tried" in report.notes[1]
+    twice = pipesched.verify("torch:New", p=2, v=1, m=3, twice=True, framework_path=path)
+    (first, *_) = (d for d in twice.diagnostics if d.code is Code.TWICE)
+    assert "(torch/distributed/pipelining/schedules.py:" in first.labels[0].message
+
+
+def test_what_it_needs_and_does_not_find_is_named(other_torch: Path) -> None:
+    """With the line that asked for it; status 2, as where there is no such folder."""
+    (other_torch / "torch" / "nn.py").write_text("import no_such_library\n")
+    report = pipesched.verify("torch:New", p=2, m=3, framework_path=str(other_torch))
+    (found,) = report.diagnostics
+    assert found.code is Code.FRAMEWORK and "no_such_library" in found.message and report.exit_status == 2
+    assert str(found.labels[0].span) == "torch/nn.py:1:1" and "pip install torch" in str(found.help)
+    (found,) = pipesched.verify("torch:New", p=2, m=3, framework_path="nowhere").diagnostics
+    assert found.code is Code.FRAMEWORK
+
+
+@pytest.mark.parametrize("option", ["lowered", "defer_pp_recv"])
+def test_what_is_neither_true_nor_false_is_refused(option: str, other_torch: Path) -> None:
+    """A word is true to Python; nobody means that by `maybe`."""
+    asked = {option: "maybe", "framework_path": str(other_torch)}
+    (only,) = pipesched.verify("torch:New", p=2, v=2, m=2, **asked).diagnostics
+    assert only.code is Code.FRAMEWORK_NAME and f"{option} is true or false, not maybe" in only.message

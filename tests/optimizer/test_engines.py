@@ -1,0 +1,224 @@
+"""What an engine says of small instances is what trying everything (`walk.py`) says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipesched.diagnostics import Code, PipeschedError
+from pipesched.optimizer.solve.bounds import lattice, longest_paths
+from pipesched.optimizer.solve.engines.decide import ENGINES, decide
+from pipesched.optimizer.solve.problem import Question
+from tests.depth import deep
+from tests.makers.instances import linear, problem_of_case
+from tests.oracles.walk import Case, least, random_case
+
+TOP = Path(__file__).resolve().parents[2]
+CASES = [random_case(seed) for seed in range(deep(36))]
+"""Among them, of each kind some: two routes, zero costs, every release rule, no schedule at all."""
+
+
+SOLVERS = [engine for engine in ENGINES if engine != "ranks"]
+
+
+@pytest.mark.parametrize("engine", SOLVERS)
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("alone", [True, False], ids=["learnt", "plain"])
+def test_an_engine_agrees_with_trying_everything(
+    engine: str, part: int, alone: bool, optima: dict[Case, int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sat exactly from the least makespan on, whether or not each rank alone is looked at first; unknown only where
+    it is told in advance.
+    """
+    if engine == "cpsat":
+        pytest.importorskip("ortools")
+    if not alone:
+        monkeypatch.setattr("pipesched.optimizer.solve.engines.decide.tighten", lambda merged, paths, bound: merged)
+    for case in CASES[part::3]:
+        optimum = optima[case]
+        for bound in [60] if optimum is None else [optimum - 1, optimum]:
+            answer = decide(Question(problem_of_case(case), bound, engine=engine))
+            right = "sat" if optimum is not None and bound >= optimum else "unsat"
+            instant = case.release == "torch" and not all(case.input) and not all(case.weight)
+            assert answer.verdict == right or (instant and answer.verdict == "unknown"), (case, bound, answer)
+
+
+@pytest.fixture(scope="module")
+def optima() -> dict[Case, int | None]:
+    """The least makespan of every case."""
+    return {case: least(case) for case in CASES}
+
+
+def test_the_cases_are_of_every_kind(optima: dict[Case, int | None]) -> None:
+    """Both verdicts are asked for, with one route and two, fused and split, and with operations of no length."""
+    feasible = [case for case, optimum in optima.items() if optimum is not None]
+    assert 20 < len(feasible) < len(CASES)
+    assert {(len(set(case.route_of)), case.fused) for case in feasible} == {
+        (1, True),
+        (1, False),
+        (2, True),
+        (2, False),
+    }
+    assert {case.release for case in feasible} == {"W", "I", "split:1/3", "split:1/2", "torch"}
+    assert any(0 in case.weight for case in feasible) and any(0 in case.input for case in feasible)
+
+
+def test_what_one_rank_cannot_do_all_cannot_do() -> None:
+    """A question about some ranks is refuted only if the whole is; a sat answer to it is no schedule."""
+    verdicts = set()
+    for seed in range(deep(20)):
+        case = random_case(seed)
+        problem = problem_of_case(case)
+        for bound in range(4, 24, 3):
+            whole = decide(Question(problem, bound))
+            for ranks in [(r,) for r in range(case.ranks)] + [(0, case.ranks - 1)]:
+                part = decide(Question(problem, bound, ranks=ranks))
+                verdicts.add((whole.verdict, part.verdict))
+                assert part.start is None
+                assert (whole.verdict, part.verdict) != ("sat", "unsat"), (case, bound, ranks)
+    assert ("unsat", "sat") in verdicts and ("unsat", "unsat") in verdicts
+
+
+def test_all_ranks_by_name_are_the_whole() -> None:
+    """A question about every rank, listed, has the verdict of the whole."""
+    for seed in range(deep(20)):
+        case = random_case(seed)
+        for bound in range(4, 24, 4):
+            question = Question(problem_of_case(case), bound)
+            listed = replace(question, ranks=tuple(range(case.ranks)))
+            assert decide(question).verdict == decide(listed).verdict, (case, bound)
+
+
+def test_ranks_alone_refute_only_what_cannot_be(optima: dict[Case, int | None]) -> None:
+    """The lattice never refutes what is in reach, and on one rank, where nothing is left out, all that is not."""
+    for case, optimum in optima.items():
+        problem = problem_of_case(case)
+        if optimum is None or (case.ranks > 1 and lattice.least(problem, 0) <= optimum):
+            continue
+        assert case.ranks == 1 and lattice.least(problem, 0) == optimum, case
+    assert {case.ranks for case, optimum in optima.items() if optimum is not None} == {1, 2, 3}
+
+
+def test_ranks_alone_are_an_engine_that_refutes(optima: dict[Case, int | None]) -> None:
+    """It says unsat where ranks alone show it, of all ranks or one, and otherwise that it does not know."""
+    said = set()
+    for case, optimum in optima.items():
+        for bound in range(2, 20, 3):
+            for ranks in (None, (0,), (case.ranks - 1,)):
+                answer = decide(Question(problem_of_case(case), bound, engine="ranks", ranks=ranks))
+                said.add(answer.verdict)
+                assert answer.verdict in ("unsat", "unknown")
+                assert answer.verdict == "unknown" or optimum is None or bound < optimum, (case, bound, ranks)
+    assert said == {"unsat", "unknown"}
+
+
+def test_the_last_rank_of_a_folded_pipeline_decides() -> None:
+    """V placement, 4 ranks, 12 microbatches: the optima that solvers proved from all ranks together, in minutes."""
+    for cap, optimum in [(5, 80), (7, 76)]:
+        problem = linear(4, 12, cap, folded=True)
+        assert lattice.least(problem, 70, (3,)) == optimum
+        assert decide(Question(problem, optimum)).verdict == "sat"
+
+
+def tables(length: int, bound: int) -> Iterator[tuple[list[int], list[int]]]:
+    """All starts of F and B of one rank, each of one tick, within a bound, in microbatch order."""
+
+    def go(now: int, forwards: list[int], backwards: list[int]) -> Iterator[tuple[list[int], list[int]]]:
+        if len(backwards) == length:
+            yield forwards, backwards
+        elif now < bound:
+            yield from go(now + 1, forwards, backwards)
+            if len(forwards) < length:
+                yield from go(now + 1, [*forwards, now], backwards)
+            if len(backwards) < len(forwards):
+                yield from go(now + 1, forwards, [*backwards, now])
+
+    return go(0, [], [])
+
+
+@pytest.mark.parametrize("engine", ["cadical", "z3"])
+def test_a_periodic_part_is_what_it_says(engine: str) -> None:
+    """sat exactly if some table of starts repeats itself: as many more by t + T as n, for every t in the window."""
+    length, bound = 4, 9
+    one, none = (1,), (0,)
+    case = Case(1, ((0,),), (0,) * length, one, none, one, none, (30,), "W", (30 * length,), True)
+    every = list(tables(length, bound))
+
+    def periodic(starts: list[int], window: tuple[int, int, int, int]) -> bool:
+        first, last, n, period = window
+        count = [sum(start <= t for start in starts) for t in range(last + period + 1)]
+        return all(count[t + period] == count[t] + n for t in range(first, last + 1))
+
+    verdicts = set()
+    for window in [
+        (a, a + w, n, k) for a in range(0, 7, 2) for w in (0, 1, 3) for n in (0, 1, 2, 5) for k in (1, 2, 3, 4)
+    ]:
+        exists = any(periodic(f, window) and periodic(b, window) for f, b in every)
+        answer = decide(Question(problem_of_case(case), bound, engine=engine, repeat=window))
+        assert answer.verdict == ("sat" if exists else "unsat"), window
+        verdicts.add(exists)
+    assert verdicts == {True, False}
+
+
+def test_a_forward_without_length_is_declined() -> None:
+    """Where F takes no time, the answer is unknown, with the reason."""
+    case = replace(random_case(0), forward=(0,) * len(random_case(0).forward))
+    assert decide(Question(problem_of_case(case), 20)).reason == "a forward takes no time"
+
+
+@pytest.mark.parametrize("engine", SOLVERS)
+def test_an_engine_leaves_ctrl_c_to_python(engine: str) -> None:
+    """In a process that asks an engine, such as a notebook, Ctrl-C is a KeyboardInterrupt afterwards too."""
+    if engine == "cpsat":
+        pytest.importorskip("ortools")
+    code = (
+        "import signal\nfrom pipesched.optimizer.solve.engines.decide import decide\n"
+        "from pipesched.optimizer.solve.problem import Question\n"
+        f"from tests.makers.instances import linear\ndecide(Question(linear(2, 2, 2), 9, engine={engine!r}))\n"
+        "try:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "interrupted\n", done
+
+
+def test_cpsat_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without OR-Tools the engine is refused with PS820 and the command that installs it."""
+    monkeypatch.setitem(sys.modules, "ortools", None)
+    with pytest.raises(PipeschedError) as caught:
+        decide(Question(linear(2, 2, 2), 9, engine="cpsat"))
+    (told,) = caught.value.diagnostics
+    assert told.code is Code.NEEDS and "pip install 'pipesched[optimizer]'" in str(told.help)
+
+
+def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever an engine makes up is looked at: any model of its own is a schedule, or unknown."""
+    from pipesched.optimizer.solve.engines import sat_engines
+
+    rng = np.random.default_rng(0)
+    problem = linear(2, 3, 2)
+    right = decide(Question(problem, 20))
+    assert right.verdict == "sat"
+    monkeypatch.setattr(
+        sat_engines,
+        "by_pysat",
+        lambda clauses, engine, effort, *, proof=False: sat_engines.Outcome(rng.random(clauses.variables + 1) < 0.5),
+    )
+    for _ in range(50):
+        answer = decide(Question(problem, 20))
+        assert answer.verdict == "unknown" and "is no schedule" in answer.reason
+
+
+def test_heads_and_tails_leave_every_best_schedule(optima: dict[Case, int | None]) -> None:
+    """No longest path is above the least makespan."""
+    for case, optimum in optima.items():
+        problem = problem_of_case(case)
+        if optimum is not None:
+            assert longest_paths.paths(problem).least(problem) <= optimum

@@ -1,0 +1,307 @@
+"""Every block of every README is executed: ```console lines are run and compared, ```python blocks are doctests.
+
+``ps`` and ``text`` blocks of the language reference and of the gallery, ``json`` blocks, ``py`` scripts and ``toml``
+files have tests of their own; ``sh`` lines are run by .ci/run. Tables between ``<!-- name -->`` and
+``<!-- end -->`` are made from the product.
+After a change of output that is meant: ``python -m tests.shell.test_readme [WORD]`` writes the new output into the
+blocks, or into those with WORD in them, and all tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import json
+import os
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+import pipesched
+from pipesched.chart.views import views
+from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
+from pipesched.formats import readers as kinds
+from pipesched.formats import targets as forms
+from pipesched.formats.in_memory import written
+from pipesched.interop.frameworks.frameworks import FRAMEWORKS
+from pipesched.shell.app import verbs
+from tests.insight.test_gallery import catalogue
+from tests.readers.typed import typed
+
+TOP = Path(__file__).resolve().parents[2]
+PAGES = (
+    "**/README.md",
+    "emit/torchtitan.md",
+    "schedules/found/*.md",
+    ".github/CONTRIBUTING.md",
+    "pipesched/explain/pages/words.md",
+)
+READMES = sorted(
+    str(path.relative_to(TOP))
+    for page in PAGES
+    for path in TOP.glob(page)
+    if ".venv" not in path.relative_to(TOP).parts
+)
+BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MEASURED = re.compile(
+    r"[\d.]+(?= ms measured)|(?<=largest error )[\de.-]+(?=,)|(?<= ms )\([+-][\d.]+ %\)|(?<= [FIW] )[\d.]+(?= ms)"
+)
+TABLE = re.compile(r"(?<=^<!-- )(?!end )(\w+)( -->\n)(.*?)(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"`[^`\n]*`|\]\(([^)\s]+)\)")
+KNOWN = {"console", "python", "py", "ps", "text", "sh", "json", "toml"}
+
+
+def blocks(readme: str, kind: str) -> list[str]:
+    text = (TOP / readme).read_text("utf-8")
+    return [match[2] for match in BLOCK.finditer(text) if match[1] == kind]
+
+
+def run(command: str, folder: Path) -> str:
+    """What a command prints in a folder, stdout and stderr as a person sees them."""
+    words = shlex.split(command)
+    if words[0] == "cat":
+        return "".join((folder / name).read_text("utf-8") for name in words[1:])
+    assert words[0] == "pipesched", command
+    shown = mock.patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "100"})
+    with contextlib.chdir(folder), shown, mock.patch("pipesched.command.progress.EVERY", 1e6):
+        return typed(*words[1:]).shown.decode("utf-8")
+
+
+def saved(above: str) -> dict[str, str]:
+    """The files that a page has told its reader to save, by name: `ps` blocks with a name behind that word."""
+    return dict(re.findall(r"^```ps (\w+\.ps)[^\n]*\n(.*?)^```$", above, re.MULTILINE | re.DOTALL))
+
+
+def replayed(block: str, above: str = "") -> str:
+    """The block with the output that its commands print now, in a folder that looks like the repository.
+
+    above: the page up to there; what it has its reader save lies in the folder. What one command writes there the next
+    one of the block can read.
+    """
+    commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for path in TOP.iterdir():
+            (folder / path.name).symlink_to(path)
+        for file, content in saved(above).items():
+            (folder / file).write_text(content, "utf-8")
+        return "".join(f"$ {command}\n{run(command, folder)}" for command in commands)
+
+
+def commands() -> str:
+    """A row for each command: its name and its short help."""
+    rows = [f"| `{name}` | {verb.help.rstrip('.')} |" for name, verb in verbs().items()]
+    return "\n".join(["| command | |", "|---|---|", *rows])
+
+
+def readers() -> str:
+    """A row for each kind of text that is read."""
+    rows = [f"| {row.title} | {f'`{row.ending}`' if row.ending else 'any name'} |" for row in kinds.readers()]
+    return "\n".join(["| | name ends in |", "|---|---|", *rows])
+
+
+def checks() -> str:
+    """A row for each check, with the pages of its codes."""
+    rows = [
+        f"| {row.property} | {', '.join(f'[{code}](explain/pages/{code}.md)' for code in row.codes)} |"
+        for row in (*ORDER_CHECKS, *PROGRAM_CHECKS)
+    ]
+    return "\n".join(["| what holds | else |", "|---|---|", *rows])
+
+
+def frameworks() -> str:
+    """A row for each framework and its options."""
+    rows = []
+    for row in FRAMEWORKS.values():
+        options = "; ".join(f"`{name}` {said}" for name, said in row.options.items())
+        names = ", ".join(f"`{row.name}:{name}`" for name in row.names)
+        rows.append(f"| {names} | {row.title} | {', '.join(row.tried)} | {options} |")
+    return "\n".join(["| | executed is | tried with | `-D` |", "|---|---|---|---|", *rows])
+
+
+def others() -> str:
+    """What is said of each order that the generator of another project gave."""
+    rows = []
+    for entry in json.loads((TOP / "tests" / "data" / "others.json").read_text("utf-8")):
+        text = written(entry["rows"])
+        assert text is not None
+        report = pipesched.verify(text, p=entry["p"], m=entry["m"])
+        fault = report.fault
+        said = (
+            f"{fault.code}: {fault.message}" if fault else f"right; makespan {report.makespan}, peak {max(report.peak)}"
+        )
+        sizes = " ".join(f"{name}={entry[name]}" for name in "pvm" if name in entry)
+        rows.append(
+            f"| {entry['repository']} | {entry['name']} | {sizes} | {said.replace('<order>.txt', 'the order')} |"
+        )
+    return "\n".join(["| | schedule | | |", "|---|---|---|---|", *rows])
+
+
+def targets() -> str:
+    """A row for each form in which a schedule is written."""
+    rows = [f"| `{row.name}` | `{row.ending}` | {row.title} |" for row in forms.targets().values()]
+    return "\n".join(["| `--target` | | |", "|---|---|---|", *rows])
+
+
+def torchtitan() -> str:
+    """A row for each recorded run of torchtitan's trainer."""
+    runs = json.loads((TOP / "tests" / "data" / "torchtitan.json").read_text("utf-8"))["runs"]
+    rows = [f"| {' | '.join([name, *steps])} |" for name, steps in runs.items()]
+    return "\n".join(["| loss / gradient norm | step 1 | step 2 | step 3 | step 4 |", "|---|---|---|---|---|", *rows])
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "catalogue": catalogue,
+    "commands": commands,
+    "readers": readers,
+    "checks": checks,
+    "targets": targets,
+    "frameworks": frameworks,
+    "others": others,
+    "torchtitan": torchtitan,
+}
+
+
+CONSOLE = [(readme, number) for readme in READMES for number in range(len(blocks(readme, "console")))]
+
+
+@pytest.mark.usefixtures("one_supervisor")
+@pytest.mark.parametrize(("readme", "number"), CONSOLE)
+def test_console_blocks_show_what_the_commands_print(readme: str, number: int) -> None:
+    """A command in a README prints exactly what the README says, but for what was measured."""
+    text = (TOP / readme).read_text("utf-8")
+    block = [match for match in BLOCK.finditer(text) if match[1] == "console"][number]
+
+    assert MEASURED.sub("N", replayed(block[2], text[: block.start()])) == MEASURED.sub("N", block[2])
+
+
+@pytest.mark.parametrize("readme", [readme for readme in READMES if blocks(readme, "python")])
+def test_python_blocks_are_true(readme: str) -> None:
+    """The Python of a README runs, and its values are those shown."""
+    for block in blocks(readme, "python"):
+        example = doctest.DocTestParser().get_doctest(block, {}, readme, readme, 0)
+
+        assert example.examples, "a python block is written as a doctest"
+        assert doctest.DocTestRunner().run(example).failed == 0
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_no_block_goes_untested(readme: str) -> None:
+    """A block has a language, and each language has a test."""
+    text = (TOP / readme).read_text("utf-8")
+    kinds = {match[1] for match in BLOCK.finditer(text)}
+
+    assert text.count("\n```") == 2 * len(list(BLOCK.finditer(text)))
+    assert kinds <= KNOWN
+
+
+def test_the_readme_has_the_two_lines() -> None:
+    """One line installs and verifies, one installs and tests; .ci/run runs exactly these."""
+    assert [len(block.splitlines()) for block in blocks("README.md", "sh")] == [1, 1]
+
+
+def test_the_front_page_is_read_in_five_minutes() -> None:
+    """At most 180 lines; the first picture and the words come first, and each row is that of `pipesched explain`."""
+    lines = (TOP / "README.md").read_text("utf-8").splitlines()
+    words = (TOP / "pipesched" / "explain" / "pages" / "words.md").read_text("utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| ") and line.count(" | ") == 2]
+
+    assert len(lines) <= 180 and any(line.startswith("![") for line in lines[:12])
+    assert set(rows) <= set(words)
+    assert {row.split()[1] for row in rows} > {*"pvm", "chunk", "route", "span", "bubble", "makespan", "peak"}
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_what_is_made_is_current(readme: str) -> None:
+    """A table between its marks is what the product says today."""
+    for name, _, table in TABLE.findall((TOP / readme).read_text("utf-8")):
+        assert table == f"\n{TABLES[name]()}\n\n"
+
+
+def test_every_kind_of_picture_is_in_the_guide() -> None:
+    """The table of suffixes has those of the views, and no others."""
+    guide = (TOP / "pipesched" / "README.md").read_text("utf-8").partition("## See it")[2].partition("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in guide.splitlines() if line.startswith("| `.")]
+    suffixes = {suffix for view in views().values() for suffix in (*view.suffixes, *view.forms)}
+
+    assert {suffix for row in rows for suffix in re.findall(r"`(\.\w+)`", row)} == suffixes
+
+
+def test_every_function_is_in_the_guide() -> None:
+    """What the package offers is named where the guide is on Python, and a command that has a function is one."""
+    guide = (TOP / "pipesched" / "README.md").read_text("utf-8")
+    functions = {name for name in pipesched.__all__ if name.islower() and not name.startswith("_")}
+    listed = guide.partition("\n## In Python")[2].partition("```")[0].partition(": `load`")
+
+    assert set(re.findall(r"`(\w+)`", "".join(listed[1:]))) == functions
+    own = {*verbs()}
+    assert functions - {"from_torch_csv", "torch_runtime", "load", "run_rank"} == own - {
+        "fmt",
+        "list",
+        "explain",
+    }
+
+
+def anchors(page: Path) -> set[str]:
+    """The places of a page that a link can name, as GitHub makes them of its headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_links_lead_somewhere(readme: str) -> None:
+    """Each link to a file of the repository leads to one, and to a heading that is there."""
+    page = TOP / readme
+    for link in LINK.findall(BLOCK.sub("", page.read_text("utf-8"))):
+        if link and not link.startswith("https://"):
+            name, _, anchor = link.partition("#")
+            target = (page.parent / name).resolve() if name else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_lines_are_short(readme: str) -> None:
+    """At most 120 characters, but in tables, blocks, and lines that are one link."""
+    text = BLOCK.sub("", (TOP / readme).read_text("utf-8"))
+    assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "![", "    "))] == []
+
+
+def test_what_to_touch_is_there() -> None:
+    """Each recipe of CONTRIBUTING has four lines, and each name of a file that it gives is defined in that file."""
+    page = TOP / ".github" / "CONTRIBUTING.md"
+    recipes = page.read_text("utf-8").partition("## To add something")[2].partition("\n## ")[0].split("\n### ")[1:]
+
+    assert len(recipes) >= 4
+    for recipe in recipes:
+        assert re.findall(r"^(\d)\. ", recipe, re.MULTILINE) == ["1", "2", "3", "4"], recipe
+        for named, link in re.findall(r"((?:`\w+`(?: or |, )?)+) of \[[^]]+\]\(([^)]+)\)", recipe):
+            source = (page.parent / link).read_text("utf-8")
+            for name in re.findall(r"\w+(?=`)", named):
+                assert re.search(rf"^(?:class |def )?{name}\b", source, re.MULTILINE), (name, link)
+
+
+def update(word: str = "", pages: Sequence[str] = READMES) -> None:
+    """Write what the commands print now into the console blocks that have the word, and the tables."""
+    for readme in pages:
+        path = TOP / readme
+        text = path.read_text("utf-8")
+
+        def renewed(match: re.Match[str]) -> str:
+            chosen = match[1] == "console" and word in match[2]
+            return f"```console\n{replayed(match[2], match.string[: match.start()])}```" if chosen else match[0]
+
+        def made(match: re.Match[str]) -> str:
+            return f"{match[1]}{match[2]}\n{TABLES[match[1]]()}\n\n"
+
+        path.write_text(TABLE.sub(made, BLOCK.sub(renewed, text)), "utf-8")
+
+
+if __name__ == "__main__":
+    update(*sys.argv[1:2])
