@@ -133,15 +133,6 @@ def test_a_fault_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
         main(["list"])
 
 
-def test_help_loads_nothing_heavy() -> None:
-    """Help imports click and our own modules only, so that it is there at once."""
-    heavy = "numpy lark rich z3 torch networkx importlib.metadata"
-    loaded = f"set({heavy.split()!r}) & set(sys.modules)"
-    probe = f"import sys; from pipesched.__main__ import main; main(['--help']); sys.exit(str({loaded}))"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, timeout=60, check=False)
-    assert done.stderr.decode().strip() == "set()"
-
-
 def test_output_is_the_same_every_time() -> None:
     """Hash seeds and folders leave no trace in any format."""
     for arguments in (("verify", "dualpipe", "--p", "4", "--m", "8"), ("verify", "zb_h2", "--p", "4", "--json")):

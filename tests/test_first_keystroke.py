@@ -1,0 +1,103 @@
+"""What a command costs before it does anything: modules and instructions, which do not depend on the machine's load.
+
+Instructions are those of CPython 3.11 as valgrind counts them, of files that are compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipesched.extension import registered
+
+TOP = Path(__file__).resolve().parents[1]
+COMMAND = [sys.executable, "-m", "pipesched"]
+HEAVY = {"graphviz", "lark", "networkx", "ortools", "pandas", "pysat", "rich", "torch", "yaml", "z3"}
+NUMPY = {"numpy", "importlib.metadata"}
+ROWS = {f"pipesched.{name}.rows" for name in registered()}
+
+# Of extensions, and imported by `verify` though they are of no use to it: as long as the core names them.
+AWAITED = {
+    "pipesched.interop.frameworks",
+    "pipesched.interop.frameworks.kept",
+    "pipesched.interop.torch",
+    "pipesched.interop.torch.torch_order",
+    "pipesched.interop.torch.torch_program",
+    "pipesched.optimizer.verdict",
+    "pipesched.planning.footprint",
+    "pipesched.planning.transformer",
+    "pipesched.planning.transformer.activations",
+    "pipesched.planning.transformer.config",
+    "pipesched.planning.transformer.parameters",
+    "pipesched.planning.transformer.rules",
+    "pipesched.planning.transformer.state",
+}
+
+
+def loaded(*command: str) -> set[str]:
+    """The modules that a command line has imported at its end."""
+    probe = (
+        "import sys; from pipesched.__main__ import main; main(sys.argv[1:]); sys.stderr.write(' '.join(sys.modules))"
+    )
+    run = [sys.executable, "-c", probe, *command]
+    return set(subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stderr.split())
+
+
+def of_extensions(modules: set[str]) -> set[str]:
+    """The modules in the folders of extensions, but for their rows."""
+    folders = tuple(f"pipesched.{name}." for name in registered())
+    return {module for module in modules if module.startswith(folders)} - ROWS
+
+
+def test_help_imports_rows_and_click() -> None:
+    """Of ours only rows, what collects them, and the group of commands; nothing heavy."""
+    modules = loaded("--help")
+    assert {x for x in modules if x.startswith("pipesched.") and x.count(".") > 1} == {
+        *ROWS,
+        "pipesched.verbs.rows",
+        "pipesched.shell.app",
+    }
+    assert not modules & (HEAVY | NUMPY)
+
+
+@pytest.mark.parametrize("verb", ["verify", "show", "emit"])
+def test_a_verb_of_the_core_imports_no_extension(verb: str) -> None:
+    """Of extensions their rows, and nothing heavy but numpy."""
+    modules = loaded(verb, "1f1b", "--p", "4")
+    assert of_extensions(modules) <= AWAITED
+    assert not modules & HEAVY
+
+
+def test_only_an_answer_is_verified_by_the_optimizer(tmp_path: Path) -> None:
+    """A schedule, an order, a CSV and a stream are verified without it."""
+    for target, name in (("order", "a.order"), ("torch-csv", "a.csv"), ("stream", "a.json")):
+        loaded("emit", "1f1b", "--p", "2", "--target", target, "-o", str(tmp_path / name))
+        assert not [x for x in of_extensions(loaded("verify", str(tmp_path / name))) - AWAITED if ".optimizer." in x]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which all that a command imports is compiled."""
+    folder = str(tmp_path_factory.mktemp("compiled"))
+    made = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": folder, "PYTHONPATH": str(TOP)}
+    made.pop("PYTHONDONTWRITEBYTECODE", None)
+    subprocess.run([*COMMAND, "verify", "1f1b", "--p", "4"], env=made, capture_output=True, timeout=100, check=True)
+    return made
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind counts the instructions")
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the numbers are those of CPython 3.11")
+@pytest.mark.parametrize(("command", "millions"), [("--help", 300), ("verify 1f1b --p 4", 1510)])
+def test_a_command_begins_at_once(command: str, millions: int, compiled: dict[str, str]) -> None:
+    """The instructions of a whole process are at most so many."""
+    counted = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
+    run = [*counted, *COMMAND, *command.split()]
+    told = subprocess.run(run, env=compiled, capture_output=True, text=True, timeout=300, check=True).stderr
+    (instructions,) = re.findall(r"I +refs: +([\d,]+)", told)
+    assert int(instructions.replace(",", "")) <= millions * 1_000_000
