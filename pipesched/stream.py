@@ -38,7 +38,7 @@ NEIGHBOUR: Mapping[str, int] = {
     **dict.fromkeys(("SEND_F", "RECV_B", "WAIT_SEND_F"), 1),
     **dict.fromkeys(("SEND_B", "RECV_F", "WAIT_SEND_B"), -1),
 }
-"""Of a message, which stage is at its other end in a chain, counted from its own."""
+"""The stage at the other end of a message in a chain, counted from its own."""
 
 
 class StreamError(ValueError):
@@ -51,7 +51,7 @@ class StreamError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction of one rank. `stage` is the stage of this rank, for RECV_F and SEND_B too.
+    """An instruction of a rank. `stage` is the stage of this rank, for RECV_F and SEND_B too.
 
     route: left out of the text where the placement has one route. parts: of OVERLAP, an F and a B or I; of BATCH,
     messages. other: the stage at the other end of a message, -1 where it is the neighbour.
@@ -82,7 +82,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way through the ranks: the rank of every stage, and the microbatches ``first .. end`` that take it."""
+    """A way through the ranks: the rank of every stage, and the microbatches ``first .. end`` that take it."""
 
     name: str
     ranks: tuple[int, ...]
@@ -112,7 +112,7 @@ class Stream:
 
     @property
     def forward_only(self) -> bool:
-        """Whether there is no backward at all."""
+        """True if there is no backward at all."""
         return not any(x.op in ("I", "B", "OVERLAP") for rank in self.ranks for x in rank)
 
     @property
@@ -147,7 +147,7 @@ class Stream:
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        """Of every stage those that read it, the nearest first."""
+        """The stages that read each stage, the nearest first."""
         found: list[list[int]] = [[] for _ in range(self.stages)]
         for stage in range(self.stages):
             for source in self.read(stage):
@@ -238,7 +238,7 @@ def loads(content: str) -> Stream:
 
 
 def header(data: Any) -> Stream:
-    """What JSON says of a stream before its ranks, which are empty here.
+    """The stream that JSON gives, without its ranks.
 
     Raises:
         StreamError: not version 2, or a name, parameters, placement or frozen stages that are no such value.

@@ -27,7 +27,7 @@ Rows: TypeAlias = Sequence[Row] | Mapping[int, Row]
 
 
 class TorchSchedule(Protocol):
-    """What a schedule of torch gives: the actions of every rank."""
+    """A schedule of torch, which gives the actions of every rank."""
 
     @property
     def pipeline_order(self) -> Mapping[int, Sequence[object]]: ...

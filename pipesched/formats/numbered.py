@@ -28,7 +28,7 @@ def parts(op: Column, second: Bools) -> Column:
 
 
 def brackets(group: Column) -> tuple[Bools, Bools]:
-    """Where the batches of a rank begin and end: neighbours with the same group."""
+    """Mark where the batches of a rank begin and end: neighbours with the same group."""
     edge = np.diff(group, prepend=-1, append=-1) != 0
     return edge[:-1] & (group >= 0), edge[1:] & (group >= 0)
 

@@ -167,7 +167,7 @@ _INSTRUCTION = re.compile(r"[^ \t\r\n#+()]+")  # one of the two of an overlap pa
 
 @dataclass
 class Lines:
-    """What was read so far.
+    """The lines that were read so far.
 
     ranks: a row each of op, second, stage, microbatch, peer, communicator and group. reach: where the words of a rank
     begin and end.
@@ -233,7 +233,7 @@ class Lines:
 
 
 def _batches(shapes: Sequence[bytes]) -> tuple[list[tuple[int, int]], list[int], int | None]:
-    """Of a line of words: the brackets of each batch, those without their other half, and one that is never closed."""
+    """The brackets of each batch of a line, those without their other half, and one that is never closed."""
     batches: list[tuple[int, int]] = []
     odd: list[int] = []
     opened: int | None = None

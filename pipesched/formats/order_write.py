@@ -81,7 +81,7 @@ def _word(
     opens: int = 0,
     closes: int = 0,
 ) -> tuple[str, str]:
-    """What comes before and after the microbatch."""
+    """The text before and after the microbatch."""
     fields = {"stage": stage, "made": made, "peer": peer, "communicator": f"@{communicator}" if communicator else ""}
     head, _, tail = WORDS[Op(op)].format(microbatch="\n", **fields).partition("\n")
     return ("+" if second else " ( " if opens else " ") + head, tail + " )" * closes

@@ -1,4 +1,4 @@
-"""What the rows of a file say without saying it: the placement, and the other end of every message.
+"""Rows imply what they do not say: the placement, and the other end of every message.
 
 A file of rows names no placement. The rank of (stage, microbatch) is the row that it is in, so a row is a fact
 about the table `rank[stage, microbatch]`, and the columns of that table that agree are one route:
@@ -28,6 +28,9 @@ from pipesched.model.schedule import Program, Schedule
 
 AnyOrder: TypeAlias = Schedule | Program
 
+ROUTES = 64
+"""Routes that a microbatch of unknown ranks is compared with."""
+
 LARGEST = 10_000_000
 """The largest stage or microbatch that is read at all."""
 
@@ -41,7 +44,7 @@ def number(digits: str) -> int:
 
 
 def require_ranks(ranks: int, most: int) -> None:
-    """Whether a file has no more ranks than are taken.
+    """Refuse a file of more ranks than are read.
 
     Raises:
         PipeschedError: PS210.
@@ -133,41 +136,32 @@ def place(table: Column, ranks: int) -> Placement:
     distinct, first, inverse = np.unique(table, axis=1, return_index=True, return_inverse=True)
     merged, into = _merge(distinct.T, np.argsort(first))
     route_of = into[inverse.reshape(-1)].astype(np.int32)
-    names = tuple(_names(merged))
-    return Placement(merged.astype(np.int32), route_of, ranks, names)
+    return Placement(merged.astype(np.int32), route_of, ranks, _names(merged))
 
 
 def _merge(columns: Column, order: Ints) -> tuple[Column, Ints]:
-    """Lets columns with holes join a column that says the same elsewhere. Complete ones come first, and stay apart."""
+    """Join a column with holes to the first route that nowhere contradicts it; complete columns stay apart.
+
+    Only the first ROUTES are compared, which keeps senseless files linear.
+    """
     routes: list[Column] = []
     into = np.zeros(len(columns), dtype=np.int64)
     complete = np.all(columns >= 0, axis=1)
-    for i in [*order[complete[order]], *order[~complete[order]]]:
-        home = None if complete[i] else _compatible(routes, columns[i])
-        if home is None:
-            home = len(routes)
-            routes.append(columns[i])
-        routes[home] = np.maximum(routes[home], columns[i])
+    for i in order[np.argsort(~complete[order], kind="stable")].tolist():
+        column = columns[i]
+        fits = (k for k, x in enumerate(routes[:ROUTES]) if np.all((x == column) | (x < 0) | (column < 0)))
+        home = len(routes) if complete[i] else next(fits, len(routes))
+        routes[home : home + 1] = [np.maximum(routes[home], column) if home < len(routes) else column]
         into[i] = home
     return np.array(routes), into
 
 
-def _compatible(routes: list[Column], column: Column, limit: int = 64) -> int | None:
-    """The first of the routes that nowhere contradicts the column; a bound keeps senseless files linear."""
-    for i, route in enumerate(routes[:limit]):
-        if bool(np.all((route == column) | (route < 0) | (column < 0))):
-            return i
-    return None
-
-
-def _names(routes: Column) -> Iterator[str]:
+def _names(routes: Column) -> tuple[str, ...]:
     """``down`` and ``up`` for the two ways of DualPipe and Chimera, else ``route0``, ``route1``, …."""
-    if len(routes) == 1:
-        return iter([""])
-    slopes = [np.diff(route) for route in routes]
-    if len(routes) == 2 and bool(np.all(slopes[0] > 0)) and bool(np.all(slopes[1] < 0)):
-        return iter(["down", "up"])
-    return iter([f"route{i}" for i in range(len(routes))])
+    slopes = np.diff(routes)
+    if len(routes) == 2 and bool(np.all(slopes[0] > 0) and np.all(slopes[1] < 0)):
+        return ("down", "up")
+    return tuple(f"route{i}" for i in range(len(routes))) if len(routes) > 1 else ("",)
 
 
 def other_stage(op: Column, stage: Column) -> Column:
@@ -256,7 +250,7 @@ def disagreements(
     microbatches: int | None,
     placement: Sequence[int] | None,
 ) -> Iterator[Diagnostic]:
-    """Where the file and what was said about it differ."""
+    """Differences between the file and what was said about it."""
     for what, option, column, here, given in (
         ("stage", "stages", rows.stage, inferred.stages, stages),
         ("microbatch", "m", rows.microbatch, inferred.microbatches, microbatches),

@@ -32,7 +32,7 @@ _INNERMOST = re.compile(r"\{[^{}]*\}")
 _RANK, _BATCHED = -1, len(Op)
 """Codes of what a line holds: an Op, that of a part of a batch, which is so much more, or the beginning of a rank."""
 _BETWEEN = "      "
-"""What an instruction's line begins with."""
+"""The beginning of an instruction's line."""
 
 
 def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Program, dict[str, int]]:
@@ -108,7 +108,7 @@ def _columns(text: str) -> tuple[Program, Stream] | None:
 
 
 def _same(text: str, program: Program, head: Stream) -> bool:
-    """Whether the program, written again, is the text, fingerprint included."""
+    """Write the program again and compare it with the text, fingerprint included."""
     placement = program.placement
     inside = (program.microbatch < placement.microbatches) & (program.stage < placement.stages)
     if not bool(np.all(inside & (program.peer < program.ranks))) or int(placement.rank_of.max()) >= program.ranks:

@@ -22,7 +22,7 @@ from pipesched.stream import Instruction, Route, Stream, StreamError, loads
 from pipesched.support.foreign import json_of
 
 SHOWN = 8
-"""So many places are reported."""
+"""The most places that are reported."""
 
 
 def right(source: Source) -> Stream:
@@ -43,7 +43,7 @@ def right(source: Source) -> Stream:
 
 
 def uneven(routes: tuple[Route, ...]) -> str | None:
-    """Where the microbatches of the routes leave a gap, overlap or go backwards, if they do."""
+    """The first place where the microbatches of the routes leave a gap, overlap or go backwards, in words."""
     ends = sorted(route.microbatches for route in routes if route.microbatches[0] != route.microbatches[1])
     if not ends:
         return "no route has microbatches"
@@ -54,7 +54,7 @@ def uneven(routes: tuple[Route, ...]) -> str | None:
 
 
 def sparse(routes: tuple[Route, ...], ranks: int, operations: int) -> bool:
-    """Whether placement or ranks are more than so many operations can possibly fill."""
+    """Decide whether placement or ranks are more than the operations can possibly fill."""
     microbatches = max(route.microbatches[1] for route in routes)
     return len(routes[0].ranks) * microbatches > SPARE + 4 * operations or ranks > RANKS + operations
 
@@ -68,7 +68,7 @@ def route_of(routes: tuple[Route, ...]) -> Column:
 
 
 def _finding(source: Source, error: StreamError) -> Diagnostic:
-    """What `loads` says, at its place."""
+    """The error of `loads`, at its place."""
     if error.path == "version":
         help = "emit the stream again from its schedule"
         return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"), help=help)
@@ -85,7 +85,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
 
 
 def _not_json(source: Source) -> Diagnostic | None:
-    """Where a text stops to be JSON."""
+    """The place from which a text is no JSON."""
     try:
         json_of(source.text)
     except json.JSONDecodeError as wrong:
@@ -104,7 +104,7 @@ def _at(source: Source, path: str, text: str) -> tuple[Label, ...]:
 
 
 def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
-    """What is right as JSON, and cannot be a program."""
+    """Faults of a stream that is right as JSON, and cannot be a program."""
     wrong, operations = uneven(made.placement), sum(map(len, made.ranks))
     if wrong is not None:
         help = "every microbatch takes one route: the ranges of the routes follow each other from 0 on"
@@ -160,7 +160,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _end(text: str, at: int) -> int:
-    """Where the value that begins here ends."""
+    """The end of the value that begins here."""
     return int(_decode(text, at)[1])
 
 
@@ -182,7 +182,7 @@ def _inside(text: str, at: int) -> Iterator[tuple[str | int, int]]:
 
 
 def begin_of(text: str, path: str) -> int:
-    """Where the value at a path such as ``ranks[0][3].stage`` begins: the innermost one that is there."""
+    """The beginning of the value at a path such as ``ranks[0][3].stage``: of the innermost one that is there."""
     at = _skip(text, 0)
     for key, index in _STEP.findall(path):
         wanted = int(index) if index else key

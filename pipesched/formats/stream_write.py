@@ -60,7 +60,7 @@ def by_rank(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
 
 
 def _head(program: Program, parameters: Mapping[str, int]) -> tuple[Stream, str]:
-    """What comes before the ranks, and the fingerprint."""
+    """The stream without its ranks, and the fingerprint."""
     require_words(program.placement, program)
     placement = program.placement
     model = placement.frozen, placement.reads, placement.slices

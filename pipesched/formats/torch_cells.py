@@ -1,4 +1,4 @@
-"""One cell of a torch schedule, and what torch makes of a cell that is none.
+"""Cells of a torch schedule, and what torch makes of a cell that is none.
 
     cell  = STAGE TYPE [MICROBATCH]  |  "(" STAGE "F" MICROBATCH ";" STAGE ("B" | "I") MICROBATCH ")" "OVERLAP_F_B"
 
@@ -91,7 +91,7 @@ def _entry(match: re.Match[str]) -> Operation | Bad:
 
 
 def _reading(text: str, version: TorchVersion) -> str:
-    """What torch of this version makes of a cell that is not an action."""
+    """How torch of this version reads a cell that is not an action."""
     torch = f"torch {version}"
     if text.startswith("(") and ")" in text:
         return _overlap_reading(text, torch, version)
@@ -112,7 +112,7 @@ def _prefix(text: str, version: TorchVersion) -> re.Match[str] | None:
 
 
 def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
-    """The same for what looks like an overlap: torch cuts at the first ")"."""
+    """How torch reads a cell that looks like an overlap: it cuts at the first ")"."""
     inside, _, after = text[1:].partition(")")
     pieces = [piece.strip() for piece in inside.split(";") if piece.strip()]
     known = {op.name for op in version.accepts} | {"OVERLAP_F_B"}
@@ -124,7 +124,7 @@ def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
 
 
 def _advice(text: str) -> str:
-    """What to write instead, where that is plain."""
+    """The text to write instead, where that is plain."""
     if PLAIN.fullmatch(text.upper()) or _OVERLAP.fullmatch(text.upper()):
         return f"torch's letters are upper case: {short(text.upper())}"
     if not text.isascii() or not text.isprintable():

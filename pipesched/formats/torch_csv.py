@@ -64,7 +64,7 @@ def read(
 
 
 def _reach(source: Source, rank: int) -> tuple[int, int]:
-    """Where the row of a rank begins and ends."""
+    """The beginning and the end of the row of a rank."""
     begin = source.line_starts[rank]
     return begin, begin + len(source.line(rank + 1))
 
@@ -161,7 +161,7 @@ def pieces(order: AnyOrder) -> Iterator[str]:
 
 
 def _cell(op: int, part: int, stage: int) -> tuple[str, str]:
-    """What comes before and after the microbatch."""
+    """The text before and after the microbatch."""
     name = f"{stage}{Op(op).name}"
     if part == numbered.FIRST:
         return f"({name}", ";"
