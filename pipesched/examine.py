@@ -8,56 +8,47 @@ an order that is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
 from pipesched.check import checks
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail, of_the_caller
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, of_the_caller
+from pipesched.extension import CostModel, Extended, Measure, counting
 from pipesched.formats.readers import Loaded
 from pipesched.language.claims import Facts, Verdict
 from pipesched.language.evaluate import MAX_OPS
 from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import Bytes, Value, ranges, require_counts, shown
+from pipesched.model.numbers import Value, ranges, require_counts, shown
 from pipesched.model.ops import Result
-from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
-from pipesched.report.parts import Claim, Communication, InBytes, Memory, Parts, Time
+from pipesched.report.parts import Claim, Communication, Memory, Part, Parts, Time
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
-
-if TYPE_CHECKING:
-    from pipesched.planning.transformer.config import Trained
-    from pipesched.planning.transformer.devices import Device
 
 UNIT = "microbatches through 1/p of the model"
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank, and is of
-    activations, or of `Bytes` with `model`, a transformer and its training.
+class Options(Extended):
+    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank.
 
     comm: strict where none is named; where one is, the time that messages take to queue under it counts too. frozen:
     the stages of an order that are not trained. require_proof: it is an error unless it is an answer that is proved
     optimal; proof: where its refutation is written, PATH.cnf and PATH.lrat. settings: the options of a framework that
     are no sizes; framework_path: where it is; framework_time: the seconds that it may take. recorded: the folder of a
-    run of it. device: what the model's costs are of, in milliseconds, at an efficiency, a share of its peak.
+    run of it.
     """
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
     costs: Costs | None = None
     release: Release = AT_W
     mem_cap: tuple[Fraction, ...] | None = None
-    model: Trained | None = None
-    device: Device | None = None
-    efficiency: Fraction | None = None
     comm: str | None = None
     max_ops: int = MAX_OPS
     torch_version: TorchVersion | None = None
@@ -83,46 +74,14 @@ class Options:
         require_counts(self.parameters.items())
 
     def counted(self, loaded: Loaded) -> Costs:
-        """The costs that count: what is asked for, over those of the model on its device, or over those of the file.
+        """The costs that count: what is asked for, over those of a cost model, or over those of the file.
 
         Raises:
-            PipeschedError: PS225, PS235, PS244, as `own_costs`.
+            PipeschedError: what an extension says of its options.
         """
-        again = bool(makes(loaded.schedule.op, Result.RECOMPUTED).any())
-        way, placement = (self.model, self.device, self.efficiency), loaded.schedule.placement
-        own = own_costs(*way, placement, loaded.own_costs, runs_again=again, slices=loaded.schedule.slices)
+        made = [row.costs.load()(loaded, self) for row in counting(CostModel, self)]
+        own = next((costs for costs in made if isinstance(costs, Costs)), loaded.own_costs)
         return own if self.costs is None else self.costs.over(own)
-
-
-def own_costs(
-    model: Trained | None,
-    device: Device | None,
-    efficiency: Fraction | None,
-    placement: Placement,
-    of_file: Costs,
-    *,
-    runs_again: bool = False,
-    slices: int = 1,
-) -> Costs:
-    """The costs of a file, where there is no device; else those of the model on it, and M and K of the file.
-
-    Raises:
-        PipeschedError: PS225, a device and no model, or no device; PS235; PS244, an efficiency of 0.
-    """
-    if device is None and efficiency is None:
-        return of_file
-    if device is None or model is None:
-        missing = "--device" if device is None else "--model"
-        raise fail(Code.USAGE, f"there are no times without {missing}", help="give --model and --device")
-    if efficiency == 0:
-        raise fail(Code.EFFICIENCY, "at an efficiency of 0 nothing ends", help="give a share of the peak, as 0.5")
-    from pipesched.planning.transformer.times import on_device
-
-    made = on_device(model, device, efficiency, placement, runs_again=runs_again, slices=slices)
-    if unused := [key for key in of_file.given if key not in "MK"]:
-        alike = ": every microbatch takes as long" if {*unused} & {*of_file.by_microbatch} else ""
-        made = replace(made, note=f"{made.note}; {', '.join(unused)} of the file not used{alike}")
-    return made.over(Costs({key: cost for key, cost in of_file.given.items() if key in "MK"}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +98,7 @@ class Examination:
         Raises:
             PipeschedError: PS222, PS225, options that mean nothing for it.
         """
-        model, _ = parse_model(self.options.comm or self.loaded.comm or str(STRICT)), (self.caps, self.byte_caps)
+        model, _ = parse_model(self.options.comm or self.loaded.comm or str(STRICT)), self.caps
         asked, schedule = self.options.costs or Costs(), self.loaded.schedule
         stages, microbatches = schedule.stages, schedule.microbatches
         try:
@@ -148,7 +107,7 @@ class Examination:
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
         costs = self.options.counted(self.loaded)
-        return Analysis(self.loaded.schedule, costs, self.options.release, model, self.options.model)
+        return Analysis(self.loaded.schedule, costs, self.options.release, model, owned=self.options.owned)
 
     @cached_property
     def caps(self) -> tuple[Fraction, ...] | None:
@@ -157,23 +116,7 @@ class Examination:
         Raises:
             PipeschedError: PS225, a negative one, or not one a rank; bytes, and no model says what they are of.
         """
-        return None if self._in_bytes else caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
-
-    @cached_property
-    def byte_caps(self) -> tuple[Fraction, ...] | None:
-        """The most bytes by rank.
-
-        Raises:
-            PipeschedError: PS225, not one a rank.
-        """
-        ranks = self.loaded.schedule.ranks
-        return caps_by_rank(self.options.mem_cap, ranks, in_bytes=True) if self._in_bytes else None
-
-    @property
-    def _in_bytes(self) -> bool:
-        """Whether the caps are of bytes, and can be."""
-        asked = self.options.mem_cap or ()
-        return self.options.model is not None and len(asked) > 0 and all(isinstance(cap, Bytes) for cap in asked)
+        return caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
 
     def having(self, program: Program | None, torch_version: TorchVersion | None) -> Examination:
         """The same schedule with another program as that of the file; for a version of torch, or not for torch."""
@@ -197,9 +140,8 @@ class Examination:
     def _report(self) -> Report:
         made, loaded = self.analysis, self.loaded
         schedule = made.schedule
-        used = made.footprint
+        more = tuple(self._more())
         found, sound = checks.findings(self.judged)
-        found += _other_batch(made)
         communication, messages = self._communication()
         claims = self._claims(sound)
         found += _failed(claims)
@@ -216,9 +158,9 @@ class Examination:
                 schedule.slots,
                 messages=messages,
                 communication=communication,
-                memory=_memory(made, self.caps),
-                bytes=None if used is None else InBytes.of(used, self.byte_caps),
+                memory=_memory(made, self.caps, more),
                 time=_time(made, loaded.unit.remarks if loaded.unit else ()),
+                more=more,
             ),
             tuple(found),
             claims=tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
@@ -237,7 +179,6 @@ class Examination:
         return checks.Subject(
             self.analysis,
             self.caps or (),
-            self.byte_caps or (),
             for_torch=loaded.torch or explicit,
             torch=options.torch_version or loaded.torch_version or DEFAULT,
             explicit=explicit,
@@ -245,6 +186,11 @@ class Examination:
             written=loaded.unit is None and loaded.program is None,
             kept=loaded.kept,
         )
+
+    def _more(self) -> Iterator[Part]:
+        """The parts of extensions."""
+        made = (row.part.load()(self) for row in counting(Measure, self.options))
+        return (part for part in made if isinstance(part, Part))
 
     def _communication(self) -> tuple[Communication | None, int | None]:
         """The verdict on the messages, and their number."""
@@ -289,21 +235,6 @@ def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
             yield Diagnostic(Code.CLAIM, message, (label,), (), help)
 
 
-def _other_batch(made: Analysis) -> Iterator[Diagnostic]:
-    """PS909: the batch of the model makes other microbatches than the schedule has."""
-    if made.trained is None or (expected := made.trained[1].microbatches) is None:
-        return
-    slices = made.schedule.slices
-    if made.schedule.microbatches == (expected := expected * slices):
-        return
-    a, x = made.trained
-    message = f"the schedule has {made.schedule.microbatches} microbatches; the batch of the model makes {expected}"
-    said = f"{x.batch} sequences / ({x.data} copies x {x.microbatch} of a microbatch)"
-    said += f" x {slices} slices" if slices > 1 else ""
-    help = f"--m {expected}, or another batch, data or microbatch"
-    yield Diagnostic(Code.OTHER_BATCH, message, (Label(a.places.get("training.batch"), said),), (), help)
-
-
 def _time(made: Analysis, remarks: tuple[str, ...]) -> Time | None:
     spent, costs = made.idle, made.costs
     if spent is None:
@@ -322,15 +253,15 @@ def _time(made: Analysis, remarks: tuple[str, ...]) -> Time | None:
     )
 
 
-def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:
-    hands, notes = made.buffers, tuple(_memory_notes(made))
+def _memory(made: Analysis, caps: tuple[Fraction, ...] | None, more: Iterable[Part]) -> Memory:
+    hands, notes = made.buffers, tuple(_memory_notes(made, more))
     received, unsent = (hands.received.most, hands.unsent.most) if hands is not None else (None, None)
     return Memory(
         made.release.name, UNIT, made.memory.peak, caps, notes, received=received, unsent=unsent, host=made.memory.host
     )
 
 
-def _memory_notes(made: Analysis) -> Iterator[str]:
+def _memory_notes(made: Analysis, more: Iterable[Part]) -> Iterator[str]:
     schedule = made.schedule
     if schedule.placement.bidirectional:
         counts = [len(schedule.placement.copies(stage)) for stage in range(schedule.stages)]
@@ -340,6 +271,6 @@ def _memory_notes(made: Analysis) -> Iterator[str]:
         yield f"{copies} copies of {which}: parameters and their gradients take {copies} times as much"
     if makes(schedule.op, Result.RECOMPUTED).any():
         kept, given = made.costs.scalar("K"), "K" in made.costs.given
-        assumed = "" if given else ", which is assumed" if made.trained is None else " here; in bytes its stage's input"
+        assumed = "" if given else "".join(f" here; {part.kept}" for part in more if part.kept) or ", which is assumed"
         much = "what its stage says" if kept is None else shown(kept)
         yield f"an F that is run again keeps K = {much} until its R{assumed}"

@@ -8,10 +8,11 @@ any, the core verifies, shows in characters and emits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Flag, auto
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     from pipesched.diagnostics import Diagnostic
@@ -30,12 +31,38 @@ class Lazy(Generic[Given]):
         module, _, name = self.path.partition(":")
         return cast("Given", getattr(import_module(f"pipesched.{module}"), name))
 
+    def makes(self, value: object) -> bool:
+        """Whether a value is of the class that the path names; nothing is imported for it."""
+        return f"{type(value).__module__}:{type(value).__qualname__}" == f"pipesched.{self.path}"
+
+
+Owned = TypeVar("Owned")
+
+
+@dataclass(frozen=True)
+class Extended:
+    """A value of the core that carries frozen values of extensions, at most one of each class."""
+
+    owned: tuple[object, ...] = field(default=(), kw_only=True)
+
+    def of(self, kind: type[Owned]) -> Owned:
+        """The value of a class; its defaults where there is none."""
+        return next((value for value in self.owned if isinstance(value, kind)), None) or kind()
+
+    def owning(self, value: object) -> Self:
+        """The same with this value in place of that of its class."""
+        return replace(self, owned=(*(x for x in self.owned if type(x) is not type(value)), value))
+
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table. place: where it stands among the rows of all owners; equal places in the order of owners."""
+    """A row of a table. place: where it stands among the rows of all owners; equal places in the order of owners.
+
+    owner: the class of a value without which the row does not count, where its table is asked by `counting`.
+    """
 
     place: int = field(default=0, kw_only=True)
+    owner: Lazy[type] | None = field(default=None, kw_only=True)
 
 
 Kind = TypeVar("Kind", bound=Row)
@@ -63,6 +90,92 @@ def rows(kind: type[Kind]) -> tuple[Kind, ...]:
 def _all() -> tuple[Row, ...]:
     """The rows of all extensions, which are imported here."""
     return tuple(row for name in _registered for row in import_module(f"pipesched.{name}.rows").ROWS)
+
+
+def flag(value: object) -> bool:
+    """Read an option that is given or not."""
+    return bool(value)
+
+
+Reading: TypeAlias = Callable[[str], object]
+Taker: TypeAlias = Callable[[dict[str, object], dict[str, object]], object]
+
+
+@dataclass(frozen=True)
+class Option(Row):
+    """An option of verbs. read: from a value of Python, and from a text of the command line where `typed` does not say
+    other; None for a text as it is. choices: all values that it takes, where they are few.
+
+    flags: on the command line, where that is not the name. terminal: it is no keyword of a function; sizes are, as
+    parameters of the schedule. on: the verbs to which an extension adds it; after: the option that it follows there.
+    into: from the options with this `into`, and all that are given, the value of the extension in `Extended`; what it
+    takes out of the latter does not reach the core.
+    """
+
+    name: str
+    read: Reading | Lazy[Reading] | None = None
+    help: str | None = None
+    metavar: str | None = None
+    default: object = None
+    flags: tuple[str, ...] = ()
+    typed: Reading | Lazy[Reading] | None = None
+    terminal: bool = field(default=False, kw_only=True)
+    choices: tuple[str, ...] = field(default=(), kw_only=True)
+    on: tuple[str, ...] = field(default=(), kw_only=True)
+    after: str = field(default="", kw_only=True)
+    into: Lazy[Taker] | None = field(default=None, kw_only=True)
+
+    @property
+    def many(self) -> bool:
+        """Whether it may be given several times."""
+        return self.default == ()
+
+
+def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
+    """The rows that need no value of an extension, or one that is there."""
+    return [row for row in rows(kind) if row.owner is None or any(map(row.owner.makes, asked.owned))]
+
+
+@dataclass(frozen=True)
+class CostModel(Row):
+    """Costs that follow from an extension's options. costs: of what was loaded, and options; None for its own."""
+
+    costs: Lazy[Callable[..., object]]
+
+
+@dataclass(frozen=True)
+class Measure(Row):
+    """A part of a report. part: of an examination, a `report.parts.Part`; None where there is nothing to say."""
+
+    part: Lazy[Callable[..., object]]
+
+
+class Needs(Flag):
+    """The facts that must be known before a check runs."""
+
+    NOTHING = 0
+    PROGRAM = auto()  # instructions: those of the file, or the lowering of its order
+    MESSAGES = auto()  # likewise, and the lowering of an order in which something is wrong does not count
+    OWN = auto()  # the file gives its instructions itself
+    ENDS = auto()  # every operation runs: no compute orders wait for each other
+    SOUND = auto()  # the order of compute has no error
+    CAPS = auto()  # a cap of activations is given
+    # the file is torch's, or is to run there, and no single slip explains all that is wrong with it
+    TORCH = auto()
+
+
+@dataclass(frozen=True)
+class Check(Row, Generic[Given]):
+    """A check: the property in words, the codes of its violations, the function that finds them in what is judged."""
+
+    property: str
+    codes: tuple[str, ...]
+    find: Callable[[Given], Iterable[Diagnostic]] | Lazy[Callable[[Given], Iterable[Diagnostic]]]
+    needs: Needs = Needs.NOTHING
+
+    def found(self, judged: Given) -> Iterable[Diagnostic]:
+        """The violations."""
+        return (self.find.load() if isinstance(self.find, Lazy) else self.find)(judged)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@
     release ──── memory                │
     messages ─────────────────────── program ──── pairing ──── verdicts ──── standstill
     model ─────────────────────────────────────────────────────────┴──────── queued
-    transformer ──────────────────── footprint
 
 The program is the one that the file gives, or else the lowering of the schedule at these costs. What reads a schedule
 takes this value, and derives nothing of it again; what reads none of a fact any more lets go of it.
@@ -13,10 +12,11 @@ takes this value, and derives nothing of it again; what reads none of a fact any
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TypeVar, cast
 
 from pipesched.analysis.communication import STRICT, Model
 from pipesched.analysis.copies import Copies
@@ -29,23 +29,19 @@ from pipesched.analysis.queueing import makespan
 from pipesched.analysis.standstill import Standstill, cut, of_orders, of_program
 from pipesched.analysis.termination import Verdicts, verdicts
 from pipesched.analysis.timeline import Timeline, costs_used, timeline
+from pipesched.extension import Extended
 from pipesched.lower.communicate import communicate
-from pipesched.model.costs import TIMES, Costs, Ticks
+from pipesched.model.costs import Costs, Ticks
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Program, Schedule
 
-if TYPE_CHECKING:
-    from pipesched.planning.footprint import Footprint
-    from pipesched.planning.transformer.config import Trained
-
-_OF_THE_PROGRAM = frozenset(
-    {"program", "pairing", "verdicts", "queued", "buffers", "standstill", "as_run", "footprint"}
-)
+Fact = TypeVar("Fact")
+_OF_THE_PROGRAM = frozenset({"program", "pairing", "verdicts", "queued", "buffers", "standstill", "as_run", "_facts"})
 
 
 @dataclass(frozen=True, eq=False)
-class Analysis:
-    """A schedule at its costs, under a release rule and a communication model. trained: a transformer, for bytes.
+class Analysis(Extended):
+    """A schedule at its costs, under a release rule and a communication model.
 
     Facts raise PipeschedError PS222 where the costs do not fit the schedule, or leave 64 bits.
     """
@@ -54,7 +50,6 @@ class Analysis:
     costs: Costs = field(default_factory=Costs)
     release: Release = AT_W
     model: Model = STRICT
-    trained: Trained | None = None
 
     @property
     def own(self) -> Program | None:
@@ -123,19 +118,14 @@ class Analysis:
         return (self if release == self.release else replace(self, release=release)).memory.peak
 
     @cached_property
-    def footprint(self) -> Footprint | None:
-        """What a rank holds in bytes at each operation, whatever the times; None without a transformer.
+    def _facts(self) -> dict[Callable[[Analysis], object], object]:
+        return {}
 
-        Raises:
-            PipeschedError: PS235, its layers do not go onto the stages.
-        """
-        if self.trained is None:
-            return None
-        from pipesched.planning.footprint import footprint
-
-        timeless = self.own is not None or not self.costs.given.keys() & set(TIMES)
-        program = self.program if timeless else Analysis(self.schedule).program
-        return footprint(self.schedule, program, self.trained, self.release, self.costs)
+    def fact(self, of: Callable[[Analysis], Fact]) -> Fact:
+        """A fact that an extension derives, by its function."""
+        if of not in self._facts:
+            self._facts[of] = of(self)
+        return cast("Fact", self._facts[of])
 
     @cached_property
     def program(self) -> Program | None:

@@ -39,14 +39,13 @@ class Clock:
 @dataclass(frozen=True, eq=False)
 class Chart:
     """wrong: the code of what is wrong with the file, which a picture of it must not hide. name: in the place of the
-    schedule's. clock: of a measured run. caps: of bytes, by rank.
+    schedule's. clock: of a measured run.
     """
 
     analysis: Analysis
     wrong: str = ""
     name: str = ""
     clock: Clock | None = None
-    caps: tuple[Fraction, ...] | None = None
 
     @property
     def identifier(self) -> str:

@@ -8,8 +8,7 @@ The proof of an optimum is judged by `check.optimum`, and what cannot be emitted
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,32 +18,16 @@ from pipesched.check.dataflow import check_dataflow
 from pipesched.check.deadlock import check_deadlock
 from pipesched.check.gradients import check_gradients
 from pipesched.check.handover import check_handover
-from pipesched.check.memory import check_buffers, check_bytes, check_memory
+from pipesched.check.memory import check_buffers, check_memory
 from pipesched.check.step import check_step
 from pipesched.diagnostics import Diagnostic
-from pipesched.extension import explained
+from pipesched.extension import Check, Extended, Needs, counting, explained
 from pipesched.interop.frameworks.kept import Kept, check_kept
 from pipesched.interop.torch.torch_order import check_torch_order
 from pipesched.interop.torch.torch_program import check_torch_program
 from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
-from pipesched.planning.footprint import Footprint
 from pipesched.schedule_analysis import Analysis
-
-
-class Needs(enum.Flag):
-    """What must be there before a check runs."""
-
-    NOTHING = 0
-    PROGRAM = enum.auto()  # instructions: those of the file, or the lowering of its order
-    MESSAGES = enum.auto()  # likewise, and the lowering of an order in which something is wrong does not count
-    OWN = enum.auto()  # the file gives its instructions itself
-    ENDS = enum.auto()  # every operation runs: no compute orders wait for each other
-    SOUND = enum.auto()  # the order of compute has no error
-    CAPS = enum.auto()  # a cap of activations is given
-    BYTES = enum.auto()  # a cap in bytes is given, and a transformer
-    # the file is torch's, or is to run there, and no hint explains what is wrong with it
-    TORCH = enum.auto()
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +40,6 @@ class Subject:
 
     analysis: Analysis
     caps: tuple[Fraction, ...] = ()
-    byte_caps: tuple[Fraction, ...] = ()
     for_torch: bool = False
     torch: TorchVersion = DEFAULT
     explicit: bool = False
@@ -66,29 +48,13 @@ class Subject:
     kept: Sequence[Sequence[Kept]] = ()
 
     @property
-    def footprint(self) -> Footprint:
-        """The bytes, for checks that need BYTES."""
-        assert self.analysis.footprint is not None
-        return self.analysis.footprint
-
-    @property
     def own(self) -> Program:
         """The instructions of the file, for checks that need OWN."""
         assert self.analysis.own is not None
         return self.analysis.own
 
 
-@dataclass(frozen=True)
-class Check:
-    """A row: the property in words, the codes of its violations, the function that finds them."""
-
-    property: str
-    codes: tuple[str, ...]
-    find: Callable[[Subject], Iterable[Diagnostic]]
-    needs: Needs = Needs.NOTHING
-
-
-ORDER_CHECKS = [
+ORDER_CHECKS: list[Check[Subject]] = [
     Check(
         "every F, and B or I + W, exactly once, in range, on its rank",
         ("PS301", "PS302", "PS303", "PS304", "PS310", "PS311"),
@@ -107,80 +73,90 @@ ORDER_CHECKS = [
 ]
 """Checks of the order of compute. What they find may have a hint."""
 
-PROGRAM_CHECKS = [
+PROGRAM_CHECKS: list[Check[Subject]] = [
     Check(
         "peers exist; each message sent and received once; the two ends of a channel in one order",
         ("PS402", "PS403", "PS404", "PS405"),
         lambda x: check_channels(x.analysis),
         Needs.MESSAGES,
+        place=10,
     ),
     Check(
         "each WAIT after its send or its reduction; for torch by torch's rules",
         ("PS406",),
         lambda x: () if x.for_torch else check_waits(x.own),
         Needs.OWN,
+        place=20,
     ),
     Check(
         "no rank waits for ever under the communication model",
         ("PS401",),
         lambda x: check_deadlock(x.analysis),
         Needs.PROGRAM | Needs.ENDS,
+        place=30,
     ),
     Check(
         "no rank holds more activations than its cap",
         ("PS501",),
         lambda x: check_memory(x.analysis.memory, x.caps),
         Needs.CAPS,
-    ),
-    Check(
-        "no rank needs more bytes than its cap",
-        ("PS502",),
-        lambda x: check_bytes(x.footprint, x.byte_caps),
-        Needs.BYTES,
+        place=40,
     ),
     Check(
         "a rank computes with what it has received and sends what it has computed",
         ("PS308", "PS309"),
         lambda x: check_handover(x.own, x.analysis.schedule, x.analysis.dependencies),
         Needs.OWN,
+        place=50,
     ),
     Check(
         "the gradients of a stage are reduced once, when they are complete",
         ("PS303", "PS601", "PS602", "PS603"),
         lambda x: check_gradients(x.own, x.analysis.schedule),
         Needs.OWN,
+        place=60,
     ),
     Check(
         "copies of a stage are summed and every rank steps, once, with complete gradients",
         ("PS605", "PS606", "PS607"),
         lambda x: check_step(x.own),
         Needs.OWN,
+        place=70,
     ),
     Check(
         "a framework keeps one microbatch in a buffer at a time",
         ("PS865",),
         lambda x: check_kept(x.analysis.own or x.analysis.schedule, x.kept),
+        place=80,
     ),
     Check(
         "torch: one rank for a stage, a backward, a full one behind frozen stages, the last stage's forwards in order",
         ("PS804", "PS806", "PS814", "PS819", "PS901", "PS903"),
         lambda x: check_torch_order(x.analysis.schedule, x.analysis.own, explicit=x.explicit),
         Needs.TORCH,
+        place=90,
     ),
     Check(
         "torch: computes between UNSHARD and RESHARD, actions and waits of that version",
         ("PS805", "PS807", "PS808"),
         lambda x: check_torch_program(x.own, x.torch, fsdp=x.fsdp),
         Needs.TORCH | Needs.OWN,
+        place=100,
     ),
     Check(
         "no messages collected without a reason",
         ("PS906",),
         lambda x: check_buffers(x.analysis),
         Needs.OWN | Needs.SOUND | Needs.ENDS,
+        place=110,
     ),
 ]
 """Checks of instructions and memory."""
+
+
+def program_checks(asked: Extended) -> list[Check[Subject]]:
+    """These and those of extensions that count, by place."""
+    return sorted([*PROGRAM_CHECKS, *counting(Check, asked)], key=lambda row: row.place)
 
 
 def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
@@ -201,11 +177,10 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
     there |= Needs.ENDS if analysis.finished else Needs.NOTHING
     there |= Needs.SOUND if sound else Needs.NOTHING
     there |= Needs.CAPS if subject.caps else Needs.NOTHING
-    there |= Needs.BYTES if subject.byte_caps else Needs.NOTHING
-    return [*told, *_run(PROGRAM_CHECKS, subject, there)], sound
+    return [*told, *_run(program_checks(subject.analysis), subject, there)], sound
 
 
-def _run(checks: Iterable[Check], subject: Subject, there: Needs) -> Iterator[Diagnostic]:
+def _run(checks: Iterable[Check[Subject]], subject: Subject, there: Needs) -> Iterator[Diagnostic]:
     for check in checks:
         if check.needs in there:
-            yield from check.find(subject)
+            yield from check.found(subject)

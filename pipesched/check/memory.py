@@ -11,15 +11,14 @@ pair makes two at one time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from pipesched.analysis.holdings import InHand, Memory, lowered, made_at_once
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.model.numbers import gigabytes, shown
+from pipesched.model.numbers import shown
 from pipesched.model.schedule import Program, Schedule
-from pipesched.planning.footprint import STATES, Footprint
 from pipesched.schedule_analysis import Analysis
 
 LISTED = 12
@@ -31,15 +30,15 @@ _UNSENT = "made and not yet sent", "send each message right after the operation 
 
 def check_memory(memory: Memory, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
     """PS501 for the ranks furthest over their caps; caps in the unit of `analysis.holdings`, one a rank."""
-    for rank, more in _over(memory.peak, caps):
+    for rank, more in furthest(memory.peak, caps):
         first, top, most = memory.first_over(rank, caps[rank]), memory.peak_at[rank], shown(memory.peak[rank])
         live = memory.live(top)
         yield Diagnostic(
             Code.OVER_CAP,
             f"rank {rank} holds {most} activations; its cap is {shown(caps[rank])}",
-            _places(memory.schedule, first, top, f"{shown(memory.at(first))} are held", f"{most} are held"),
+            places(memory.schedule, first, top, f"{shown(memory.at(first))} are held", f"{most} are held"),
             notes(
-                f"held at the peak (stage.microbatch): {_listed(live)}",
+                f"held at the peak (stage.microbatch): {listed(live)}",
                 _uneven(memory, live),
                 f"release rule {memory.release.name}",
                 more,
@@ -48,37 +47,13 @@ def check_memory(memory: Memory, caps: Sequence[Fraction]) -> Iterator[Diagnosti
         )
 
 
-def check_bytes(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
-    """PS502 for the ranks furthest over their caps in bytes, one a rank."""
-    peaks = [sum(peak.values()) for peak in footprint.peaks]
-    for rank, more in _over(peaks, caps):
-        peak, top, cap = footprint.peaks[rank], footprint.peak_at[rank], caps[rank]
-        places, live = tuple[Label, ...](), list[tuple[int, int]]()
-        if top >= 0:
-            first, live = footprint.first_over(rank, cap), footprint.live.live(top)
-            held = gigabytes(sum(footprint.at(rank, first).values()))
-            places = _places(footprint.schedule, first, top, held, gigabytes(peaks[rank]))
-        over = gigabytes(peaks[rank] - cap)
-        yield Diagnostic(
-            Code.OVER_BYTES,
-            f"rank {rank} needs {gigabytes(peaks[rank])}, {over} more than its cap of {gigabytes(cap)}",
-            places,
-            notes(
-                "at the peak: " + ", ".join(f"{kind} {gigabytes(size)}" for kind, size in peak.items() if size),
-                f"activations of (stage.microbatch): {_listed(live)}" if live else "",
-                more,
-            ),
-            _cheaper(footprint, cap, peak),
-        )
-
-
-def _over(peaks: Sequence[Fraction | int], caps: Sequence[Fraction]) -> Iterator[tuple[int, str]]:
+def furthest(peaks: Sequence[Fraction | int], caps: Sequence[Fraction]) -> Iterator[tuple[int, str]]:
     """The ranks that are furthest over their caps; of equal ones the first."""
     over = [peak - cap for peak, cap in zip(peaks, caps, strict=True)]
     return limited(sorted((rank for rank, more in enumerate(over) if more > 0), key=lambda rank: -over[rank]), RANKS)
 
 
-def _places(schedule: Schedule, first: int, top: int, held: str, most: str) -> tuple[Label, ...]:
+def places(schedule: Schedule, first: int, top: int, held: str, most: str) -> tuple[Label, ...]:
     """Where a rank is over its cap first, and where it holds most, with what it holds there."""
     said = f"{schedule[first]} is the first over the cap, {held}"
     if first == top:
@@ -86,22 +61,9 @@ def _places(schedule: Schedule, first: int, top: int, held: str, most: str) -> t
     return label(schedule, first, said), label(schedule, top, f"the peak: {most}")
 
 
-def _listed(live: Sequence[tuple[int, int]]) -> str:
+def listed(live: Sequence[tuple[int, int]]) -> str:
     others = f" and {len(live) - LISTED} more" if len(live) > LISTED else ""
     return " ".join(f"{stage}.{microbatch}" for stage, microbatch in live[:LISTED]) + others
-
-
-def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> str:
-    """What would take less: by what takes most."""
-    _, x = footprint.trained
-    if sum(peak[kind] for kind in STATES) > cap:
-        zero = "" if x.zero == 3 else ", a higher stage of zero"
-        return f"parameters and what belongs to them alone are over the cap: more ranks, more tensor{zero}"
-    steps = [
-        *(["recompute"] if x.recompute != "full" else []),
-        *(["sequence_parallel = true"] if x.tensor > 1 and not x.sequence_parallel else []),
-    ]
-    return f"{', '.join([*steps, 'more context or tensor'])}, or an order that holds less at once"
 
 
 def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from pipesched.command import endings
-from pipesched.command.options import COMMANDS, Given, Option, compile_options
+from pipesched.command.options import Given, compile_options, of, reader
 from pipesched.command.sizes import Sizes, combinations
 from pipesched.command.terminal import Output, writable
-from pipesched.command.values import Choice, flag, short
+from pipesched.command.values import short
 from pipesched.diagnostics import Code, fail
-from pipesched.extension import Names, rows
+from pipesched.extension import Names, Option, flag, rows
 from pipesched.model.numbers import Value, require_counts
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def options(command: str) -> Callable[[Decorated], Decorated]:
     """All options of a command, in the order of its rows."""
 
     def decorate(function: Decorated) -> Decorated:
-        for option in reversed(COMMANDS[command]):
+        for option in reversed(of(command)):
             function = _made(option)(function)
         return function
 
@@ -106,13 +106,14 @@ def options(command: str) -> Callable[[Decorated], Decorated]:
 
 def _made(option: Option) -> Callable[[Decorated], Decorated]:
     names = (option.name, *(option.flags or ("--" + option.name.replace("_", "-"),)))
-    read: object = option.typed or option.read
     default = None if option.default is False or option.many else option.default
-    if read is flag:
+    if (option.typed or option.read) is flag:
         return click.option(*names, is_flag=True, default=bool(default), flag_value=not default, help=option.help)
     return click.option(
         *names,
-        type=click.Choice(read.names) if isinstance(read, Choice) else _Reader(option.typed or option.read),
+        type=click.Choice(option.choices)
+        if option.choices
+        else _Reader(lambda given: reader(option, typed=True)(given)),
         default=default,
         show_default=default is not None and "[default" not in (option.help or ""),
         multiple=option.many,
@@ -201,4 +202,4 @@ def asked(command: str, given: Given) -> Options:
     Raises:
         PipeschedError: PS225, there are several.
     """
-    return compile_options(given, one_size(command, given))
+    return compile_options(command, given, one_size(command, given))

@@ -9,14 +9,15 @@ end in the same requests. What only a terminal needs (files to write, colour, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pipesched.chart.views import taking, views
 from pipesched.command import sizes, values
-from pipesched.command.values import Choice, Not, flag, short, text, whole
+from pipesched.command.values import Choice, Not, short, text, whole
 from pipesched.diagnostics import Code, fail
+from pipesched.extension import Lazy, Option, Reading, Taker, flag, rows
 from pipesched.formats.targets import targets
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
 
@@ -33,29 +34,6 @@ Asked = TypeVar("Asked", bound="DataclassInstance")
 Given: TypeAlias = Mapping[str, Any]
 """Values of options by name, each of the type that its row in `COMMANDS` reads."""
 MAX_OPS = 2_000_000
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option. read: from a value of Python, and from a text of the command line where `typed` does not say other.
-
-    flags: on the command line, where that is not the name. terminal: it is no keyword of a function; sizes are, as
-    parameters of the schedule.
-    """
-
-    name: str
-    read: Callable[[str], object] = text
-    help: str | None = None
-    metavar: str | None = None
-    default: object = None
-    flags: tuple[str, ...] = ()
-    typed: Callable[[str], object] | None = None
-    terminal: bool = False
-
-    @property
-    def many(self) -> bool:
-        """Whether it may be given several times."""
-        return self.default == ()
 
 
 _P, _V, _M, _D = SIZES = (
@@ -81,12 +59,7 @@ _BY_STAGE = "Costs from a file, a number or a list by stage each."
 _COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.costs_file)
 _RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
 _HELD = "Most activations that a rank may hold, without buffers and parameters; in bytes, as 80GB, with --model."
-_MODEL = Option("model", values.model, "A transformer and its training, for memory in bytes.", "FILE.toml|NAME")
 _CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
-_DEVICE = Option("device", values.device, "With --model, costs in ms on a100, h100, h200, ...", "NAME|FILE.toml")
-_EFFICIENCY = Option("efficiency", values.fraction, "Share of its peak that it reaches [default: 1/2].", "X")
-_TIMED = (replace(_MODEL, help="With --device, what the costs are of."), _DEVICE, _EFFICIENCY)
-_BYTES = replace(_MODEL, help="For memory in bytes; with --device, the costs too.")
 _COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
 _CHECKS = (_COST, _COSTS, _RELEASE, _CAP, _COMM)
 _VERSION = f"Rules for a torch CSV [default: {DEFAULT}; check: by the trainer]."
@@ -105,9 +78,9 @@ _ALL, _READ = (*SIZES, _LIMIT, *_CHECKS, *_TORCH, *_FRAMEWORK), (_LIMIT, *_TORCH
 FORMATS = ("text", "concise", "json", "github")
 _PER_CENT = "Significant digits of per cent [default: one decimal]."
 _DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
-_FORMAT = Option("format", Choice(*FORMATS), default="text", terminal=True)
+_FORMAT = Option("format", choices=FORMATS, default="text", terminal=True)
 _JSON = Option("json", flag, "--format json; its shape is emit/report.schema.json.", terminal=True)
-_COLOR = Option("color", Choice("auto", "always", "never"), default="auto", terminal=True)
+_COLOR = Option("color", choices=("auto", "always", "never"), default="auto", terminal=True)
 _VERBOSE = Option("verbose", flag, "All that is assumed of the model and its device.", terminal=True)
 _FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o", "--output"), terminal=True)
 _OUTPUT = (_FORMAT, _JSON, _COLOR, _FILE)
@@ -128,8 +101,6 @@ def _every(help: str) -> Option:
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "verify": (
         *_ALL,
-        _MODEL,
-        *_TIMED[1:],
         Option("fsdp", flag, "Ask for UNSHARD and RESHARD in a torch CSV.", default=False),
         Option("require_proof", flag, "Fail unless it is an answer that is proved optimal.", default=False),
         Option("proof", text, "Write its clauses to PATH.cnf, their refutation to PATH.lrat.", "PATH"),
@@ -146,14 +117,12 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(_CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=values.caps_or_range),
         replace(_COST, help="Costs of F, I, W, B, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
         _COSTS,
-        replace(_MODEL, help="What a cap in bytes is of; with --device, the costs too."),
-        *_TIMED[1:],
         _RELEASE,
-        Option("objective", Choice("makespan", "span"), default="makespan"),
-        Option("backward", Choice("split", "fused"), "Split into I and W, or whole [default: split]."),
+        Option("objective", choices=("makespan", "span"), default="makespan"),
+        Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),
         Option("all_m", flag, "One schedule for every number of microbatches.", default=False),
         Option("time_limit", values.seconds, None, "SECONDS", 60),
-        Option("engine", Choice("auto", "z3", "sat", "cpsat"), default="auto"),
+        Option("engine", choices=("auto", "z3", "sat", "cpsat"), default="auto"),
         Option("seed", whole, "Where chance begins.", "N", 0),
         Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
         Option("certify", flag, "Prove what rests on an engine's word; verify follows the proof.", default=False),
@@ -165,13 +134,13 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         *_RESULTS,
     ),
     "show": (
-        Option("format", Choice(*views()), "[default: by the suffix of -o, else text]"),
+        Option("format", None, "[default: by the suffix of -o, else text]", choices=tuple(views())),
         _FILE,
         Option("width", whole, _for("width") + "columns [default: of the terminal, else 80].", "N"),
         Option("begin", values.instant, _for("begin") + "draw from this time on.", "T", flags=("--from",)),
         Option("end", values.end, _for("end") + "draw up to this time; dag: as GraphML.", "T|graphml", flags=("--to",)),
         Option("ascii", flag, _for("ascii") + "no characters beyond ASCII.", default=False),
-        Option("style", Choice("default", "zero-bubble", "megatron"), _for("style") + "the look of a paper."),
+        Option("style", None, _for("style") + "the look of a paper.", choices=("default", "zero-bubble", "megatron")),
         Option("messages", flag, _for("messages") + "arrows from sender to receiver.", default=False),
         Option("memory", flag, _for("memory") + "what each rank holds, under it.", default=False),
         Option(
@@ -182,65 +151,35 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
             typed=text,
             default=(),
         ),
-        replace(_MODEL, help=_for("model") + "bytes by kind over time, of a transformer and its training."),
-        *_TIMED[1:],
         Option("force", flag, _for("force") + "draw more than 50,000 and 3,000 operations.", default=False),
         *_ALL,
         _DIGITS,
         replace(_JSON, help="One object: format, picture, and what is wrong with the file."),
         _COLOR,
     ),
-    "why": (_every("Every rank, all of the critical path, and every gap."), *_ALL, *_TIMED, _VERBOSE, *_RESULTS),
+    "why": (_every("Every rank, all of the critical path, and every gap."), *_ALL, _VERBOSE, *_RESULTS),
     "compare": (
         Option("library", flag, "Every built-in schedule too.", None, False, ("--all",)),
-        Option("cost_per", Choice("rank", "stage"), _SHARE, None, "rank"),
+        Option("cost_per", None, _SHARE, None, "rank", choices=("rank", "stage")),
         Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
         *_ALL,
-        _BYTES,
-        *_TIMED[1:],
         _VERBOSE,
         *_RESULTS,
     ),
-    "plan": (
-        replace(_MODEL, help="The transformer; how it is trained but for what is planned.", read=values.named_model),
-        Option("gpus", whole, "GPUs of the cluster.", "N"),
-        Option("gpus_per_node", whole, "[default: of the device's row]", "N"),
-        Option("device", values.device, "What the GPUs are.", "NAME|FILE.toml"),
-        Option("batch", whole, "Sequences of a step [default: the model's].", "B"),
-        Option("tokens", values.amount, "Tokens to train on, for the days: 300B, 15T.", "T"),
-        Option("mem_cap", values.byte_cap, "Most bytes of a GPU [default: its memory].", "80GB"),
-        Option("only", values.texts, "Try these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
-        Option("explain", text, "Say why such a choice is not the first.", "p=8,t=4,.."),
-        Option("top", whole, "Rows.", "N", 5),
-        Option("efficiency", values.fraction, "Share of its peak that a GPU reaches [default: 1/2].", "X"),
-        Option(
-            "overlap",
-            values.fraction,
-            "Share of data parallelism's messages that may overlap compute [default: 1].",
-            "X",
-        ),
-        Option("executor", text, "Who works.", "processes[:N]|here|dask:ADDRESS", "processes", terminal=True),
-        Option("plot", text, "Draw seconds against bytes.", "OUT.svg", terminal=True),
-        replace(_VERBOSE, help="All that is assumed of the model and the cluster."),
-        replace(_FORMAT, read=Choice("text", "json")),
-        replace(_JSON, help="One object: rows, counts, rules, assumed."),
-        _COLOR,
-        replace(_FILE, help="Write to FILE instead of stdout; FILE.html is a page."),
-    ),
-    "diff": (_every("Every line, and every operation on it."), *_ALL, _BYTES, *_TIMED[1:], _VERBOSE, *_RESULTS),
+    "diff": (_every("Every line, and every operation on it."), *_ALL, _VERBOSE, *_RESULTS),
     "emit": (
-        Option("to", Choice(*targets()), None, None, "stream", ("--target",)),
+        Option("to", default="stream", flags=("--target",), choices=tuple(targets())),
         Option("per_rank", text, "Write a file for each rank into DIR: rank0.json, ...", "DIR", terminal=True),
         *_ALL,
         *_OUTPUT,
     ),
     "run": (
-        Option("net", Choice("mlp", "transformer"), default="mlp"),
+        Option("net", choices=("mlp", "transformer"), default="mlp"),
         Option("samples", values.counts, "Samples of each microbatch [default: 4 each].", "N0,N1,..."),
         Option("steps", whole, "Training steps.", "N", 3),
         Option("backend", text, "Of torch.distributed: gloo, nccl.", "NAME", "gloo"),
-        Option("device", Choice("cpu", "cuda"), default="cpu"),
-        Option("engine", Choice("pipesched", "torch"), default="pipesched"),
+        Option("device", choices=("cpu", "cuda"), default="cpu"),
+        Option("engine", choices=("pipesched", "torch"), default="pipesched"),
         Option("timeout", values.real, "Seconds that are a stall.", "S", 30),
         Option("pace", values.real, "Milliseconds of a cost of 1.", "MS", 20),
         replace(_COST, help="Costs of F, I, W, B, FB [default: 1, B 2; F and B given: I = W = B / 2]."),
@@ -258,7 +197,6 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         ),
         Option("rank", whole, "Run the list of this rank alone, its neighbours imitated.", "R"),
         Option("factory", text, "With --rank: makes a stage of the model.", "FILE.py:FUNCTION", flags=("--stages",)),
-        replace(_MODEL, help="With --rank: what enters a stage, where the function gives modules alone."),
         *SIZES,
         *(option for option in _READ if option.name != "stages"),
         *_RESULTS[:-1],
@@ -302,6 +240,29 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 }
 
 
+def of(command: str) -> tuple[Option, ...]:
+    """All options of a command, those of extensions behind the ones that they follow, else at the end."""
+    own, added = COMMANDS.get(command, ()), [row for row in rows(Option) if command in row.on]
+    names = {option.name for option in (*own, *added)}
+
+    def behind(option: Option) -> Iterator[Option]:
+        yield option
+        for row in added:
+            if row.after == option.name:
+                yield from behind(row)
+
+    first = (*own, *(row for row in added if row.after not in names))
+    return tuple(each for option in first for each in behind(option))
+
+
+def reader(option: Option, *, typed: bool = False) -> Reading:
+    """The function that reads an option. typed: from a text of the command line."""
+    found = (option.typed if typed else None) or option.read or text
+    if option.choices:
+        return Choice(*option.choices)
+    return found.load() if isinstance(found, Lazy) else found
+
+
 def read(command: str, given: Given) -> Given:
     """Keyword arguments, each as its option reads it; None stays where it is the default.
 
@@ -309,9 +270,9 @@ def read(command: str, given: Given) -> Given:
         PipeschedError: PS225, PS809.
     """
     made = dict(given)
-    for option in COMMANDS[command]:
+    for option in of(command):
         if option.name in made and not (made[option.name] is None and option.default is None):
-            made[option.name] = value(option.name, option.read, made[option.name])
+            made[option.name] = value(option.name, reader(option), made[option.name])
     return made
 
 
@@ -341,7 +302,7 @@ def costs(given: Given) -> Costs | None:
     return base if own is None else own if base is None else own.over(base)
 
 
-def compile_options(given: Given, sizes: Mapping[str, Value]) -> Options:
+def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> Options:
     """How to load and to examine a file at a size.
 
     Raises:
@@ -349,11 +310,22 @@ def compile_options(given: Given, sizes: Mapping[str, Value]) -> Options:
     """
     from pipesched.compile import Options
 
+    left = dict(given)
     settings = given.get("settings") or settings_of(given.get("definitions", ()))
-    device = given.get("device")
-    if isinstance(device, str):  # where torch runs, and no row of devices
-        device = None
-    return request(Options, given, parameters=dict(sizes), costs=costs(given), settings=settings, device=device)
+    owned = tuple(into.load()(own, left) for into, own in _owners(command, given).items())
+    return request(Options, left, parameters=dict(sizes), costs=costs(given), settings=settings, owned=owned)
+
+
+def _owners(command: str, given: Mapping[str, Any]) -> Mapping[Lazy[Taker], dict[str, object]]:
+    """The values of extensions of which an option is given, each with its options."""
+    found: dict[Lazy[Taker], dict[str, object]] = {}
+    asked = set()
+    for row in of(command):
+        if row.into is not None and row.name in given:
+            found.setdefault(row.into, {})[row.name] = given[row.name]
+            if given[row.name] not in (None, False, row.default):
+                asked.add(row.into)
+    return {into: own for into, own in found.items() if into in asked}
 
 
 def settings_of(definitions: Iterable[tuple[str, sizes.Sizes | str | float]]) -> dict[str, str | float]:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pipesched.model.cost_values import Cost
     from pipesched.model.costs import Costs
     from pipesched.model.release import Release
-    from pipesched.planning.transformer.config import Trained
-    from pipesched.planning.transformer.devices import Device
 
 Raw = TypeVar("Raw")
 WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
@@ -55,11 +53,6 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise Not(value, "a text")
     return value
-
-
-def flag(value: object) -> bool:
-    """Yes or no."""
-    return bool(value)
 
 
 class Choice:
@@ -274,70 +267,12 @@ def costs_file(path: str) -> Costs:
     return _of_the_caller(Costs.from_toml, read_path(path).text)
 
 
-def model(value: object) -> Trained:
-    """The path of a TOML file, the name of a model that ships with pipesched, or what `read` made of one.
-
-    Raises:
-        PipeschedError: PS230 to PS237, PS809.
-    """
-    from pipesched.planning.transformer.config import Training, Transformer
-    from pipesched.planning.transformer.model_file import read
-
-    match value:
-        case (Transformer() as transformer, Training() as training):
-            return transformer, training
-        case str() | PathLike():
-            return read(fsdecode(value))
-    raise Not(value, "a model: the path of a TOML file, or a name")
-
-
-def named_model(value: object) -> tuple[str, Trained]:
-    """A model, and how it was named."""
-    found = model(value)
-    return fsdecode(value) if isinstance(value, str | PathLike) else found[0].name, found
-
-
-def byte_cap(value: object) -> Fraction:
-    """``80GB``, or a number of bytes."""
-    found = in_bytes(value) if isinstance(value, str) else None
-    if found is None and isinstance(value, int | Fraction) and not isinstance(value, bool):
-        found = Bytes(value)
-    if not found or found < 1:
-        raise Not(value, "a number of bytes such as 80GB")
-    return found
-
-
-def amount(value: object) -> int:
-    """A number that may end in K, M, B or T, for 10^3 to 10^12: ``300B``."""
-    given = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([KMBT]?)\s*", str(value))
-    found = 0 if given is None else int(Fraction(given[1]) * 1000 ** " KMBT".index(given[2] or " "))
-    if not found:
-        raise Not(value, "a number such as 300B")
-    return found
-
-
 def fraction(value: object) -> Fraction:
     """A share, from 0 to 1."""
     found = _exact(value, "a share")
     if found > 1:
         raise Not(value, "a share from 0 to 1")
     return found
-
-
-def device(value: object) -> Device:
-    """A device by its name, or the path of a TOML file.
-
-    Raises:
-        PipeschedError: as `devices.read`.
-    """
-    from pipesched.planning.transformer.devices import Device, read
-
-    match value:
-        case Device():
-            return value
-        case str() | PathLike():
-            return read(fsdecode(value))
-    raise Not(value, "a device: the path of a TOML file, or a name")
 
 
 def _cost(name: object, cost: object) -> Cost:

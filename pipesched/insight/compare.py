@@ -31,7 +31,8 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import MILLISECONDS, NO_UNIT
-from pipesched.optimizer.optimize_bytes import in_bytes
+from pipesched.planning.footprint_report import InBytes
+from pipesched.planning.workload import Workload
 from pipesched.report.report import Report
 from pipesched.source import Source
 from pipesched.verbs.library import shared
@@ -70,7 +71,7 @@ def compare(
         for parameters in _once(every):
             asked = replace(options, parameters=parameters)
             rows.append(measured(source, asked, per_stage=per_stage))
-    timed = options.device is not None
+    timed = options.of(Workload).device is not None
     given = NO_UNIT if options.costs is None else options.costs.unit
     return Comparison(tuple(rows), per_stage or timed, MILLISECONDS if timed else given, options.comm, timed)
 
@@ -98,7 +99,8 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         if any(found.code is Code.PARAMETER_MISSING for found in error.diagnostics):
             raise
         return Row(source.name, label, dict(options.parameters), diagnostics=error.diagnostics)
-    report = examine(loaded, replace(options, costs=costs, device=None, efficiency=None)).report
+    untimed = replace(options.of(Workload), device=None, efficiency=None)
+    report = examine(loaded, replace(options.owning(untimed), costs=costs)).report
     time, memory, schedule = report.parts.time, report.parts.memory, loaded.schedule
     figures: dict[str, Fraction | None] = {}
     if time:
@@ -108,7 +110,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
     kinds, own, used, kept = (
         costs_used(schedule, costs),
         options.counted(loaded),
-        report.parts.bytes,
+        report.parts.of(InBytes),
         [*_kept(schedule, costs)],
     )
     return Row(
@@ -122,7 +124,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         share=share(schedule.placement),
         bound=bound(schedule, costs, options, report),
         diagnostics=report.diagnostics,
-        own_costs=options.device is None and bool({*loaded.own_costs.given} - {*given}),
+        own_costs=options.of(Workload).device is None and bool({*loaded.own_costs.given} - {*given}),
         assumed=costs.assumed_of(kinds),
         remarks=(*own.remarks(kinds), *(f"assumed: {said}" for said in kept)),
         rests_on=((own.note,) if own.note else ()) + (*own.guesses(kinds), *kept, *(used.assumed if used else ())),
@@ -154,7 +156,7 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
 
 def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:
     """The costs of one operation of a stage: those that count, times p/S; those of a device are of a stage already."""
-    if per_stage or options.device is not None:
+    if per_stage or options.of(Workload).device is not None:
         return options.counted(loaded)
     return options.counted(loaded).scaled(Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages)))
 
@@ -185,7 +187,7 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
         return None
 
     fused = not bool((schedule.op == Op.W).any())
-    caps = None if in_bytes(options.mem_cap, options.model) else caps_by_rank(options.mem_cap, schedule.ranks)
+    caps = caps_by_rank(options.mem_cap, schedule.ranks)
     problem = Instance(schedule.placement, costs, options.release, caps, fused, "makespan").problem()
     return problem.time(lower_bound(problem).value if len(schedule) <= _SEARCHED else _plain_bounds(problem))
 

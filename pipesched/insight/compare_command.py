@@ -33,7 +33,7 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
         raise fail(Code.USAGE, f"a plot is SVG, and {plot} is not named so", help="end the name in .svg")
     if plot is not None:
         writable(plot)
-    asked = compile_options(given, {})
+    asked = compile_options("compare", given, {})
     with flags.output_of(given) as out:
         sources = [read(str(name)) for name in names]
         listed = lists(sources)

@@ -13,6 +13,7 @@ from pipesched import render
 from pipesched.examine import Examination
 from pipesched.model import numbers
 from pipesched.model.numbers import exact, percent
+from pipesched.planning.footprint_report import InBytes
 from pipesched.render import clean
 from pipesched.report.parts import activations
 from pipesched.report.tables import ratio, table
@@ -122,7 +123,7 @@ class Difference:
 
 
 def _figures(made: Examination) -> dict[str, Fraction | None]:
-    time, memory, used = made.report.parts.time, made.report.parts.memory, made.report.parts.bytes
+    time, memory, used = made.report.parts.time, made.report.parts.memory, made.report.parts.of(InBytes)
     return {
         "makespan": time.makespan if time else None,
         "span": time.span if time else None,
@@ -225,7 +226,7 @@ def _own(made: Examination) -> tuple[str, ...]:
 def _written(made: Examination) -> dict[str, Said]:
     """How figures are written that are no shares."""
     unit = made.analysis.costs.unit
-    bare = not unit and made.report.parts.bytes is None
+    bare = not unit and not made.report.parts.counted
     return {
         "makespan": unit.text,
         "span": unit.text,

@@ -49,6 +49,7 @@ from pipesched.optimizer.solve.repeat.periodic import Periodic, periodic
 from pipesched.optimizer.solve.search.search import search, write_refutation
 from pipesched.optimizer.solve.search.state import INTERRUPTED, Refutation, State
 from pipesched.optimizer.verdict import FOUND, Verdict, documentation
+from pipesched.planning.footprint_report import InBytes
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
@@ -67,7 +68,7 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         PipeschedError: PS2xx, options that mean nothing; PS503, PS504, a cap in bytes that is too low; PS702, what
             cannot be optimized; all that is wrong in a file.
     """
-    if not request.in_bytes:
+    if request.workload.cap is None:
         return _optimized(request, progress)
     if request.fused:
         return _tried(request, progress)
@@ -87,7 +88,7 @@ def _tried(request: Request, progress: Callable[[State], None]) -> Optimum:
     for _ in range(_TRIES):
         if found.analysis is None:
             return found
-        checked, model = _in_bytes(found, request), request.model
+        checked, model = _in_bytes(found, request), request.workload.model
         assert model is not None
         if not any(over := _over(checked)):
             return _within(found, checked, request)
@@ -103,8 +104,8 @@ _MORE = "a lower cap of activations, as `--mem-cap 4`, then `verify --model` wit
 
 def _over(checked: Report) -> list[int]:
     """By rank the bytes over the cap."""
-    used = checked.bytes
-    assert used.cap is not None
+    used = checked.parts.of(InBytes)
+    assert used is not None and used.cap is not None
     return [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
 
 
@@ -119,7 +120,8 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
 def _in_bytes(found: Optimum, request: Request) -> Report:
     """The verdict on an answer, with the bytes of every rank."""
     loaded = _loaded(found.source)
-    options = Options(costs=found.instance.costs, release=request.release, mem_cap=request.mem_cap, model=request.model)
+    untimed = replace(request.workload, device=None, efficiency=None)
+    options = Options(costs=found.instance.costs, release=request.release, owned=(untimed,))
     return examine(loaded, options).report
 
 

@@ -19,7 +19,7 @@ from statistics import mode
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import Bytes, gigabytes, percent
+from pipesched.model.numbers import gigabytes, percent
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release, caps_by_rank
 from pipesched.optimizer.solve.bounds.least_cap import infeasible
@@ -70,11 +70,6 @@ class Room:
     def _left(self) -> str:
         least, most = min(self.left), max(self.left)
         return gigabytes(least) if least == most else f"{gigabytes(least)} to {gigabytes(most)} by rank"
-
-
-def in_bytes(caps: Sequence[Fraction] | None, model: Trained | None) -> bool:
-    """Whether caps are of bytes, and can be."""
-    return model is not None and bool(caps) and all(isinstance(cap, Bytes) for cap in caps or ())
 
 
 def set_aside(trained: Trained, placement: Placement) -> tuple[int, ...]:

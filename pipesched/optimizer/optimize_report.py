@@ -27,6 +27,7 @@ from pipesched.optimizer.proof.answer import derived
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.search.state import State
 from pipesched.optimizer.verdict import FOUND, INFEASIBLE, NOTHING, PROVED, Verdict, listed_caps
+from pipesched.planning.footprint_report import InBytes
 from pipesched.report.parts import activations
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
@@ -201,7 +202,7 @@ class Optimum:
     @property
     def rests_on(self) -> list[str]:
         """The assumptions on a transformer and its device, in words."""
-        costs, used = self.instance.costs, None if self.checked is None else self.checked.parts.bytes
+        costs, used = self.instance.costs, None if self.checked is None else self.checked.parts.of(InBytes)
         return [costs.note] * bool(costs.note) + list(used.assumed if used else ())
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
@@ -220,7 +221,7 @@ class Optimum:
         if (spent := self.spent) is not None:
             span_first = self.objective == "span"
             lines += [f"    {headline(spent, unit, span_first=span_first)}"]
-            used = None if self.checked is None else self.checked.parts.bytes
+            used = None if self.checked is None else self.checked.parts.of(InBytes)
             most = activations(max(self.peak)) if unit else shown(max(self.peak))
             lines += [] if used else [f"    peak {most}      [{_listed(self.peak, digits if unit else shown)}]"]
             lines += [] if used is None else [f"    {line}" for line in used.lines()]
@@ -235,7 +236,7 @@ class Optimum:
         """The published form, ``emit/optimum.schema.json``; times and peaks are whole numbers or strings such as
         ``11/2``.
         """
-        used = None if self.checked is None else self.checked.parts.bytes
+        used = None if self.checked is None else self.checked.parts.of(InBytes)
         own: dict[str, object] = {} if used is None else {"bytes": used.to_json()}
         if self.judged is None:
             own |= {"status": self.status, "proved": False, "verdict": self.verdict, **exact(lower_bound=self.least)}

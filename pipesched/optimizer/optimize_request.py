@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.command.options import Given, costs, settings_of
 from pipesched.compile import Options, load, read
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
-from pipesched.examine import own_costs
 from pipesched.formats.readers import Loaded
 from pipesched.library.assets import built_in
 from pipesched.model.costs import Costs
@@ -24,22 +22,19 @@ from pipesched.model.schedule import Schedule
 from pipesched.optimizer import optimize_bytes
 from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Asked, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.search.state import MOST_SEED, Limits
+from pipesched.planning.workload import Workload, own_costs, workload
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
-
-if TYPE_CHECKING:
-    from pipesched.planning.transformer.config import Trained
-    from pipesched.planning.transformer.devices import Device
 
 
 @dataclass(frozen=True)
 class Request:
     """What is asked. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
-    placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one, or one a rank, of
-    bytes where there is a model; aside: the bytes of each rank that are set aside for messages then; until_w: whether
-    what I leaves for W is in caps of activations. fused: whether backwards are whole; None for the source's kind, or
-    split.
+    placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one, or one a rank.
+    workload: a model with its caps in bytes; aside: the bytes of each rank that are set aside for messages then;
+    until_w: whether what I leaves for W is in caps of activations. fused: whether backwards are whole; None for the
+    source's kind, or split.
     """
 
     source: Source | None = None
@@ -56,16 +51,9 @@ class Request:
     confirm: bool = False
     limits: Limits = field(default_factory=Limits)
     name: str = "optimum"
-    model: Trained | None = None
-    device: Device | None = None
-    efficiency: Fraction | None = None
+    workload: Workload = field(default_factory=Workload)
     aside: tuple[int, ...] | None = None
     until_w: bool = True
-
-    @property
-    def in_bytes(self) -> bool:
-        """Whether the caps are of bytes, and can be."""
-        return optimize_bytes.in_bytes(self.mem_cap, self.model)
 
 
 def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> Request:
@@ -79,12 +67,14 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
         raise fail(Code.USAGE, "a proof is of one cap and one m", help="leave out the range, or --all-m")
     if not 0 <= seed <= MOST_SEED:
         raise fail(Code.USAGE, f"a seed of {seed:,}", help=f"give a whole number from 0 to {MOST_SEED:,}")
+    left = dict(given)
+    asked = workload(given, left)
     return Request(
         source,
         sizes,
         given.get("settings") or settings_of(given.get("definitions", ())),
         place(given["placement"], sizes),
-        given["mem_cap"],
+        left.get("mem_cap"),
         release=given["release"],
         costs=costs(given),
         objective=given["objective"],
@@ -93,9 +83,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
         certify=given["certify"],
         confirm=given["confirm"],
         limits=Limits(given["time_limit"], given["engine"], given["portfolio"], proof, seed=seed),
-        model=given["model"],
-        device=given["device"],
-        efficiency=given["efficiency"],
+        workload=asked,
     )
 
 
@@ -142,7 +130,7 @@ def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
     Raises:
         PipeschedError: PS225, PS235, PS244.
     """
-    own = own_costs(request.model, request.device, request.efficiency, placement, of_file)
+    own = own_costs(request.workload, placement, of_file)
     return own if request.costs is None else request.costs.over(own)
 
 
@@ -171,11 +159,11 @@ def _target(
             fit(placement.stages)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
-    if request.in_bytes:
-        assert request.model is not None and request.mem_cap is not None
-        way = (request.model, placement, costs, request.release, request.mem_cap)
+    if (caps := request.workload.cap) is not None:
+        assert request.workload.model is not None
+        way = (request.workload.model, placement, costs, request.release, caps)
         room = optimize_bytes.room(*way, fused=fused, aside=request.aside, until_w=request.until_w)
-        asked = tuple(cap for cap in request.mem_cap if isinstance(cap, Bytes))
+        asked = tuple(cap for cap in caps if isinstance(cap, Bytes))
         way_ = (placement, room.costs, room.release, room.caps, fused, request.objective)
         instance = Instance(*way_, asked, room.unit)
         return Target(instance, given, sizes, room)

@@ -29,6 +29,7 @@ from pipesched.optimizer.proof.judge import Copies, judge, judge_at
 from pipesched.optimizer.proof.problem import problem
 from pipesched.optimizer.proof.repeats import unrepeated
 from pipesched.optimizer.verdict import Terms, Verdict
+from pipesched.planning.workload import Workload
 from pipesched.report.parts import Claim
 from pipesched.report.report import Report
 from pipesched.source import Source
@@ -65,7 +66,7 @@ def verify(source: Source, options: Options) -> Report:
         judged = judge_at(loaded.schedule, own.schedule, terms, verdict)
         found, verdict = list(judged.findings), judged.verdict
     aside = (*NOT_JUDGED, *as_asked(terms))
-    if (memory := report.parts.memory) is not None and answer.asked and options.model is None:
+    if (memory := report.parts.memory) is not None and answer.asked and options.of(Workload).model is None:
         asked = ", ".join(map(gigabytes, answer.asked))
         report = replace(report, parts=replace(report.parts, memory=replace(memory, asked=asked)))
     return _with_verdict(replace(report, source=source.name), verdict, found, aside)
@@ -138,8 +139,10 @@ def _as_asked(answer: Answer, options: Options) -> dict[str, Any]:
     model the caps in bytes for which its own stand, and no rule that stands for bytes.
     """
     unit: dict[str, Any] = {"costs": Costs(unit=answer.unit)} if answer.unit else {}
-    if answer.asked and options.model is not None:
-        return {"mem_cap": options.mem_cap or answer.asked, **unit}
+    asked = options.of(Workload)
+    if answer.asked and asked.model is not None:
+        caps = {} if options.mem_cap else {"owned": options.owning(replace(asked, cap=asked.cap or answer.asked)).owned}
+        return {**caps, **unit}
     return {"release": answer.release, "mem_cap": answer.caps if options.mem_cap is None else options.mem_cap, **unit}
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from pipesched.analysis.holdings import Memory, in_hand, memory
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Bools, Ints, computes, makes, running_sum
-from pipesched.model.costs import Costs
+from pipesched.model.costs import TIMES, Costs
 from pipesched.model.grid import Grid, spread
 from pipesched.model.numbers import gigabytes, ranges
 from pipesched.model.ops import Result, making
@@ -35,6 +35,8 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.planning.transformer import activations, parameters
 from pipesched.planning.transformer.config import Trained
 from pipesched.planning.transformer.state import State, state, undivided
+from pipesched.planning.workload import Workload
+from pipesched.schedule_analysis import Analysis
 
 STATES = ("parameters", "gradients", "optimizer")
 CHANGING = ("activations", "for W", "messages", "working")
@@ -92,9 +94,21 @@ class Footprint:
         return low + int(over[0]) if len(over) else -1
 
 
-def footprint(
-    schedule: Schedule, program: Program | None, trained: Trained, release: Release, costs: Costs
-) -> Footprint:
+def footprint(made: Analysis) -> Footprint | None:
+    """The bytes of every rank at each operation, whatever the times; None without a model.
+
+    Raises:
+        PipeschedError: PS222; PS235, its layers do not go onto the stages.
+    """
+    trained = made.of(Workload).model
+    if trained is None:
+        return None
+    timeless = made.own is not None or not made.costs.given.keys() & set(TIMES)
+    program = made.program if timeless else Analysis(made.schedule).program
+    return counted(made.schedule, program, trained, made.release, made.costs)
+
+
+def counted(schedule: Schedule, program: Program | None, trained: Trained, release: Release, costs: Costs) -> Footprint:
     """The bytes of every rank; O(instructions). The model says what a stage holds; an M that differs from microbatch to
     microbatch is a multiple of that. A slice of a sequence is what context parallelism leaves of one.
 

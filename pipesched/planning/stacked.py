@@ -23,8 +23,9 @@ from pipesched.chart.chart import Chart
 from pipesched.chart.views import COLUMNS, Request
 from pipesched.model.columns import Ints
 from pipesched.model.numbers import gigabytes
-from pipesched.planning.footprint import KINDS, Footprint
-from pipesched.report.parts import InBytes
+from pipesched.planning.footprint import KINDS, Footprint, footprint
+from pipesched.planning.footprint_report import InBytes
+from pipesched.planning.workload import byte_caps
 from pipesched.support.safe import safe
 from pipesched.views.svg import written
 
@@ -57,9 +58,14 @@ class _Stack:
     end: int
 
     @property
+    def caps(self) -> tuple[Fraction, ...] | None:
+        """The caps in bytes, by rank."""
+        return byte_caps(self.chart.analysis)
+
+    @property
     def top(self) -> int:
         """The largest of what is held and of the caps."""
-        return max(1, *(int(x.sum(axis=0).max()) for x in self.columns), *map(int, self.chart.caps or ()))
+        return max(1, *(int(x.sum(axis=0).max()) for x in self.columns), *map(int, self.caps or ()))
 
     def words(self, rank: int) -> str:
         """The most that a rank holds, and where."""
@@ -70,12 +76,12 @@ class _Stack:
     @property
     def heading(self) -> str:
         model, _ = self.used.trained
-        cap = f"; cap {gigabytes(max(self.chart.caps))}" if self.chart.caps else ""
+        cap = f"; cap {gigabytes(max(self.caps))}" if self.caps else ""
         return f"{caption.heading(self.chart)}  {model.name}{cap}"
 
 
 def _stack(chart: Chart, count: int, viewport: Viewport) -> _Stack:
-    used = chart.analysis.footprint
+    used = chart.analysis.fact(footprint)
     assert used is not None
     begin, end = viewport.ticks(chart)
     edges = begin + np.arange(count + 1, dtype=np.int64) * (end - begin) // count
@@ -110,7 +116,7 @@ def text(chart: Chart, width: int, viewport: Viewport, *, ascii: bool = False) -
         for row in range(rows - 1, -1, -1):
             level = made.top * (2 * row + 1) // (2 * rows)
             which = (heights <= level).sum(axis=0)
-            cap = made.chart.caps is not None and row == (int(made.chart.caps[rank]) * rows - 1) // made.top
+            cap = made.caps is not None and row == (int(made.caps[rank]) * rows - 1) // made.top
             empty = dash if cap else " "
             cells = "".join(LETTERS[KINDS[kind]] if kind < len(KINDS) else empty for kind in which.tolist())
             label = gigabytes(Fraction(made.top * (row + 1), rows)) if row in (rows - 1, 0) else ""
@@ -157,8 +163,8 @@ def _panel(made: _Stack, rank: int, top: int, tall: int) -> Iterator[str]:
             most = gigabytes(int(stack[number].max()))
             path = _steps(pixel[number + 1], forward=True) + _steps(pixel[number], forward=False)
             yield f'<path d="M{path}z" fill="{_FILL[kind]}"><title>{kind}: up to {most}</title></path>'
-    if made.chart.caps:
-        at = round(bottom - tall * int(made.chart.caps[rank]) / made.top, 1)
+    if made.caps:
+        at = round(bottom - tall * int(made.caps[rank]) / made.top, 1)
         yield f'<line class="cap" x1="{_LEFT}" y1="{at:g}" x2="{_LEFT + _COLUMNS}" y2="{at:g}"/>'
     yield f'<rect class="frame" x="{_LEFT}" y="{top}" width="{_COLUMNS}" height="{tall}"/>'
     for at, said in ((top + 10, gigabytes(made.top)), (bottom, "0")):
@@ -181,7 +187,7 @@ def page(chart: Chart, viewport: Viewport) -> str:
     """A page that needs nothing else: the figure, and the table by rank."""
     made = _stack(chart, 10, viewport)
     assumed = (f"assumed: {said}" for said in (*chart.analysis.rests_on, *made.used.assumed))
-    table = "\n".join([*InBytes.of(made.used, chart.caps).lines(), "", *assumed])
+    table = "\n".join([*InBytes.of(made.used, made.caps).lines(), "", *assumed])
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"

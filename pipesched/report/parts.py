@@ -1,7 +1,7 @@
 """The parts of a verdict: what a schedule costs and what was checked of it, each with its text and its JSON.
 
     deadlock-free (strict, so under every model)                      Communication
-    peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]         Memory; in bytes, of a transformer: InBytes
+    peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]         Memory
     makespan 57 = 48 work + 9 idle   bubble 15.8 % (3/19)             Time
 
 `report` puts them together. The JSON is that of ``emit/report.schema.json``.
@@ -12,17 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from pipesched.analysis.idle import Idle
-from pipesched.model.numbers import digits, exact, gigabytes, percent, shown
+from pipesched.model.numbers import digits, exact, percent, shown
 from pipesched.model.units import NO_UNIT, Unit
 
-if TYPE_CHECKING:
-    from pipesched.planning.footprint import Footprint
-
 Said: TypeAlias = Callable[[Fraction], str]
-_ROWS = 17  # of a table by rank that are printed
 _SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
 
 
@@ -88,17 +84,19 @@ class Memory:
     def __repr__(self) -> str:
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
 
-    def lines(self, *, in_bytes: bool = False) -> list[str]:
-        """The peak against its cap, where, and every rank's. in_bytes: bytes are said too, and may have the cap."""
+    def lines(self, *, unit: bool = False) -> list[str]:
+        """The peak against its cap, where, and every rank's. unit: memory is counted in another unit too, which may
+        have the cap.
+        """
         if not self.peak:
             return []
         if self.asked:
             return [f"within the cap of {self.asked}, in activations that are rounded up; --model counts bytes"]
         first = self.peak.index(max(self.peak))
         cap = "none" if self.cap is None else shown(self.cap[min(first, len(self.cap) - 1)])
-        limit = f" of cap {cap}" if self.cap or not in_bytes else ""
+        limit = f" of cap {cap}" if self.cap or not unit else ""
         rule = "" if self.release == "W" else f" (release {self.release})"
-        said = (activations, digits) if in_bytes else (shown, shown)
+        said = (activations, digits) if unit else (shown, shown)
         lines = [_most(f"peak {{}}{limit}{rule}", self.peak, *said)]
         lines += [] if self.host is None else [_most("host memory {}", self.host, *said)]
         lines += self.notes
@@ -116,71 +114,6 @@ class Memory:
         listed = {name: None if row is None else list(row) for name, row in counts.items()}
         host = {} if self.host is None else exact(host=self.host)
         return {"release": self.release, "unit": self.unit, **exact(peak=self.peak, cap=cap), **listed, **host}
-
-
-@dataclass(frozen=True, slots=True)
-class InBytes:
-    """What every rank needs for a transformer when it needs most, in bytes.
-
-    model: its name. ranks: by rank the bytes of each kind, as `analysis.footprint` has them. at: by rank the operation
-    when it needs most, empty where it has none. cap: by rank, or None. assumed: in words, what the figures rest on.
-    host: by rank the most in host memory, where activations are offloaded.
-    """
-
-    model: str
-    ranks: tuple[Mapping[str, int], ...]
-    at: tuple[str, ...]
-    cap: tuple[Fraction, ...] | None
-    assumed: tuple[str, ...]
-    host: tuple[int, ...] | None = None
-
-    @classmethod
-    def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
-        """What a footprint says."""
-        at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
-        return cls(used.trained[0].name, used.peaks, at, cap, used.assumed, used.host)
-
-    @property
-    def total(self) -> tuple[int, ...]:
-        """The most that each rank needs."""
-        return tuple(sum(kinds.values()) for kinds in self.ranks)
-
-    def lines(self) -> list[str]:
-        """The most against the cap, and a table by rank: of many ranks the ends and the fullest."""
-        total, cap = self.total, self.cap or (None,) * len(self.ranks)
-        top = total.index(max(total))
-        limit = gigabytes(self.cap[top]) if self.cap else "none"
-        kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
-        rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]
-        for rank, (sizes, most, own, at) in enumerate(zip(self.ranks, total, cap, self.at, strict=True)):
-            free = [] if own is None else [gigabytes(own), gigabytes(own - most)]
-            rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *free, at])
-        if len(rows) > _ROWS:
-            kept = sorted({*range(1, 4), top + 1, *range(len(rows) - 3, len(rows))})
-            rows = [rows[0], *(rows[i] for i in kept)]
-        wide = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)) for row in rows]
-        head = f"{self.model}: {gigabytes(total[top])} of cap {limit}, on rank {top}"
-        if self.host is not None:
-            most = max(self.host)
-            lines.append(f"host memory: {gigabytes(most)}, on rank {self.host.index(most)}")
-        return [head, *lines]
-
-    def to_json(self) -> dict[str, object]:
-        """Whole bytes, by rank; room, what is free, is below 0 over the cap."""
-        cap = self.cap or (None,) * len(self.ranks)
-        ranks = [
-            {
-                **{kind.replace(" ", "_"): size for kind, size in sizes.items()},
-                "total": most,
-                "cap": None if own is None else int(own),
-                "room": None if own is None else int(own) - most,
-                "at": at or None,
-            }
-            for sizes, most, own, at in zip(self.ranks, self.total, cap, self.at, strict=True)
-        ]
-        host = {} if self.host is None else {"host": list(self.host)}
-        return {"model": self.model, "ranks": ranks, **host, "assumed": list(self.assumed)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -250,11 +183,41 @@ class Recording:
         return {"by": self.by, **counts, "named": self.named, "notes": list(self.notes)}
 
 
+class Part:
+    """A part that an extension adds, between memory and times. key: in JSON. kept: where it counts memory, the amount
+    that an F keeps which is run again.
+    """
+
+    key: ClassVar[str]
+    kept: ClassVar[str] = ""
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """The assumptions on which its figures rest, in words."""
+        return ()
+
+    def lines(self) -> list[str]:
+        """The part in a verdict."""
+        return []
+
+    def short(self) -> list[str]:
+        """The part in a verdict of one line."""
+        return []
+
+    def to_json(self) -> dict[str, object]:
+        """The published form."""
+        return {}
+
+
+Added = TypeVar("Added", bound=Part)
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a verdict measures, each None where a broken file leaves it unknown.
 
-    operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks.
+    operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks. more: parts
+    of extensions.
     """
 
     ranks: int | None = None
@@ -265,15 +228,33 @@ class Parts:
     messages: int | None = None
     communication: Communication | None = None
     memory: Memory | None = None
-    bytes: InBytes | None = None
     time: Time | None = None
+    more: tuple[Part, ...] = ()
+
+    def of(self, kind: type[Added]) -> Added | None:
+        """The part of an extension."""
+        return next((part for part in self.more if isinstance(part, kind)), None)
+
+    def named(self, key: str) -> Any:
+        """The part of an extension by its key."""
+        return next((part for part in self.more if part.key == key), None)
+
+    @property
+    def counted(self) -> bool:
+        """Whether a part counts memory too, in a unit of its own."""
+        return any(part.kept for part in self.more)
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """The assumptions of all parts of extensions."""
+        return tuple(said for part in self.more for said in part.assumed)
 
     def to_json(self) -> dict[str, object]:
         """The verdict on messages, memory and times; with null or nothing in their keys where one is not known."""
         return {
             "communication": self.communication.to_json() if self.communication else _NO_COMMUNICATION,
             "memory": self.memory.to_json() if self.memory else _NO_MEMORY,
-            **({"bytes": self.bytes.to_json()} if self.bytes else {}),
+            **{part.key: part.to_json() for part in self.more},
             "time": self.time.to_json() if self.time else _NO_TIME,
         }
 

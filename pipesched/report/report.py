@@ -22,7 +22,7 @@ from pipesched import render
 from pipesched.analysis.idle import headline
 from pipesched.diagnostics import Diagnostic, Judged, PipeschedError
 from pipesched.model import lists
-from pipesched.model.numbers import Value, gigabytes, ranges, share, shown
+from pipesched.model.numbers import Value, ranges, share, shown
 from pipesched.optimizer.verdict import Verdict
 from pipesched.report.parts import Claim, Parts, Recording, activations
 from pipesched.schedule_analysis import Analysis
@@ -82,7 +82,7 @@ class Report(Judged):
     slots = _Known(lambda parts: parts.slots)
     messages = _Known(lambda parts: parts.messages)
     communication = _Known(lambda parts: parts.communication)
-    bytes = _Known(lambda parts: parts.bytes)
+    bytes = _Known(lambda parts: parts.named("bytes"))
     memory = _Known(lambda parts: parts.memory)
     time = _Known(lambda parts: parts.time)
 
@@ -124,18 +124,18 @@ class Report(Judged):
         parts = [render.text(diagnostic, color=color) for diagnostic in self.diagnostics]
         if self.ok:
             return "\n\n".join([*parts, self._verdict(color, verbose)])
-        if self.parts.bytes is not None:
-            lines = [*self.parts.bytes.lines(), *render.assumptions(self.parts.bytes.assumed, verbose=verbose)]
-            parts.append("\n".join(lines))
+        more = [line for part in self.parts.more for line in part.lines()]
+        if more:
+            parts.append("\n".join([*more, *render.assumptions(self.parts.assumed, verbose=verbose)]))
         return "\n\n".join([*parts, self._count(color)])
 
     @property
     def rests_on(self) -> tuple[str, ...]:
-        """The assumptions on a transformer and its device, in words."""
-        time, used = self.parts.time, self.parts.bytes
-        if used is None and (time is None or not time.unit):
+        """The assumptions of a cost model and of parts of extensions, in words."""
+        time, more = self.parts.time, self.parts.assumed
+        if not more and (time is None or not time.unit):
             return ()
-        return (*(time.rests_on if time else ()), *(used.assumed if used else ()))
+        return (*(time.rests_on if time else ()), *more)
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: the picture, and the text."""
@@ -199,11 +199,10 @@ class Report(Judged):
 
     def _short_facts(self) -> list[str]:
         memory, time = self.parts.memory, self.parts.time
-        used = self.parts.bytes
-        said = activations if used else shown
+        said = activations if self.parts.counted else shown
         peak = [f"peak {said(max(memory.peak))}"] if memory and memory.peak else []
         peak += [f"host memory {said(max(memory.host))}"] if memory and memory.host else []
-        peak += [gigabytes(max(used.total))] if used else []
+        peak += [fact for part in self.parts.more for fact in part.short()]
         if time is None:
             return peak
         part = self.parts.communication
@@ -215,8 +214,8 @@ class Report(Judged):
         """The block of a schedule that holds."""
         messages = self.parts.communication
         lines = [" · ".join(["complete", "data flow", "channels FIFO", *([str(messages)] if messages else [])])]
-        lines += self.parts.memory.lines(in_bytes=self.parts.bytes is not None) if self.parts.memory else []
-        lines += self.parts.bytes.lines() if self.parts.bytes else []
+        lines += self.parts.memory.lines(unit=self.parts.counted) if self.parts.memory else []
+        lines += [line for part in self.parts.more for line in part.lines()]
         if time := self.parts.time:
             lines += [headline(time, time.unit), *(time.doubts if self.rests_on else time.remarks)]
             lines += messages.queued(time.makespan, time.unit) if messages else []

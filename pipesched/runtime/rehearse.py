@@ -30,6 +30,8 @@ from pipesched.model.numbers import gigabytes
 from pipesched.model.ops import LETTERS
 from pipesched.model.units import MILLISECONDS
 from pipesched.planning.footprint import CHANGING
+from pipesched.planning.footprint_report import InBytes
+from pipesched.planning.workload import Workload
 from pipesched.report.tables import table
 from pipesched.runtime.calibrate import plain, rounded
 from pipesched.source import Source
@@ -212,7 +214,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
     _require(request.device)
     notes: list[str] = []
     function, held = _factory(request.factory or ""), sorted({stage for _, stage in stream.held_by(request.rank)})
-    parts = {stage: _part(function, stage, stream.stages, request, options.model, notes) for stage in held}
+    parts = {stage: _part(function, stage, stream.stages, request, options.of(Workload).model, notes) for stage in held}
     try:
         with _raising(Code.STAGE_RAISED, f"a stage of rank {request.rank}"):
             found = rehearsal.rehearse(stream, request.rank, parts, device=request.device, steps=request.steps)
@@ -222,7 +224,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
         raise PipeschedError([diagnostic(error.fault)]) from None
     asked = options.costs.over(Costs(unit=MILLISECONDS)).given if options.costs else {}
     given = {kind: row for kind, row in asked.items() if isinstance(row, tuple) and len(row) == stream.stages}
-    used = made.report.parts.bytes
+    used = made.report.parts.of(InBytes)
     by_model = None if used is None else sum(used.ranks[request.rank][kind] for kind in CHANGING)
     return OneRank(stream, request, found, tuple(dict.fromkeys(notes)), given, by_model)
 

@@ -14,7 +14,7 @@ from os import PathLike
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pipesched.command.options import COMMANDS
+from pipesched.command.options import of as options_of
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.schedule import Program
@@ -87,7 +87,7 @@ def alone(given: Mapping[str, object]) -> bool:
         PipeschedError: PS225, an option that means nothing there, or here.
     """
     one = given["rank"] is not None
-    for option in COMMANDS["run"]:
+    for option in options_of("run"):
         value = given.get(option.name)
         if option.name in (_OF_ALL if one else _OF_ONE) and value is not None and value not in (False, option.default):
             flag = (*option.flags, f"--{option.name}")[0]

@@ -108,7 +108,7 @@ def load(
     given, sizes = _read("verify", locals())
     if isinstance(target, Schedule | Program):
         return sources.loaded(target, Options(sizes)).schedule
-    return compile.load(*_file(target, given, sizes)).schedule
+    return compile.load(*_file("verify", target, given, sizes)).schedule
 
 
 def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Schedule:
@@ -161,10 +161,10 @@ def verify(
     parse_model(given["comm"] or "strict")
     given = {**given, "torch_version": given["torch_version"] or sources.version_of(target)}
     if isinstance(target, Schedule | Program):
-        asked = options.compile_options(given, sizes)
+        asked = options.compile_options("verify", given, sizes)
         return verb.verify_loaded(sources.loaded(target, asked), asked)
     try:
-        return verb.verify(*_file(target, given, sizes))
+        return verb.verify(*_file("verify", target, given, sizes))
     except PipeschedError as error:
         if error.diagnostics[0].code is Code.USAGE:
             raise
@@ -196,7 +196,7 @@ def emit(
     given, sizes = _read("emit", locals())
     from pipesched.verbs import emit as verb
 
-    made = verb.emit(*_file(target, given, sizes), given["to"])
+    made = verb.emit(*_file("emit", target, given, sizes), given["to"])
     if made.order is None:
         raise PipeschedError(made.report.diagnostics)
     return "".join(made.pieces())
@@ -243,7 +243,7 @@ def show(
     given, sizes = _read("show", locals())
     from pipesched.verbs import show as verb
 
-    return verb.show(*_file(target, given, sizes), verb.request(given))
+    return verb.show(*_file("show", target, given, sizes), verb.request(given))
 
 
 def why(
@@ -273,7 +273,7 @@ def why(
     given, sizes = _read("why", locals())
     from pipesched.insight import why as verb
 
-    return verb.why(*_file(target, given, sizes))
+    return verb.why(*_file("why", target, given, sizes))
 
 
 def compare(
@@ -312,7 +312,7 @@ def compare(
     compared = [sources.alone(one) for one in verb.named(schedules, library=library)]
     listed = lists_of(compared)
     count(grid, [listed] * len(compared))
-    asked = options.compile_options({**given, "settings": settings}, {})
+    asked = options.compile_options("compare", {**given, "settings": settings}, {})
     return verb.compare(compared, combinations(grid, listed), asked, per_stage=given["cost_per"] == "stage")
 
 
@@ -374,7 +374,7 @@ def diff(
     given, sizes = _read("diff", locals())
     from pipesched.insight import diff as verb
 
-    return verb.diff(sources.alone(a), sources.alone(b), options.compile_options(given, sizes))
+    return verb.diff(sources.alone(a), sources.alone(b), options.compile_options("diff", given, sizes))
 
 
 def optimize(
@@ -460,7 +460,7 @@ def run(
     from pipesched.runtime import run as verb
 
     request = options.request(verb.Request, given)
-    return verb.run(*_file(target, given, sizes), request)
+    return verb.run(*_file("run", target, given, sizes), request)
 
 
 def run_rank(
@@ -491,7 +491,7 @@ def run_rank(
     given, sizes = _read("run", locals())
     from pipesched.runtime import rehearse as verb
 
-    return verb.rehearse(*_file(target, given, sizes), options.request(verb.Request, given))
+    return verb.rehearse(*_file("run", target, given, sizes), options.request(verb.Request, given))
 
 
 def calibrate(*traces: File, digits: int = 3) -> Calibration:
@@ -577,7 +577,7 @@ def _apart(
     return {n: options.value(n, reader(n), x) for n, x in parameters.items() if n not in settings}, settings
 
 
-def _file(target: object, given: Given, sizes: dict[str, Value]) -> tuple[Source, Options]:
+def _file(command: str, target: object, given: Given, sizes: dict[str, Value]) -> tuple[Source, Options]:
     """What to read, and how."""
     source, sizes = sources.named(target, sizes)
-    return source, options.compile_options(given, sizes)
+    return source, options.compile_options(command, given, sizes)

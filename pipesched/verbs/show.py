@@ -114,7 +114,7 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
     laid = Laid(made.analysis) if above is None or above.lay is None else above.lay.load()(made, how)
     assert isinstance(laid, Laid)
     fault = made.report.fault
-    drawn = Chart(laid.analysis, "" if fault is None else str(fault.code), caps=made.byte_caps)
+    drawn = Chart(laid.analysis, "" if fault is None else str(fault.code))
     picture = draw(drawn, how, laid.over)
     text = picture if isinstance(picture, str) else picture.decode("utf-8", "surrogateescape")
     return Picture(

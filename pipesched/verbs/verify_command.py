@@ -71,7 +71,7 @@ def _reports(
     from pipesched.report.report import Report
     from pipesched.verbs import verify as verb
 
-    basis = compile_options(given, {})
+    basis = compile_options("verify", given, {})
     for target, source, listed in files:
         for parameters in combinations(grid, listed):
             if isinstance(source, PipeschedError):

@@ -9,16 +9,26 @@ import pytest
 
 import pipesched
 from pipesched.check import checks
-from pipesched.check.checks import Check, Needs, Subject
+from pipesched.check.checks import Subject
 from pipesched.diagnostics import Code, Diagnostic
+from pipesched.extension import Check, Lazy, Needs, rows
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
 
+
+def module_of(row: Check[Subject]) -> str:
+    """The module of an extension's check."""
+    assert isinstance(row.find, Lazy)
+    return row.find.path.partition(":")[0]
+
+
 FOLDER = Path(checks.__file__).parent
-ROWS = [*checks.ORDER_CHECKS, *checks.PROGRAM_CHECKS]
+ADDED = rows(Check)
+ROWS = [*checks.ORDER_CHECKS, *checks.PROGRAM_CHECKS, *ADDED]
 CSV = "0F0,0B0\n1F0,1B0\n"
 INTEROP = FOLDER.parent / "interop"
 FILES = [*FOLDER.glob("*.py"), *INTEROP.glob("torch/torch_[op]*.py"), INTEROP / "frameworks" / "kept.py"]
+OTHERS = [FOLDER.parent / f"{name}.py" for name in sorted({module_of(row).replace(".", "/") for row in ADDED})]
 
 
 def _short(subject: Subject) -> Iterator[Diagnostic]:
@@ -45,7 +55,7 @@ def test_every_check_of_the_folder_has_a_row() -> None:
 def test_rows_name_the_codes_that_their_files_use() -> None:
     """The codes of the table are those of diagnostics in its files."""
     named = {Code(code) for row in ROWS for code in row.codes}
-    texts = [path.read_text("utf-8") for path in FILES]
+    texts = [path.read_text("utf-8") for path in (*FILES, *OTHERS)]
     used = {code for code in Code if any(f"Code.{code.name}" in text for text in texts)}
     assert used == named
     assert len({row.property for row in ROWS}) == len(ROWS)

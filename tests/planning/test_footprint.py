@@ -11,9 +11,11 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched.__main__ import main
 from pipesched.library.assets import asset
-from pipesched.planning.footprint import CHANGING
-from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.model.schedule import Schedule
+from pipesched.planning.footprint import CHANGING, Footprint, footprint
+from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.model_file import read
+from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
 from pipesched.shell import api
 
@@ -76,12 +78,17 @@ def walk(schedule: object, layers: list[int]) -> list[int]:
     return found
 
 
+def counted(schedule: Schedule, trained: Trained) -> Footprint | None:
+    """The bytes of a schedule for a model."""
+    return Analysis(schedule, owned=(Workload(trained),)).fact(footprint)
+
+
 @pytest.mark.parametrize("layout", [(2, 2, 2, 2), (1, 2, 2, 3)])
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb_h1"])
 def test_the_bytes_of_a_schedule_are_those_of_its_lists(name: str, layout: tuple[int, ...]) -> None:
     """Parameters, gradients and optimizer too, at 18 bytes a parameter; an uneven layout has its own on each rank."""
     schedule = api.load(name, p=4, m=6)
-    used = Analysis(schedule, trained=(GPT, replace(PLAIN, layout=layout))).footprint
+    used = counted(schedule, (GPT, replace(PLAIN, layout=layout)))
     assert used is not None
     for rank, most in enumerate(walk(schedule, list(layout))):
         peak = used.peaks[rank]
@@ -93,7 +100,7 @@ def test_the_bytes_of_a_schedule_are_those_of_its_lists(name: str, layout: tuple
 def test_interleaved_stages_add_up() -> None:
     """Two stages of each rank."""
     schedule = api.load("interleaved", p=2, v=2, m=4)
-    used = Analysis(schedule, trained=(GPT, PLAIN)).footprint
+    used = counted(schedule, (GPT, PLAIN))
     assert used is not None
     for rank, most in enumerate(walk(schedule, [2] * 4)):
         assert sum(used.peaks[rank][kind] for kind in CHANGING) == most
@@ -106,7 +113,7 @@ def test_what_zero_divides_is_whole_in_one_layer() -> None:
     schedule, head = api.load("gpipe", p=2, m=2), (400 + 2) * H
     for zero, data, least, most in ((1, 2, 0, 0), (2, 2, 0, 4), (3, 2, 2, 6), (3, 1, 0, 0)):
         way, model = replace(PLAIN, zero=zero, data=data), replace(GPT, vocabulary=400)
-        found, alone = (Analysis(schedule, trained=(model, one)).footprint for one in (way, replace(way, zero=0)))
+        found, alone = (counted(schedule, (model, one)) for one in (way, replace(way, zero=0)))
         assert found is not None and alone is not None
         more = (found.held["working"] - alone.held["working"]).tolist()
         first = max(OF_A_LAYER, (400 + S) * H)
@@ -121,15 +128,15 @@ def test_what_zero_divides_is_whole_in_one_layer() -> None:
 
 def test_both_copies_of_a_bidirectional_schedule_count() -> None:
     """DualPipe holds two stages of each rank, so twice the parameters of the model over all ranks."""
-    used = Analysis(api.load("dualpipe", p=4, m=8), trained=(GPT, PLAIN)).footprint
-    once = Analysis(api.load("1f1b", p=4, m=8), trained=(GPT, PLAIN)).footprint
+    used = counted(api.load("dualpipe", p=4, m=8), (GPT, PLAIN))
+    once = counted(api.load("1f1b", p=4, m=8), (GPT, PLAIN))
     assert used is not None and once is not None
     assert sum(x.parameters for x in used.states) == 2 * sum(x.parameters for x in once.states)
 
 
 def test_recomputation_keeps_inputs_and_works_on_one_layer() -> None:
     """2 s b h a layer, and while a backward runs the other 32 of one layer, and its gradients."""
-    used = Analysis(api.load("1f1b", p=4, m=8), trained=(GPT, replace(PLAIN, recompute="full"))).footprint
+    used = counted(api.load("1f1b", p=4, m=8), (GPT, replace(PLAIN, recompute="full")))
     assert used is not None
     middle = used.peaks[1]
     assert (middle["activations"], middle["working"]) == (3 * 2 * 2 * SBH, (32 + 18) * SBH)
@@ -139,7 +146,7 @@ def test_recomputation_keeps_inputs_and_works_on_one_layer() -> None:
 def test_a_forward_that_is_run_again_keeps_the_input_of_its_stage() -> None:
     """R in the schedule: 2 s b h from F to R, all of it from R to B."""
     text = "schedule again(p, m = 4)\nstage s in 0 .. p on rank s\nrank r { repeat m { F }  repeat m { R  B } }\n"
-    used = Analysis(api.load(api.Source("again.ps", text), p=2), trained=(GPT, PLAIN)).footprint
+    used = counted(api.load(api.Source("again.ps", text), p=2), (GPT, PLAIN))
     assert used is not None
     peak = used.held["activations"][used.schedule.rank == 1].max()
     assert peak == 4 * 34 * SBH + 4 * SBH + 4 * S * B * V + 3 * 2 * SBH
@@ -229,8 +236,8 @@ def test_the_bubbles_of_megatron(p: int, v: int, m: int, printed: str) -> None:
 def test_what_is_offloaded_is_in_host_memory() -> None:
     """From its O to its L: all bytes that its F has taken; between them the rank is without them."""
     schedule = api.load("pipeoffload", p=4, m=8)
-    made = Analysis(schedule, trained=(GPT, PLAIN))
-    used, counted = made.footprint, made.memory.host
+    made = Analysis(schedule, owned=(Workload((GPT, PLAIN)),))
+    used, counted = made.fact(footprint), made.memory.host
     assert used is not None and used.host is not None and counted is not None
     stages = schedule.stages  # a rank's peak counts a stage as ranks / stages
     middle = [
@@ -248,7 +255,7 @@ def test_more_than_any_machine_has_is_refused() -> None:
 
 def most(schedule: object, trained: object = (GPT, PLAIN)) -> tuple[list[int], str]:
     """The most activations by rank, and what is said of the figures."""
-    used = Analysis(schedule, trained=trained).footprint  # type: ignore[arg-type]
+    used = counted(schedule, trained)  # type: ignore[arg-type]
     assert used is not None
     found = [int(used.held["activations"][used.schedule.rank == rank].max()) for rank in range(used.schedule.ranks)]
     return found, " ".join(used.assumed)
@@ -278,7 +285,7 @@ def test_a_slice_has_its_share_of_a_sequence(attention: str) -> None:
     layer, extra = 34 * SBH + scores, [SBH, 0, 0, OF_HEAD]
     assert found == [(3 - r + q) * (2 * layer + extra[r]) // q for r in range(4)]
     assert "one of 2 slices of a sequence, 32 tokens" in said
-    whole, cut = (Analysis(api.load("seq1f1b", p=2, m=4, q=n), trained=(GPT, PLAIN)).footprint for n in (1, 2))
+    whole, cut = (counted(api.load("seq1f1b", p=2, m=4, q=n), (GPT, PLAIN)) for n in (1, 2))
     assert whole is not None and cut is not None
     assert whole.held["messages"].max() == 2 * cut.held["messages"].max() > 0
 
@@ -306,7 +313,7 @@ def test_a_frozen_stage_before_all_others_keeps_nothing() -> None:
     found, said = most(schedule)
     one = 2 * 34 * SBH
     assert found == [34 * SBH, 3 * one, 2 * one, one + OF_HEAD] and "an F of stage 0 keeps nothing" in said
-    used = Analysis(schedule, trained=(GPT, PLAIN)).footprint
+    used = counted(schedule, (GPT, PLAIN))
     assert used is not None and (used.states[0].gradients, used.states[0].optimizer) == (0, 0)
 
 
@@ -315,15 +322,12 @@ def test_a_length_multiplies_and_an_m_of_stages_gives_way() -> None:
     lengths, one = (3, 1, 2, 2), 4 * 34 * SBH
     loaded = api.load("packed", p=2, m=4, length=lengths)
     report = api.verify("packed", p=2, m=4, length=lengths, model=(GPT, PLAIN))
-    assert report.parts is not None and report.parts.bytes is not None
-    said = " ".join(report.parts.bytes.assumed)
+    assert report.ok
+    said = " ".join(report.bytes.assumed)
     assert "M times the bytes" in said and loaded.microbatches == 4
-    peaks = [rank["activations"] for rank in report.parts.bytes.ranks]
+    peaks = [rank["activations"] for rank in report.bytes.ranks]
     assert peaks == [4 * (one + SBH), 3 * (one + OF_HEAD)]
-    given, plain = (
-        api.verify("1f1b", p=2, m=4, model=(GPT, PLAIN), costs=cost).parts for cost in ({"M": [3, 1]}, {"F": 1})
-    )
-    assert given is not None and plain is not None and given.bytes is not None and plain.bytes is not None
+    given, plain = (api.verify("1f1b", p=2, m=4, model=(GPT, PLAIN), costs=cost) for cost in ({"M": [3, 1]}, {"F": 1}))
     assert given.bytes.ranks == plain.bytes.ranks
     assert "M of a stage is the model's" in " ".join(given.bytes.assumed)
 
@@ -331,7 +335,7 @@ def test_a_length_multiplies_and_an_m_of_stages_gives_way() -> None:
 def test_both_routes_of_chimera_are_counted() -> None:
     """Rank r has stages r and 3 - r, with the optimizer state of each."""
     schedule = api.load("chimera", p=4, m=4)
-    used = Analysis(schedule, trained=(GPT, PLAIN)).footprint
+    used = counted(schedule, (GPT, PLAIN))
     assert used is not None
     count = [2 * OF_A_LAYER + (V + S) * H * (s == 0) + (V + 2) * H * (s == 3) for s in range(4)]
     for rank in range(4):
@@ -340,7 +344,7 @@ def test_both_routes_of_chimera_are_counted() -> None:
 
 def test_four_copies_are_counted() -> None:
     """Chimera with two pairs at p=4: every rank has every stage, so the states of all of the model."""
-    used = Analysis(api.load("chimera2", p=4, m=8), trained=(GPT, PLAIN)).footprint
+    used = counted(api.load("chimera2", p=4, m=8), (GPT, PLAIN))
     assert used is not None
     whole = 8 * OF_A_LAYER + (V + S) * H + (V + 2) * H
     assert [one.optimizer for one in used.states] == [12 * whole] * 4
@@ -363,5 +367,5 @@ rank r { repeat p - 1 - r { F }  repeat m - p + 1 + r { F  B }  repeat p - 1 - r
     found, said = most(schedule)
     one = 2 * 34 * SBH
     assert found == [4 * (one + SBH), 3 * one, 2 * one, one + OF_HEAD] and "frozen, stage 1: an F keeps as much" in said
-    used = Analysis(schedule, trained=(GPT, PLAIN)).footprint
+    used = counted(schedule, (GPT, PLAIN))
     assert used is not None and (used.states[1].gradients, used.states[1].optimizer) == (0, 0)

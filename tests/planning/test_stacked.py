@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from pipesched.__main__ import main
-from pipesched.planning.footprint import KINDS
+from pipesched.planning.footprint import KINDS, footprint
 from pipesched.planning.transformer.model_file import read
+from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
 from pipesched.shell import api
 
@@ -41,8 +42,8 @@ def heights(figure: str) -> list[dict[str, list[tuple[float, float]]]]:
 def test_the_heights_of_a_figure_are_bytes(name: str) -> None:
     """At the middle of each operation, of all kinds together, to the pixel."""
     trained = read("megatron-7.5b")
-    made = Analysis(api.load(name, p=4, m=16), trained=trained)
-    used, times = made.footprint, made.timeline
+    made = Analysis(api.load(name, p=4, m=16), owned=(Workload(trained),))
+    used, times = made.fact(footprint), made.timeline
     assert used is not None
     figure = str(api.show(name, "svg", p=4, m=16, model=trained, mem_cap="14GB"))
     top = max(14 * 10**9, int(used.total.max()))

@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attentio
 from torch.utils.checkpoint import checkpoint
 
 import pipesched
-from pipesched.planning.footprint import CHANGING
+from pipesched.planning.footprint import CHANGING, footprint
 from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.workload import Workload
 from pipesched.runtime.execute.rehearsal import Part, rehearse
 from pipesched.schedule_analysis import Analysis
 from pipesched.stream import loads
@@ -109,7 +110,7 @@ def test_a_prediction_from_a_model_file_is_what_torch_needs(
     as large beside a layer as in Llama 3 70B.
     """
     how = Training(microbatch=B, layout=layout, recompute=recompute, attention=attention, keep_outputs=True)
-    used = Analysis(pipesched.load(name, **sizes), trained=(GPT, how)).footprint
+    used = Analysis(pipesched.load(name, **sizes), owned=(Workload((GPT, how)),)).fact(footprint)
     assert used is not None
     stream = loads(pipesched.emit(name, **sizes))
     for rank, peak in enumerate(used.peaks):

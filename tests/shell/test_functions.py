@@ -12,7 +12,8 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.command.options import COMMANDS, Option
+from pipesched.command.options import of
+from pipesched.extension import Option
 from pipesched.shell.app import commands
 
 VERBS = (
@@ -35,7 +36,7 @@ WRONG = "0F0,0B0\n0F1,1B0\n"
 
 def keywords(command: str) -> dict[str, Option]:
     """The options of a command that are no matter of the terminal."""
-    return {option.name: option for option in COMMANDS[command] if not option.terminal}
+    return {option.name: option for option in of(command) if not option.terminal}
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -46,7 +47,7 @@ def test_a_function_has_the_options_of_its_command(verb: str) -> None:
     known = {name: x.default for name, x in keywords(verb).items() if name not in ELSEWHERE.get(verb, set())}
     assert given.keys() - others == known.keys()
     assert {name: given[name].default for name in known} == known
-    assert ("parameters" in given) == any(option.name == "definitions" for option in COMMANDS[verb])
+    assert ("parameters" in given) == any(option.name == "definitions" for option in of(verb))
 
 
 def test_one_rank_has_the_options_of_its_command() -> None:
@@ -63,13 +64,13 @@ def test_a_command_has_the_options_of_the_table() -> None:
     made = {
         name: [x.name for x in command.params if isinstance(x, click.Option)] for name, command in commands().items()
     }
-    assert made == {name: [option.name for option in rows] for name, rows in COMMANDS.items()}
+    assert made == {name: [option.name for option in of(name)] for name in commands()}
 
 
 def test_an_option_has_one_meaning_everywhere() -> None:
     """Rows of the same name, but for those of a terminal, are read alike in every command that shares their file."""
     for name in ("comm", "release", "torch_version", "stages", "max_ops"):
-        rows = {(x.read, x.default, x.metavar, x.help) for rows in COMMANDS.values() for x in rows if x.name == name}
+        rows = {(x.read, x.default, x.metavar, x.help) for verb in commands() for x in of(verb) if x.name == name}
         assert len(rows) == 1, name
 
 

@@ -26,6 +26,8 @@ import pytest
 import pipesched
 from pipesched.chart.views import views
 from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
+from pipesched.extension import Check
+from pipesched.extension import rows as added
 from pipesched.formats import readers as kinds
 from pipesched.formats import targets as forms
 from pipesched.formats.in_memory import written
@@ -110,7 +112,7 @@ def checks() -> str:
     """A row for each check, with the pages of its codes."""
     rows = [
         f"| {row.property} | {', '.join(f'[{code}](explain/pages/{code}.md)' for code in row.codes)} |"
-        for row in (*ORDER_CHECKS, *PROGRAM_CHECKS)
+        for row in (*ORDER_CHECKS, *sorted((*PROGRAM_CHECKS, *added(Check)), key=lambda row: row.place))
     ]
     return "\n".join(["| what holds | else |", "|---|---|", *rows])
 

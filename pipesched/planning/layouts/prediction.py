@@ -28,9 +28,11 @@ from pipesched.model.numbers import Value, gigabytes
 from pipesched.model.ops import Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
+from pipesched.planning.footprint import footprint
 from pipesched.planning.layouts.space import Choice, refuses
 from pipesched.planning.layouts.stages import NANO, Problem, Stages, stages_of
 from pipesched.planning.transformer import flops
+from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
 
 
@@ -215,11 +217,11 @@ def predict(problem: Problem, choice: Choice) -> Refused | Prediction:
         stages.costs(choice),
         AT_W,
         STRICT,
-        (space.transformer, choice.training),
+        owned=(Workload((space.transformer, choice.training)),),
     )
-    footprint = made.footprint
-    assert footprint is not None
-    bytes = footprint.peaks
+    used = made.fact(footprint)
+    assert used is not None
+    bytes = used.peaks
     peaks = [sum(kinds.values()) for kinds in bytes]
     if max(peaks) > problem.cap:
         shown = f"rank {peaks.index(max(peaks))} needs {gigabytes(max(peaks))} of {gigabytes(problem.cap)} at its peak"

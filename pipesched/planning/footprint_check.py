@@ -1,0 +1,73 @@
+"""No rank needs more bytes than its cap, and the batch of the model is that of the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from pipesched.check.checks import Subject
+from pipesched.check.findings import notes
+from pipesched.check.memory import furthest, listed, places
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.model.numbers import gigabytes
+from pipesched.planning.footprint import STATES, Footprint, footprint
+from pipesched.planning.workload import Workload, byte_caps
+
+
+def check_bytes(subject: Subject) -> Iterator[Diagnostic]:
+    """PS502 for the ranks furthest over their caps in bytes, one a rank."""
+    used, caps = subject.analysis.fact(footprint), byte_caps(subject.analysis)
+    if used is not None and caps is not None:
+        yield from _over_caps(used, caps)
+
+
+def _over_caps(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
+    peaks = [sum(peak.values()) for peak in footprint.peaks]
+    for rank, more in furthest(peaks, caps):
+        peak, top, cap = footprint.peaks[rank], footprint.peak_at[rank], caps[rank]
+        labels, live = tuple[Label, ...](), list[tuple[int, int]]()
+        if top >= 0:
+            first, live = footprint.first_over(rank, cap), footprint.live.live(top)
+            held = gigabytes(sum(footprint.at(rank, first).values()))
+            labels = places(footprint.schedule, first, top, held, gigabytes(peaks[rank]))
+        over = gigabytes(peaks[rank] - cap)
+        yield Diagnostic(
+            Code.OVER_BYTES,
+            f"rank {rank} needs {gigabytes(peaks[rank])}, {over} more than its cap of {gigabytes(cap)}",
+            labels,
+            notes(
+                "at the peak: " + ", ".join(f"{kind} {gigabytes(size)}" for kind, size in peak.items() if size),
+                f"activations of (stage.microbatch): {listed(live)}" if live else "",
+                more,
+            ),
+            _cheaper(footprint, cap, peak),
+        )
+
+
+def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> str:
+    """What would take less: by what takes most."""
+    _, x = footprint.trained
+    if sum(peak[kind] for kind in STATES) > cap:
+        zero = "" if x.zero == 3 else ", a higher stage of zero"
+        return f"parameters and what belongs to them alone are over the cap: more ranks, more tensor{zero}"
+    steps = [
+        *(["recompute"] if x.recompute != "full" else []),
+        *(["sequence_parallel = true"] if x.tensor > 1 and not x.sequence_parallel else []),
+    ]
+    return f"{', '.join([*steps, 'more context or tensor'])}, or an order that holds less at once"
+
+
+def check_batch(subject: Subject) -> Iterator[Diagnostic]:
+    """PS909: the batch of the model makes other microbatches than the schedule has."""
+    schedule, trained = subject.analysis.schedule, subject.analysis.of(Workload).model
+    if trained is None or (expected := trained[1].microbatches) is None:
+        return
+    slices = schedule.slices
+    if schedule.microbatches == (expected := expected * slices):
+        return
+    a, x = trained
+    message = f"the schedule has {schedule.microbatches} microbatches; the batch of the model makes {expected}"
+    said = f"{x.batch} sequences / ({x.data} copies x {x.microbatch} of a microbatch)"
+    said += f" x {slices} slices" if slices > 1 else ""
+    help = f"--m {expected}, or another batch, data or microbatch"
+    yield Diagnostic(Code.OTHER_BATCH, message, (Label(a.places.get("training.batch"), said),), (), help)

@@ -1,0 +1,93 @@
+"""Memory in bytes as a part of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.examine import Examination
+from pipesched.model.numbers import gigabytes
+from pipesched.planning.footprint import Footprint, footprint
+from pipesched.planning.workload import byte_caps
+from pipesched.report.parts import Part
+
+_ROWS = 17  # of a table by rank that are printed
+
+
+def in_bytes(made: Examination) -> InBytes | None:
+    """The bytes of a schedule, under its caps."""
+    used = made.analysis.fact(footprint)
+    return None if used is None else InBytes.of(used, byte_caps(made.analysis))
+
+
+@dataclass(frozen=True)
+class InBytes(Part):
+    """What every rank needs for a transformer when it needs most, in bytes.
+
+    model: its name. ranks: by rank the bytes of each kind, as a footprint has them. at: by rank the operation
+    when it needs most, empty where it has none. cap: by rank, or None. assumed: in words, what the figures rest on.
+    host: by rank the most in host memory, where activations are offloaded.
+    """
+
+    key = "bytes"
+    kept = "in bytes its stage's input"
+
+    model: str
+    ranks: tuple[Mapping[str, int], ...]
+    at: tuple[str, ...]
+    cap: tuple[Fraction, ...] | None
+    assumed: tuple[str, ...] = ()
+    host: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
+        """What a footprint says."""
+        at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
+        return cls(used.trained[0].name, used.peaks, at, cap, used.assumed, used.host)
+
+    @property
+    def total(self) -> tuple[int, ...]:
+        """The most that each rank needs."""
+        return tuple(sum(kinds.values()) for kinds in self.ranks)
+
+    def short(self) -> list[str]:
+        """The most of any rank."""
+        return [gigabytes(max(self.total))]
+
+    def lines(self) -> list[str]:
+        """The most against the cap, and a table by rank: of many ranks the ends and the fullest."""
+        total, cap = self.total, self.cap or (None,) * len(self.ranks)
+        top = total.index(max(total))
+        limit = gigabytes(self.cap[top]) if self.cap else "none"
+        kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
+        rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]
+        for rank, (sizes, most, own, at) in enumerate(zip(self.ranks, total, cap, self.at, strict=True)):
+            free = [] if own is None else [gigabytes(own), gigabytes(own - most)]
+            rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *free, at])
+        if len(rows) > _ROWS:
+            kept = sorted({*range(1, 4), top + 1, *range(len(rows) - 3, len(rows))})
+            rows = [rows[0], *(rows[i] for i in kept)]
+        wide = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)) for row in rows]
+        head = f"{self.model}: {gigabytes(total[top])} of cap {limit}, on rank {top}"
+        if self.host is not None:
+            most = max(self.host)
+            lines.append(f"host memory: {gigabytes(most)}, on rank {self.host.index(most)}")
+        return [head, *lines]
+
+    def to_json(self) -> dict[str, object]:
+        """Whole bytes, by rank; room, what is free, is below 0 over the cap."""
+        cap = self.cap or (None,) * len(self.ranks)
+        ranks = [
+            {
+                **{kind.replace(" ", "_"): size for kind, size in sizes.items()},
+                "total": most,
+                "cap": None if own is None else int(own),
+                "room": None if own is None else int(own) - most,
+                "at": at or None,
+            }
+            for sizes, most, own, at in zip(self.ranks, self.total, cap, self.at, strict=True)
+        ]
+        host = {} if self.host is None else {"host": list(self.host)}
+        return {"model": self.model, "ranks": ranks, **host, "assumed": list(self.assumed)}

@@ -1,0 +1,73 @@
+"""Readers of options: a model, its device, amounts and caps in bytes, from a text or from a value of Python."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from os import PathLike, fsdecode
+from typing import TYPE_CHECKING
+
+from pipesched.command.values import Not
+from pipesched.model.numbers import Bytes, in_bytes
+
+if TYPE_CHECKING:
+    from pipesched.planning.transformer.config import Trained
+    from pipesched.planning.transformer.devices import Device
+
+
+def model(value: object) -> Trained:
+    """The path of a TOML file, the name of a model that ships with pipesched, or what `read` made of one.
+
+    Raises:
+        PipeschedError: PS230 to PS237, PS809.
+    """
+    from pipesched.planning.transformer.config import Training, Transformer
+    from pipesched.planning.transformer.model_file import read
+
+    match value:
+        case (Transformer() as transformer, Training() as training):
+            return transformer, training
+        case str() | PathLike():
+            return read(fsdecode(value))
+    raise Not(value, "a model: the path of a TOML file, or a name")
+
+
+def named_model(value: object) -> tuple[str, Trained]:
+    """A model, and how it was named."""
+    found = model(value)
+    return fsdecode(value) if isinstance(value, str | PathLike) else found[0].name, found
+
+
+def byte_cap(value: object) -> Fraction:
+    """``80GB``, or a number of bytes."""
+    found = in_bytes(value) if isinstance(value, str) else None
+    if found is None and isinstance(value, int | Fraction) and not isinstance(value, bool):
+        found = Bytes(value)
+    if not found or found < 1:
+        raise Not(value, "a number of bytes such as 80GB")
+    return found
+
+
+def amount(value: object) -> int:
+    """A number that may end in K, M, B or T, for 10^3 to 10^12: ``300B``."""
+    given = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([KMBT]?)\s*", str(value))
+    found = 0 if given is None else int(Fraction(given[1]) * 1000 ** " KMBT".index(given[2] or " "))
+    if not found:
+        raise Not(value, "a number such as 300B")
+    return found
+
+
+def device(value: object) -> Device:
+    """A device by its name, or the path of a TOML file.
+
+    Raises:
+        PipeschedError: as `devices.read`.
+    """
+    from pipesched.planning.transformer.devices import Device, read
+
+    match value:
+        case Device():
+            return value
+        case str() | PathLike():
+            return read(fsdecode(value))
+    raise Not(value, "a device: the path of a TOML file, or a name")

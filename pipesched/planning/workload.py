@@ -1,0 +1,94 @@
+"""A transformer and its training on a device: the options that planning adds to verbs, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from pipesched.command.options import request
+from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import makes
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import Bytes
+from pipesched.model.ops import Result
+from pipesched.model.placement import Placement
+from pipesched.model.release import caps_by_rank
+from pipesched.schedule_analysis import Analysis
+
+if TYPE_CHECKING:
+    from pipesched.examine import Options
+    from pipesched.formats.readers import Loaded
+    from pipesched.planning.transformer.config import Trained
+    from pipesched.planning.transformer.devices import Device
+
+
+@dataclass(frozen=True)
+class Workload:
+    """model: for memory in bytes. device, efficiency: where its operations take their times, and the share of the peak
+    FLOP/s that is achieved. cap: bytes, one or one a rank.
+    """
+
+    model: Trained | None = None
+    device: Device | None = None
+    efficiency: Fraction | None = None
+    cap: tuple[Fraction, ...] | None = None
+
+
+def workload(own: Mapping[str, object], given: dict[str, object]) -> Workload:
+    """The workload that options name. Caps in bytes are its own where there is a model."""
+    asked = given.get("mem_cap")
+    counted = own.get("model") is not None and in_bytes(asked)
+    return request(Workload, own, cap=given.pop("mem_cap") if counted else None)
+
+
+def in_bytes(caps: object) -> bool:
+    """Whether caps are given, and all of them in bytes."""
+    return isinstance(caps, tuple) and len(caps) > 0 and all(isinstance(cap, Bytes) for cap in caps)
+
+
+def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
+    """The most bytes by rank.
+
+    Raises:
+        PipeschedError: PS225, not one a rank.
+    """
+    return caps_by_rank(made.of(Workload).cap, made.schedule.ranks, in_bytes=True)
+
+
+def costs(loaded: Loaded, options: Options) -> Costs:
+    """The costs of a schedule on the device that options name.
+
+    Raises:
+        PipeschedError: PS225, PS235, PS244, as `own_costs`; PS225, not one cap in bytes a rank.
+    """
+    schedule, asked = loaded.schedule, options.of(Workload)
+    caps_by_rank(asked.cap, schedule.ranks, in_bytes=True)
+    again = bool(makes(schedule.op, Result.RECOMPUTED).any())
+    return own_costs(asked, schedule.placement, loaded.own_costs, runs_again=again, slices=schedule.slices)
+
+
+def own_costs(
+    asked: Workload, placement: Placement, of_file: Costs, *, runs_again: bool = False, slices: int = 1
+) -> Costs:
+    """The costs of a file, where there is no device; else those of the model on it, and M and K of the file.
+
+    Raises:
+        PipeschedError: PS225, a device and no model, or no device; PS235; PS244, an efficiency of 0.
+    """
+    model, device, efficiency = asked.model, asked.device, asked.efficiency
+    if device is None and efficiency is None:
+        return of_file
+    if device is None or model is None:
+        missing = "--device" if device is None else "--model"
+        raise fail(Code.USAGE, f"there are no times without {missing}", help="give --model and --device")
+    if efficiency == 0:
+        raise fail(Code.EFFICIENCY, "at an efficiency of 0 nothing ends", help="give a share of the peak, as 0.5")
+    from pipesched.planning.transformer.times import on_device
+
+    made = on_device(model, device, efficiency, placement, runs_again=runs_again, slices=slices)
+    if unused := [key for key in of_file.given if key not in "MK"]:
+        alike = ": every microbatch takes as long" if {*unused} & {*of_file.by_microbatch} else ""
+        made = replace(made, note=f"{made.note}; {', '.join(unused)} of the file not used{alike}")
+    return made.over(Costs({key: cost for key, cost in of_file.given.items() if key in "MK"}))

@@ -1,0 +1,110 @@
+"""Extensions add rows, and values of their own; the core without them does what it knows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from pipesched import extension
+from pipesched.analysis.idle import Idle
+from pipesched.command import options
+from pipesched.compile import load, lower, read
+from pipesched.examine import Options
+from pipesched.extension import Check, Lazy, Option, counting
+from pipesched.planning.workload import Workload
+from pipesched.schedule_analysis import Analysis
+from pipesched.shell.app import verbs
+
+ALONE = """
+import json, sys
+from pipesched import extension
+extension.register()
+from pipesched.compile import load, read
+from pipesched.examine import Options
+from pipesched.verbs.verify import verify
+from pipesched.command import options
+report = verify(read("1f1b"), Options({"p": 4, "m": 8}))
+others = sorted(name for name in sys.modules if name.startswith("pipesched.planning"))
+print(json.dumps([report.ok, [option.name for option in options.of("verify")], others, "bytes" in report.to_json()]))
+"""
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A value of an extension."""
+
+    size: int = 7
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch) -> list[extension.Row]:
+    """Rows of an extension beside the registered ones."""
+    rows: list[extension.Row] = []
+    monkeypatch.setattr(extension, "_all", lambda: tuple(rows))
+    return rows
+
+
+def test_a_value_of_an_extension_is_one_of_its_class() -> None:
+    """Its defaults where there is none; a later one takes the place of an earlier one, and of no other class."""
+    asked = Options({"p": 2}, owned=(Workload(),))
+    assert asked.of(Mine) == Mine(7)
+    asked = asked.owning(Mine(1)).owning(Mine(2))
+    assert asked.of(Mine) == Mine(2) and len(asked.owned) == 2 and asked.parameters == {"p": 2}
+
+
+def test_a_row_counts_where_its_owner_has_a_value(added: list[extension.Row]) -> None:
+    """Nothing is imported to find out: a module that is not there does no harm."""
+    every = Check("always", ("PS902",), Lazy("nowhere:check"))
+    owned = Check("owned", ("PS902",), Lazy("nowhere:check"), owner=Lazy("planning.workload:Workload"))
+    added += [every, owned, Check("never", ("PS902",), Lazy("nowhere:check"), owner=Lazy("nowhere:Workload"))]
+    assert counting(Check, Options()) == [every]
+    assert counting(Check, Options(owned=(Workload(),))) == [every, owned]
+
+
+def test_an_option_follows_the_one_that_it_names(added: list[extension.Row]) -> None:
+    """Also one of another row; where that is not there, at the end, so that no option is lost."""
+    plain = [option.name for option in options.of("verify")]
+    added += [
+        Option("third", on=("verify",), after="second"),
+        Option("second", on=("verify",), after="cost"),
+        Option("last", on=("verify",), after="nothing"),
+        Option("other", on=("show",)),
+    ]
+    at = plain.index("cost") + 1
+    assert [option.name for option in options.of("verify")] == [*plain[:at], "second", "third", *plain[at:], "last"]
+
+
+@pytest.mark.parametrize("command", sorted(verbs()))
+def test_no_command_has_an_option_twice(command: str) -> None:
+    """A row for each name."""
+    names = [option.name for option in options.of(command)]
+    assert len(names) == len(set(names))
+
+
+def test_a_fact_is_derived_once_until_another_program_counts() -> None:
+    """By the function, with the type that it returns."""
+    calls: list[Analysis] = []
+
+    def spent(made: Analysis) -> Idle | None:
+        calls.append(made)
+        return made.idle
+
+    schedule = load(read("1f1b"), Options({"p": 2, "m": 2})).schedule
+    made = Analysis(schedule)
+    assert made.fact(spent) is made.fact(spent) is made.idle and calls == [made]
+    other = made.having(lower(schedule))
+    other.fact(spent)
+    assert calls == [made, other]
+
+
+def test_the_core_alone_verifies() -> None:
+    """Without an extension there are its own options and parts, and nothing of another folder is imported."""
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    ok, names, others, said = json.loads(done.stdout)
+    assert ok and "mem_cap" in names and not {"model", "device", "efficiency"} & {*names}
+    assert others == [] and not said
