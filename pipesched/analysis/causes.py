@@ -202,7 +202,7 @@ def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Spl
 
 
 def chain(gap: int, found: Gaps, times: Timeline, why: Causes) -> list[int]:
-    """What a gap waits for: the operations that run, or send, in it, the one that ends the wait first."""
+    """Operations that run or send during a gap, the one that ends the wait first."""
     at, begin = int(found.before[gap]), int(found.begin[gap])
     steps: list[int] = []
     while at >= 0 and times.start[at] > begin and why.cause[at] >= 0:
@@ -212,7 +212,7 @@ def chain(gap: int, found: Gaps, times: Timeline, why: Causes) -> list[int]:
 
 
 def _messages(begin: Ints, before: Ints, times: Timeline, why: Causes) -> Ints:
-    """Of each gap, the ticks in which its chain is a message; all chains are followed at once."""
+    """Ticks of each gap in which its chain is a message; all chains are followed at once."""
     total = np.zeros(len(begin), dtype=np.int64)
     at = before.copy()
     live = np.flatnonzero(why.cause[at] >= 0) if why.lag.any() else np.zeros(0, dtype=np.int64)

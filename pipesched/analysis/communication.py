@@ -28,12 +28,12 @@ class Model:
 
     @property
     def posted(self) -> bool:
-        """Whether SEND and RECV only post, and never block the list."""
+        """True if SEND and RECV only post, and never block the list."""
         return self.queued or self.kind == "async"
 
     @property
     def queued(self) -> bool:
-        """Whether what is posted waits in queues."""
+        """True if posted messages wait in queues."""
         return self.kind in ("one-stream", "pair-stream")
 
     def __str__(self) -> str:

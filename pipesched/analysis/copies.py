@@ -40,7 +40,7 @@ class Copies:
 
     @classmethod
     def of(cls, schedule: Schedule, dependencies: Dependencies) -> Self | None:
-        """Those of a schedule before they run; None where it has none."""
+        """The copies of a schedule before they run; None if it has none."""
         op = np.flatnonzero(among(schedule.op, COPIES) & dependencies.valid)
         if not len(op):
             return None
@@ -59,7 +59,7 @@ class Copies:
         return ticks.durations(schedule.op[self.op], schedule.stage[self.op], schedule.microbatch[self.op])
 
     def run_from(self, end: Ints) -> Ints:
-        """Of each, the operation at whose end the unbroken run of its engine began that it is in; -1 where none did.
+        """The operation at whose end the busy period of the engine began, for each copy; -1 where it began at none.
 
         end: that of every operation.
         """

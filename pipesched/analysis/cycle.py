@@ -24,7 +24,7 @@ STARTS = 32
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One step of the cycle, as instruction indices.
+    """A step of the cycle, as instruction indices.
 
     Rank `rank` waits at `at` with its end `here` of a message, until rank `other` reaches `there`. behind: what
     `there` is queued behind on that rank, -1 if the list decides it. queue: the rank waits at the end of its list, or

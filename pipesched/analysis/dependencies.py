@@ -87,7 +87,7 @@ class Dependencies:
         return self._with_further(Edges(self.producer[consumer], consumer, self.crosses[consumer]))
 
     def messages(self) -> Edges:
-        """Those that a message brings: one for each consumer of a result on another rank."""
+        """Edges that are messages: one for each consumer of a result on another rank."""
         consumer = np.flatnonzero(self.crosses)
         found = self._with_further(Edges(self.producer[consumer], consumer, self.crosses[consumer]))
         return found if not len(self.further) else _chosen(found, found.crosses)
@@ -112,7 +112,7 @@ def _chosen(edges: Edges, which: Ints | Bools) -> Edges:
 
 
 def between_slices(schedule: Schedule, dependencies: Dependencies) -> Iterator[tuple[Ints, Ints]]:
-    """What slices of one sequence need of each other: operations, and of each the one it depends on, -1 if missing.
+    """Dependencies between slices of one sequence: operations, and the one each depends on, -1 if it is missing.
 
     F(j) <- F(j-1)      I(j), B(j) <- I(j+1) or B(j+1)      of the same stage, so on the same rank
     """

@@ -1,4 +1,4 @@
-"""What a rank holds, by its own order: activations, and messages in hand.
+"""Memory of a rank by its own order: activations, and messages in hand.
 
 Activations depend on the order of a rank's own operations and on nothing else, so they are a running sum over that
 list, exact whatever the timing. One rule of `model.release`:
@@ -67,11 +67,11 @@ class Memory:
 
     @property
     def passing(self) -> bool:
-        """Whether some F frees at its own end what it took."""
+        """True if some F frees at its own end what it took."""
         return bool((self.held != self.kept).any())
 
     def at(self, index: int) -> Fraction:
-        """What the operation's rank holds after it (for an F, from its start on)."""
+        """Activations of the operation's rank after it (for an F, from its start on)."""
         return int(self.held[index]) * self.part
 
     def first_over(self, rank: int, cap: Fraction) -> int:
@@ -180,13 +180,13 @@ def _kept_of(schedule: Schedule) -> Bools:
 
 
 def _entries(schedule: Schedule, at: Ints, amounts: Grid) -> Ints:
-    """What a grid says of some operations, in its own parts."""
+    """Entries of a grid for some operations, in its own parts."""
     microbatch = np.minimum(schedule.microbatch[at], amounts.whole.shape[1] - 1)
     return np.asarray(amounts.whole[schedule.stage[at], microbatch], dtype=np.int64)
 
 
 def _changes(schedule: Schedule, table: Ints, sizes: Grid) -> Ints:
-    """What every operation takes or frees, in parts; table: by kind and by stage, of a size of 1."""
+    """Memory that every operation takes or frees, in parts. table: by kind and stage, for a size of 1."""
     stage = np.clip(schedule.stage, 0, schedule.stages - 1)
     if not sizes.even:
         microbatch = np.clip(schedule.microbatch, 0, sizes.whole.shape[1] - 1)
@@ -214,13 +214,13 @@ class Buffers:
 
 
 def buffers(program: Program) -> Buffers:
-    """What the lists of a program say; O(instructions). A message that is never used stays in hand."""
+    """Buffers that a program needs; O(instructions). A message that is never used stays in hand."""
     received, unsent = in_hand(program, np.ones(len(program), dtype=np.int64))
     return Buffers(_most(program, received), _most(program, unsent))
 
 
 def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
-    """What every instruction adds to the messages received and not yet used, and to those made and not yet sent.
+    """Change by every instruction of the messages received and not yet used, and of those made and not yet sent.
 
     size: of each instruction's message.
     """

@@ -78,7 +78,7 @@ def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
 
 
 def bubble(length: Fraction, work: Sequence[Fraction]) -> Fraction:
-    """What part of so long a time ranks with this work do not compute; of no time it is none."""
+    """The bubble: idle time of all ranks over their number times the length; 0 for no time."""
     whole = length * len(work)
     return (whole - sum(work)) / whole if whole else Fraction(0)
 

@@ -1,4 +1,4 @@
-"""Whether a program ends under a communication model, and how much buffering it needs.
+"""Termination of a program under each communication model, and the buffering that it needs.
 
 One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways to know.
 A *clock* proves it in one pass: if it rises along every list and both ends of each message show the same instant,
@@ -65,7 +65,7 @@ def stops(program: Program, model: Model) -> tuple[int, ...]:
 
 
 def holds(program: Program, model: Model, pairing: Pairing | None = None) -> bool:
-    """Whether every rank finishes."""
+    """True if every rank finishes."""
     pairing = pairing or pair(program)
     if np.any(program.sends & (pairing.partner < 0)):
         return False  # the end of a list waits for its sends under every model
@@ -98,7 +98,7 @@ def least_capacity(program: Program, pairing: Pairing | None = None) -> int | No
 
 
 def meets(program: Program, pairing: Pairing) -> bool:
-    """Whether every rank finishes under strict."""
+    """True if every rank finishes under strict."""
     meeting = program.sends | program.receives | (program.op == Op.SYNC)
     ends = np.flatnonzero(meeting)
     if np.any(pairing.partner[ends] < 0):
@@ -107,7 +107,7 @@ def meets(program: Program, pairing: Pairing) -> bool:
 
 
 def clock_proves(program: Program, pairing: Pairing) -> bool:
-    """Whether the program's clock is a certificate: strictly rising on each rank, equal at both ends of a message."""
+    """True if the program's clock is a certificate: strictly rising on each rank, equal at both ends of a message."""
     clock = program.clock
     if clock is None:
         return False

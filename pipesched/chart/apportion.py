@@ -109,7 +109,7 @@ class _Flow:
         return None
 
     def _after(self, node: int, least: list[int], most: list[int]) -> Iterator[int]:
-        """What can give way next: the things that a column wants, the columns and the kind of a thing, its members."""
+        """Nodes that can give way next: the things of a column, the columns and the kind of a thing, its members."""
         things = len(self.wanted)
         kinds = things + len(self.kind)
         if node < things:

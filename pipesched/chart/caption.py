@@ -25,7 +25,7 @@ from pipesched.render import clean, sizes
 
 
 def heading(chart: Chart, *more: str) -> str:
-    """What the schedule is called, its sizes, and what else is to be said in the same line."""
+    """The heading: name, sizes, and whatever else belongs in the same line."""
     return "  ".join(part for part in (clean(chart.title), sizes(chart.sizes), *more) if part)
 
 
@@ -90,7 +90,7 @@ def messages(stop: Standstill) -> list[Link]:
 
 @dataclass(frozen=True)
 class Mark:
-    """What is drawn in the row of a rank that never ends; link: its step of the cycle, if it is of that."""
+    """A mark in the row of a rank that never ends. link: its step of the cycle, if it is on it."""
 
     blocked: Blocked
     link: Link | None
@@ -116,6 +116,6 @@ class Mark:
 
 
 def marks(stop: Standstill | None) -> list[Mark]:
-    """Of every rank that never ends, by rank."""
+    """Marks of all ranks that never end, by rank."""
     links = {} if stop is None else {x.blocked.rank: x for x in reversed(stop.cycle)}
     return [] if stop is None else [Mark(x, links.get(x.rank)) for x in stop.waiting]

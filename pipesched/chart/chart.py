@@ -49,12 +49,12 @@ class Chart:
 
     @property
     def identifier(self) -> str:
-        """What data calls it."""
+        """The name in data."""
         return self.name or self.schedule.name
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The name for people."""
         return self.name or self.schedule.display_name
 
     @cached_property
@@ -85,7 +85,7 @@ class Chart:
 
     @property
     def causes(self) -> Causes:
-        """What each operation waits for."""
+        """The cause of every wait."""
         return causes(self.schedule, self.analysis.dependencies, self.times, self.analysis.ticks)
 
     def time(self, ticks: int) -> Fraction:
@@ -94,7 +94,7 @@ class Chart:
 
     @property
     def unit(self) -> Unit:
-        """That of its times."""
+        """The unit of its times."""
         return self.analysis.costs.unit if self.clock is None else self.clock.unit
 
     def said(self, ticks: int) -> str:

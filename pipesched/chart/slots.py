@@ -1,4 +1,4 @@
-"""What pictures show of operations: chunk and kind, the phases of a rank, what it holds, where each is written.
+"""Operations as pictures show them: chunk and kind, the phases of a rank, its activations, labels.
 
     phases   warm-up      until the first backward of a rank starts
              steady       from there until its last forward has ended; nothing, where all forwards come first
@@ -70,7 +70,7 @@ def later(chart: Chart) -> str:
 
 
 def most_fit(widths: Column, lengths: Column) -> bool:
-    """Whether a form of label fits in nine slots of ten: then it is used in all, so that all labels have one form."""
+    """True if a form of label fits in nine slots of ten: then it is used in all, so that all labels have one form."""
     return 10 * int(np.count_nonzero(lengths <= widths)) >= 9 * len(widths)
 
 
@@ -206,7 +206,7 @@ def producers(chart: Chart) -> list[tuple[int, ...]]:
 
 
 def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:
-    """What the rank holds after each operation, and while it runs if it is an F; each value is written once."""
+    """Activations of a rank after each operation, and during it for an F; each value is written once."""
     return amounts(chart, chart.analysis.memory.held, written)
 
 

@@ -234,7 +234,7 @@ def title(layout: Layout) -> Iterator[str]:
 
 
 def stopped(layout: Layout) -> Iterator[str]:
-    """What each rank waits for in the end: those of the cycle one by one, with their mark, then the others."""
+    """The last wait of each rank: those of the cycle one by one, with their marks, then the others."""
     stop = layout.chart.analysis.standstill
     if stop is None:
         return

@@ -95,17 +95,17 @@ class Layout:
 
     @property
     def mixed(self) -> bool:
-        """Whether columns hold more than one slot."""
+        """True if columns hold more than one slot."""
         return shortest(self.chart) < self.axis.step
 
     @cached_property
     def stages(self) -> bool:
-        """Whether stages are named, ``F9.5`` instead of ``F5``: of more than two chunks, where that fits all slots."""
+        """True if stages are named, ``F9.5`` instead of ``F5``: with more than two chunks, where that fits all slots."""
         return self._many and slots.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
 
     @cached_property
     def numbered(self) -> bool:
-        """Whether the longest slot holds a letter and a digit."""
+        """True if the longest slot holds a letter and a digit."""
         return int((self.chart.times.end - self.chart.times.start).max(initial=0)) >= 2 * self.axis.step
 
     def naming(self, *, stages: bool) -> int:
@@ -122,7 +122,7 @@ class Layout:
 
     @property
     def phased(self) -> bool:
-        """Whether any rank has a backward, and so leaves its warm-up."""
+        """True if any rank has a backward, and so leaves its warm-up."""
         return bool((self.phases.steady >= 0).any())
 
     @cached_property
@@ -146,7 +146,7 @@ class Layout:
 
     @property
     def chunked(self) -> bool:
-        """Whether columns of several slots show their chunks; of more than two slots nobody could make them out."""
+        """True if columns of two slots show their chunks; with more they would be unreadable."""
         return self.chunks > 1 and self.axis.step <= 2 * shortest(self.chart)
 
     @cached_property

@@ -37,7 +37,7 @@ COLUMNS = 80
 
 @dataclass(frozen=True)
 class Request:
-    """What to draw. written: of a figure svg, pdf or png; of a graph dot, graphml, svg, pdf or png.
+    """A request for a picture. written: of a figure svg, pdf or png; of a graph dot, graphml, svg, pdf or png.
 
     width, ascii, color: of a text. begin, end: in the unit of costs. style, messages, memory: of a figure. measured:
     the files of a run. force: draw what is large. model: draw what it holds in bytes; how is in the chart.
@@ -67,7 +67,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Laid:
-    """What an overlay draws: an analysis and, over it, something of its own. published: its keys in JSON."""
+    """An analysis as an overlay draws it, and the value that it draws over it. published: its keys in JSON."""
 
     analysis: Analysis
     over: object = None

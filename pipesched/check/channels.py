@@ -90,7 +90,7 @@ def message_of(program: Program, index: Ints) -> Ints:
 
 
 def _name(program: Program, index: int) -> str:
-    """What the message holds, and which stage it is for where that is not the next one."""
+    """The content of a message, and its stage where that is not the next one."""
     x = program[index]
     reader = f" for stage {x.stage if x.op.receive else x.other}" if program.other is not None and x.other >= 0 else ""
     what = "shape of the " * x.op.kind.shape + x.op.result.words

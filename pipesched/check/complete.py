@@ -77,7 +77,7 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
 
 
 def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """What nobody wants of a frozen stage."""
+    """Yield gradients of frozen stages that nobody needs."""
     placement = schedule.placement
     if not placement.frozen:
         return
@@ -98,7 +98,7 @@ def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """The same operation again, or a B as well as an I or W of the same stage and microbatch."""
+    """Yield operations that run twice, or a B beside an I or W of the same stage and microbatch."""
     found: list[tuple[int, int, str]] = []
     for op in COMPUTES:
         at = np.flatnonzero((schedule.op == op) & dependencies.valid)
@@ -145,7 +145,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
 
 
 def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """What is offloaded is loaded back, and what is loaded back was offloaded; and neither is computed again."""
+    """Yield activations that are offloaded and not loaded back, or loaded and not offloaded, or computed again."""
     again, out, back = (dependencies.made[x] for x in (Result.RECOMPUTED, Result.OFFLOADED, Result.LOADED))
     for found, here, without in ((out, Op.O, Op.L), (back, Op.L, Op.O)):
         alone = np.flatnonzero((found >= 0) & ((back if here is Op.O else out) < 0))

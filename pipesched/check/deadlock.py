@@ -48,7 +48,7 @@ def check_deadlock(analysis: Analysis) -> Iterator[Diagnostic]:
 
 
 def _remedy(program: Program, model: Model, hops: list[Hop]) -> str:
-    """What alone is enough: each is tried, not guessed."""
+    """A single change that removes the deadlock: each candidate is tried."""
     found = [*_moves(program, model, hops), *_communicators(program, model)] if len(program) <= SMALL else []
     return f"{'; or '.join(found)}: then it holds under {model}" if found else ALONE
 
@@ -83,7 +83,7 @@ def _communicators(program: Program, model: Model) -> Iterator[str]:
 
 
 def _cured(program: Program, model: Model) -> bool:
-    """Whether it ends, and no message is taken for another."""
+    """True if the program ends and no message is taken for another."""
     return holds(program, model) and not any(labels_of(program, pair(program)))
 
 

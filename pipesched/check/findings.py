@@ -1,4 +1,4 @@
-"""What all checks use to say what they find: labels at operations, and the first few findings of a kind."""
+"""Helpers of all checks: labels at operations, and the first few findings of a kind."""
 
 from __future__ import annotations
 

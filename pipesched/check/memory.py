@@ -67,7 +67,7 @@ def listed(live: Sequence[tuple[int, int]]) -> str:
 
 
 def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:
-    """What M is on those of the stages that are not even; by microbatch where that differs."""
+    """M of the stages that are not even; by microbatch where it differs."""
     if memory.sizes.even:
         sizes = {f"on stage {stage}": memory.sizes.at(stage, 0) for stage in sorted({stage for stage, _ in live})}
     else:

@@ -82,7 +82,7 @@ def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Of four copies or more all meet the next one first, or all meet the last: else some gradients are added twice."""
+    """Yield SYNCs of four or more copies that do not all meet in one direction: gradients are added twice."""
     turns: dict[int, dict[int, list[tuple[int, int]]]] = {}
     for i in syncs.tolist():
         stage, rank = int(program.stage[i]), int(program.rank[i])

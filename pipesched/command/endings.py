@@ -40,7 +40,7 @@ KNOWN = frozenset(ending for forms in (LINES, *OWN.values()) for endings in form
 
 
 def form(verb: str, path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
-    """What a file holds: what is asked for, else what its ending names, else the default. forms: of a verb that makes
+    """The form of a file: as asked, else by its ending, else the default. forms: of a verb that makes
     others this time.
 
     Raises:
@@ -66,7 +66,7 @@ def form(verb: str, path: str | None, asked: str | None, default: str, forms: Fo
 
 
 def given(option: str) -> bool:
-    """Whether an option stands on the command line."""
+    """True if an option stands on the command line."""
     context = click.get_current_context(silent=True)
     return context is not None and context.get_parameter_source(option) is ParameterSource.COMMANDLINE
 

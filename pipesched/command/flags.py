@@ -39,7 +39,7 @@ _SIZES = {  # what people call p, v and m
 
 
 def form_of(given: Given, forms: endings.Forms | None = None) -> str:
-    """What is written: by the option, or by the name of the file. forms: where the verb makes others this time.
+    """The form of the output: by the option, or by the name of the file. forms: where the verb makes others this time.
 
     Raises:
         PipeschedError: PS225, these contradict each other.
@@ -61,7 +61,7 @@ def costs_output(as_json: bool, color: str, path: str | None) -> Output:
 
 
 class _Reader(ParamType):
-    """What an option reads, as click asks for it."""
+    """The reader of an option, as click asks for it."""
 
     name = "text"
 

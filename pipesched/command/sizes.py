@@ -43,7 +43,7 @@ class Sizes:
         return len(self.lists) or (1 if listed else self.count)
 
     def values(self, listed: bool) -> Iterable[Value]:
-        """Those values.
+        """All values, in order.
 
         Raises:
             PipeschedError: PS225, too many entries of one list.

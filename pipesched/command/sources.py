@@ -1,4 +1,4 @@
-"""What is asked about, as a text to read: a name of the library, a file, an order in memory, what `load` returns."""
+"""Targets as texts to read: a name of the library, a file, an order in memory, a result of `load`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def named(target: object, sizes: dict[str, Value], *, computes: bool = False) ->
 
 
 def loaded(target: Schedule | Program, options: Options) -> Loaded:
-    """What is a schedule already, which has its sizes, so none may be given.
+    """Load a schedule in memory, which has its sizes, so that none may be given.
 
     Raises:
         PipeschedError: PS225, one is.

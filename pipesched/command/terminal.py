@@ -64,7 +64,7 @@ _CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cut
 
 
 def wants_color(choice: str, stream: TextIO | None) -> bool:
-    """Whether to colour what goes to the stream; the choice is auto, always or never."""
+    """True if output to the stream is coloured; the choice is auto, always or never."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
@@ -86,7 +86,7 @@ def write(text: str, stream: TextIO | None, form: Form = "terminal") -> None:
 
 
 def utf8(stream: TextIO | None) -> bool:
-    """Whether what is written to a stream can hold any character."""
+    """True if a stream can hold any character."""
     return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
 
 
@@ -133,7 +133,7 @@ class Output:
         return None if self._file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
     def result(self, found: Found, **how: object) -> int:
-        """What a verb has found, as text or as an object; returns how the command ends."""
+        """Write what a verb has found, as text or as an object; returns the exit status."""
         self.line(dumps(found.to_json()) if self.format == "json" else found.text(**how, **self.how))
         return found.exit_status
 
@@ -181,7 +181,7 @@ class Output:
             write(text, sys.stdout, form or _form(self.format))
 
     def complain(self, text: str) -> None:
-        """One line of a complaint or of progress, to stderr."""
+        """Write one line of a complaint or of progress to stderr."""
         write(text + "\n", sys.stderr)
 
     def __enter__(self) -> Output:
@@ -254,7 +254,7 @@ def replace_with(path: str, pieces: Iterable[str]) -> None:
 
 
 def complain(diagnostics: Sequence[Diagnostic], format: str, color: str) -> None:
-    """What stopped a command: an object or annotations on stdout, where tools read them; text on stderr."""
+    """Show why a command stopped: an object or annotations on stdout, where tools read them; text on stderr."""
     if format == "json":
         from pipesched.report.report import Report
 

@@ -38,7 +38,7 @@ def computes(op: Column) -> Bools:
 
 
 def packed(stage: Column, op: Column) -> Ints:
-    """One number for a stage and a kind of compute, in their order; `unpacked` takes it apart."""
+    """Pack a stage and a kind of compute into one number, in their order; `unpacked` takes it apart."""
     return np.asarray(stage.astype(np.int64) * len(COMPUTES) + op)
 
 

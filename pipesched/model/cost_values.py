@@ -74,7 +74,7 @@ def grid(rows: Sequence[Sequence[Fraction | int]], what: str) -> Cost:
 
 
 def _text(value: object) -> str:
-    """What TOML or JSON read, as it is written there; what is too long for a number is cut."""
+    """Format a value as TOML and JSON write it; a number that is too long is cut."""
     if isinstance(value, int) and abs(value) >= _WHOLE:
         return "too large"
     text = value if isinstance(value, str) else json.dumps(value, default=str)

@@ -100,7 +100,7 @@ class Ticks:
 
 @dataclass(frozen=True)
 class Rule:
-    """What a cost is that was not given, if all of `given` were: `text` in words, `cost` of the costs known so far."""
+    """The default of a cost, where all of `given` are given: `text` in words, `cost` of the costs known so far."""
 
     key: str
     given: str
@@ -141,8 +141,9 @@ BASE = frozenset("".join(rule.given for rule in RULES))
 
 @dataclass(frozen=True)
 class Costs:
-    """What was given; the rest follows from it, or takes its default. note: in words, where it is from. unit: of all
-    times.
+    """The costs that were given; the others follow from them, or take their defaults.
+
+    note: where they are from, in words. unit: of all times.
     """
 
     given: Mapping[str, Cost] = field(default_factory=dict)
@@ -184,7 +185,7 @@ class Costs:
         return rules if "FB" in self.given else {**rules, "FB": "F + B"}
 
     def assumed_of(self, kinds: Iterable[str]) -> dict[str, str]:
-        """Of the costs of these, those that were assumed."""
+        """Costs of these kinds that were assumed, with what each follows from."""
         wanted = set(kinds)
         derived = UNIT.keys() - BASE if self.given.keys() & BASE else _COPIES
         others = [key for key in UNIT if key in derived - self.given.keys()]
@@ -236,7 +237,7 @@ class Costs:
 
     @cached_property
     def _computes(self) -> Mapping[str, Cost]:
-        """Those of all computes, as given or by the rules."""
+        """Costs of all computes, as given or by the rules."""
         known: dict[str, Cost] = {key: cost for key, cost in self.given.items() if key in UNIT}
         if not known.keys() & BASE:
             known = {**_ALONE, **known}
@@ -267,7 +268,7 @@ class Costs:
 
     @property
     def by_microbatch(self) -> tuple[str, ...]:
-        """Those that were given by microbatch, and differ from one to another."""
+        """Names of the costs that were given by microbatch and differ between microbatches."""
         return tuple(key for key, cost in self.given.items() if isinstance(cost, Grid) and not cost.even)
 
     def _whole(self, key: str) -> Cost:
@@ -290,7 +291,7 @@ class Costs:
         return Costs({**self.given, **times}, unit=self.unit)
 
     def require_fit(self, stages: int, microbatches: int | None = None) -> None:
-        """Whether what was given can be counted, for so many stages, whatever follows from it.
+        """Check that the given costs fit this many stages and microbatches.
 
         Raises:
             PipeschedError: PS222, as `ticks`.
@@ -324,7 +325,7 @@ class Costs:
         return Ticks(scale, np.stack(computes), None if rows["FB"] is None else whole("FB"), whole("C"))
 
     def sizes(self, stages: int) -> tuple[Fraction, ...]:
-        """What one F of each stage holds, shape (S,); 1 is an even stage, ranks / stages in the unit of peaks.
+        """Activations that one F of each stage holds, shape (S,). 1 is an even stage: ranks / stages, in the unit of peaks.
 
         Raises:
             PipeschedError: PS222, as `ticks`; it differs from microbatch to microbatch.
@@ -332,7 +333,7 @@ class Costs:
         return self.held(stages).column
 
     def held(self, stages: int, microbatches: int | None = None) -> Grid:
-        """The same by stage and microbatch.
+        """Activations that an F holds, by stage and microbatch.
 
         Raises:
             PipeschedError: PS222, as `ticks`.
@@ -340,7 +341,7 @@ class Costs:
         return self._share("M", stages, microbatches)
 
     def kept(self, stages: int, microbatches: int | None = None) -> Grid:
-        """What is left of that at the end of an F that is run again.
+        """Activations that an F keeps at its end where it is run again, by stage and microbatch.
 
         Raises:
             PipeschedError: PS222, as `ticks`.
@@ -379,8 +380,9 @@ class Costs:
 
     @classmethod
     def from_toml(cls, text: str) -> Costs:
-        """The same keys as TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too; and
-        the ``unit`` of times: "s", "ms" or "us".
+        """Read costs from TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too.
+
+        The key ``unit`` is that of times: "s", "ms" or "us".
 
         JSON is read too, as `to_json` has it, or the object that `calibrate` and `run --rank` print.
 

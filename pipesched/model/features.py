@@ -139,7 +139,7 @@ class Consumer:
     def refusal(
         self, schedule: Schedule, why: str, note: str = "", help: str | None = None, labels: tuple[Label, ...] = ()
     ) -> Diagnostic:
-        """One finding; for what only this consumer cannot take."""
+        """A refusal of something that only this consumer cannot take."""
         message = f"{self.title} cannot {self.verb} {schedule.name}: {why}"
         return Diagnostic(self.code, message, labels, (note,) if note else (), help or self.help)
 
@@ -149,7 +149,7 @@ class Consumer:
             raise PipeschedError(found)
 
     def takes(self, schedule: Schedule, costs: Costs | None = None) -> bool:
-        """Whether there is nothing to refuse."""
+        """True if there is nothing to refuse."""
         return next(self.refusals(schedule, costs), None) is None
 
 
@@ -163,7 +163,7 @@ def _and(kinds: Collection[Op] | Iterator[Op]) -> str:
 
 
 def stages_on_several_ranks(order: Program | Schedule) -> dict[int, list[int]]:
-    """Of each stage that computes on several ranks the first operation on each of them, in the order of the list."""
+    """Map each stage that computes on several ranks to its first operation on each, in the order of the list."""
     compute = np.flatnonzero(computes(order.op))
     homes, first = np.unique(
         order.stage[compute].astype(np.int64) * order.ranks + order.rank[compute], return_index=True

@@ -33,7 +33,7 @@ class Grid:
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[Fraction | int]]) -> Grid:
-        """Of exact numbers, in rows of one length.
+        """A grid of exact numbers, from rows of one length.
 
         Raises:
             PipeschedError: PS222, they need more than 62 bits.
@@ -73,12 +73,12 @@ class Grid:
 
     @property
     def even(self) -> bool:
-        """Whether all microbatches have the same."""
+        """True if all microbatches have equal values."""
         return bool((self.whole == self.whole[:, :1]).all())
 
     @property
     def mean(self) -> Fraction:
-        """Of all entries."""
+        """The mean of all entries."""
         return Fraction(int(self.whole.sum()), self.scale * self.whole.size)
 
     def over_stages(self) -> Grid:
@@ -94,7 +94,7 @@ class Grid:
 
     @property
     def column(self) -> tuple[Fraction, ...]:
-        """What the first microbatch has, by stage."""
+        """Values of the first microbatch, by stage."""
         return tuple(Fraction(x, self.scale) for x in self.whole[:, 0].tolist())
 
     def at(self, stage: int, microbatch: int) -> Fraction:
@@ -152,7 +152,7 @@ def alike(numbers: Sequence[Fraction]) -> Sequence[Fraction]:
 
 
 def spread(numbers: Sequence[Fraction]) -> Grid:
-    """One number a stage, the same for all microbatches."""
+    """A grid of one number per stage, equal for all microbatches."""
     made = Grid.of([x] for x in alike(numbers))
     return Grid(np.broadcast_to(made.whole, (len(numbers), 1)), made.scale)
 

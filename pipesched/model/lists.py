@@ -1,4 +1,4 @@
-"""What a schedule and a program have in common: a list of operations for each rank, and where each comes from.
+"""The base of schedules and programs: a list of operations for each rank, and where each comes from.
 
 A million operations carry no spans. The order keeps what is needed to find the place of the one operation that a
 diagnostic points at: a line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
@@ -100,7 +100,7 @@ class RankLists:
 
     @property
     def split(self) -> bool:
-        """Whether some backwards are in parts: I and W where others have B."""
+        """True if some backwards are split into I and W."""
         return bool(np.any(among(self.op, [part for op in COMPUTES for part in op.parts])))
 
     def key(self, at: Ints | slice = slice(None)) -> Ints:
@@ -128,12 +128,12 @@ def provide(**makers: Callable[..., object]) -> None:
 
 
 def known(name: str) -> bool:
-    """Whether a function of this name is registered."""
+    """True if a function of this name is registered."""
     return name in _makers
 
 
 def make(name: str, *arguments: object) -> object:
-    """What the function of this name makes of the arguments.
+    """Call the registered function of this name.
 
     Raises:
         PipeschedError: PS820, there is no such function: `pipesched.shell.api` was never imported.

@@ -28,7 +28,7 @@ def entries(value: Value) -> tuple[int, ...]:
 
 
 def whole(parameters: Mapping[str, Value]) -> dict[str, int]:
-    """Those that are numbers, which are all that a stream holds."""
+    """Parameters that are whole numbers, the only ones that a stream holds."""
     return {name: value for name, value in parameters.items() if isinstance(value, int)}
 
 
@@ -126,7 +126,7 @@ def gigabytes(count: int | Fraction) -> str:
 
 
 def cap_help(text: str) -> str | None:
-    """What to do with a cap that is none; None for what is no number at all."""
+    """The remedy for a cap that has no meaning; None for a text that is no number."""
     if text.strip().lower() in ("none", "inf", "unlimited", "no"):
         return "leave the cap out for none"
     given = _UNITS.fullmatch(text.strip())
@@ -207,7 +207,7 @@ def ratio(value: Fraction) -> str:
 
 
 def share(value: Fraction) -> str:
-    """The same the other way round: ``15.8 % (3/19)``."""
+    """Format a share, per cent first: ``15.8 % (3/19)``."""
     return f"{percent(value)} ({value})" if 1 < value.denominator < _SMALL else percent(value)
 
 
@@ -226,7 +226,7 @@ def exact(**values: object) -> dict[str, object]:
 
 
 def doubled(value: object, counts: Container[str]) -> object:
-    """The same with a ``KEY_decimal`` next to every number, list and table of numbers in it, but for these counts."""
+    """Add a ``KEY_decimal`` twin next to every number, list and table of numbers, except for these counts."""
     if isinstance(value, Mapping):
         made: dict[str, object] = {}
         for key, entry in value.items():
@@ -236,7 +236,7 @@ def doubled(value: object, counts: Container[str]) -> object:
 
 
 def single(value: object) -> object:
-    """The same without them.
+    """Strip the ``_decimal`` twins that `doubled` adds.
 
     Raises:
         ValueError: one of them is not its number.
@@ -250,7 +250,7 @@ def single(value: object) -> object:
 
 
 def _is_number(value: object) -> bool:
-    """Whether it is a number, or a list or table of them."""
+    """True for a number, or a list or table of numbers."""
     if isinstance(value, Mapping):
         return all(map(_is_number, value.values()))
     if isinstance(value, list):

@@ -26,7 +26,7 @@ from typing import Final, Self
 
 
 class Result(enum.IntEnum):
-    """What computes make of a stage and a microbatch, each once."""
+    """A result that a compute makes of a stage and a microbatch, once."""
 
     ACTIVATION = 0
     GRADIENT = 1  # of the loss for the input of the stage
@@ -48,7 +48,7 @@ BEFORE, SAME, BEHIND = -1, 0, 1  # which stage, counted from its own
 
 
 class Does(enum.Enum):
-    """What an instruction is to its rank."""
+    """The role of an instruction for its rank."""
 
     COMPUTE = "runs for the time that it costs"
     COPY = "copies between device and host, while the rank computes"
@@ -121,13 +121,13 @@ class Op(enum.IntEnum):
 
     @property
     def result(self) -> Result:
-        """What it takes, sends, receives or waits for."""
+        """The result that it takes, sends, receives or waits for."""
         assert self.kind.result is not None
         return self.kind.result
 
     @property
     def compute(self) -> bool:
-        """Whether it is an operation of a schedule; copies are among them."""
+        """True for an operation of a schedule; copies are operations."""
         return self.kind.does in (Does.COMPUTE, Does.COPY)
 
     @property
@@ -144,12 +144,12 @@ class Op(enum.IntEnum):
 
     @property
     def backward(self) -> bool:
-        """Whether it makes a gradient."""
+        """True if it makes a gradient."""
         return GRADIENT in self.kind.makes or WEIGHTS in self.kind.makes
 
     @property
     def takes(self) -> bool:
-        """Whether it takes memory, at its start; others free some at their end."""
+        """True if it takes memory at its start; other computes free memory at their end."""
         return not {ACTIVATION, RECOMPUTED, LOADED}.isdisjoint(self.kind.makes)
 
     @property
@@ -189,13 +189,13 @@ def making(results: Collection[Result]) -> Op | None:
 
 
 def overlap(first: Op, second: Op) -> bool:
-    """Whether these may share a slot, in this order: an F and what makes a gradient for the stage before."""
+    """True if these may share a slot, in this order: an F, and an I or B."""
     return first in MAKERS[ACTIVATION] and second in MAKERS[GRADIENT]
 
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """One operation of a schedule, as people read it. Second halves of an overlap pair say so."""
+    """An operation of a schedule, as people read it. second: it is the second part of an overlap pair."""
 
     op: Op
     stage: int
@@ -208,7 +208,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction of a program, as people read it; -1 where a field has no meaning.
+    """An instruction of a program, as people read it; -1 where a field has no meaning.
 
     `stage` is the stage of this rank, for RECV_F and SEND_B too, as in torch. `peer` is the other rank of a message
     or a SYNC. Instructions of one rank in a row with the same `group` >= 0 are one fused batch.

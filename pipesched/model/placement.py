@@ -93,7 +93,7 @@ class Placement:
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        """Of every stage those that take its activation, the nearest first."""
+        """Stages that take the activation of each stage, the nearest first."""
         found: list[list[int]] = [[] for _ in range(self.stages)]
         for stage in range(self.stages):
             for source in self.read(stage):
@@ -102,7 +102,7 @@ class Placement:
 
     @cached_property
     def chain(self) -> bool:
-        """Whether every stage reads the one before it, and no other."""
+        """True if every stage reads the stage before it and no other."""
         return not self.reads
 
     @property
@@ -129,7 +129,7 @@ class Placement:
 
     @cached_property
     def wants(self) -> Mapping[Result, Bools]:
-        """What is made of each stage where there is a backward at all; by result, shape (stages,)."""
+        """Results that each stage needs where it has a backward; by result, shape (stages,)."""
         trained, fed = np.ones(self.stages, dtype=np.bool_), np.zeros(self.stages, dtype=np.bool_)
         trained[list(self.frozen)] = False
         for stage in range(self.stages) if self.frozen else ():
@@ -181,7 +181,7 @@ class Placement:
 
     @property
     def bidirectional(self) -> bool:
-        """Whether some stage lives on more than one rank."""
+        """True if some stage lives on more than one rank."""
         known = self.rank_of >= 0
         lowest = np.where(known, self.rank_of, self.ranks).min(axis=0)
         return bool(np.any(known & (self.rank_of != lowest)))

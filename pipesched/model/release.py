@@ -31,7 +31,7 @@ class Release:
     at_weight: Fraction
 
     def change(self, op: Op, *, trained: bool = True) -> Fraction:
-        """What a compute adds to what its rank holds: an activation is taken, each gradient frees its share.
+        """Change of a rank's activations by a compute: an F takes one, each gradient frees its share.
 
         trained: whether the weights of its stage are; of others the gradient for the input frees all.
         """

@@ -11,18 +11,18 @@ from pipesched.model.schedule import Schedule
 
 
 def same_place(a: Placement, b: Placement) -> bool:
-    """Whether both have the same stages on the same ranks, reading the same, and microbatches on the same routes."""
+    """True if two placements have the same stages on the same ranks, the same readers, and the same routes."""
     return np.array_equal(a.rank_of, b.rank_of) and np.array_equal(a.route_of, b.route_of) and a.reads == b.reads
 
 
 def same_order(a: Schedule, b: Schedule) -> bool:
-    """Whether both are the same order on the same placement."""
+    """True if two schedules have the same order on the same placement."""
     return (
         same_place(a.placement, b.placement) and np.array_equal(a.start, b.start) and np.array_equal(keys(a), keys(b))
     )
 
 
 def keys(schedule: Schedule) -> Ints:
-    """One number for an operation and whether it shares the slot of the one before; equal for equal operations."""
+    """Pack an operation, and whether it shares the slot of the one before, into one number."""
     stage = schedule.stage.astype(np.int64)
     return ((stage * (1 << 26) + schedule.microbatch) * len(COMPUTES) + schedule.op) * 2 + schedule.joined

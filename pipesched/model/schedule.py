@@ -1,4 +1,4 @@
-"""What every rank runs: the order of compute, the picture in the paper; and the program, with sends and receives.
+"""Schedules and programs: the order of compute on every rank, and the same with sends and receives.
 
     schedule   rank 0   F F F F B F B F B B B B
                rank 1     F F F B F B F B B B       operation i of rank r is at start[r] + i
@@ -82,14 +82,14 @@ class Schedule(RankLists):
 
     @cached_property
     def joined(self) -> Bools:
-        """Whether an operation shares the slot of the one before it: second parts, save where a rank begins."""
+        """True for an operation that shares the slot of the one before: a second part, unless a rank begins there."""
         joined = self.second.copy()
         joined[self.start[:-1][self.start[:-1] < len(self)]] = False
         return joined
 
     @cached_property
     def paired(self) -> Bools:
-        """Whether an operation is a part of an overlap pair."""
+        """True for an operation that is part of an overlap pair."""
         return np.asarray(self.joined | np.append(self.joined[1:], False)[: len(self)])
 
     @cached_property
@@ -103,7 +103,7 @@ class Schedule(RankLists):
         return self.placement.wants[Result.GRADIENT] & (not self.forward_only)
 
     def with_program(self, program: Program | None) -> Schedule:
-        """The same order of compute, with what runs; or without."""
+        """The same order of compute with this program, or with none."""
         made = replace(self)
         object.__setattr__(made, "program", program)
         return made

@@ -1,4 +1,4 @@
-"""What each version of torch's pipeline runtime accepts, needs and adds. To support another version is to add its row.
+"""Versions of torch's pipeline runtime: what each accepts, needs and adds. A new version is a new row.
 
     accepts             the actions that its loader knows
     needs_waits         every send is waited for by name, and so is every reduction: WAIT_SEND_F, WAIT_REDUCE_GRAD, …

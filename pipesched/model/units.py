@@ -39,7 +39,7 @@ class Unit:
         return f"{'+' * (value > 0)}{self.text(value)}"
 
     def below(self, value: Fraction | int, following: Fraction | int, exactly: str = "at most ") -> str:
-        """What is not above a value: ``at most 17``; rounded, what is below the following one: ``less than 2.9 s``."""
+        """Format an upper bound: ``at most 17``; rounded, the next value: ``less than 2.9 s``."""
         return f"less than {self.text(following)}" if self else f"{exactly}{shown(value)}"
 
     def mark(self, value: Fraction | int) -> str:
@@ -49,7 +49,7 @@ class Unit:
         return f"{shown(seconds / size)} {name}" if self else shown(value)
 
     def range(self, values: Iterable[Fraction]) -> str:
-        """One time, or the least and the greatest: ``51.4 ms to 55.8 ms``."""
+        """Format one time, or the least and the greatest: ``51.4 ms to 55.8 ms``."""
         ends = sorted(values)
         return " to ".join(dict.fromkeys(self.text(x) for x in (ends[0], ends[-1])))
 
