@@ -100,7 +100,7 @@ class Layout:
 
     @cached_property
     def stages(self) -> bool:
-        """True if stages are named, ``F9.5`` instead of ``F5``: with more than two chunks, where that fits all slots."""
+        """True if stages are named, ``F9.5`` instead of ``F5``: with more than two chunks, if all slots fit."""
         return self._many and slots.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
 
     @cached_property
