@@ -325,7 +325,7 @@ class Costs:
         return Ticks(scale, np.stack(computes), None if rows["FB"] is None else whole("FB"), whole("C"))
 
     def sizes(self, stages: int) -> tuple[Fraction, ...]:
-        """Activations that one F of each stage holds, shape (S,); 1 is an even stage, ranks / stages of the unit of peaks.
+        """Activations that one F of each stage holds, shape (S,). Unit: an even stage, ranks / stages of a peak's unit.
 
         Raises:
             PipeschedError: PS222, as `ticks`; it differs from microbatch to microbatch.
