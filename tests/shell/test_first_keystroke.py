@@ -16,7 +16,7 @@ import pytest
 
 from pipesched.extension import registered
 
-TOP = Path(__file__).resolve().parents[1]
+TOP = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "pipesched"]
 HEAVY = {"graphviz", "lark", "networkx", "ortools", "pandas", "pysat", "rich", "torch", "yaml", "z3"}
 NUMPY = {"numpy", "importlib.metadata"}

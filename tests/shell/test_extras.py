@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parents[1]
+TOP = Path(__file__).resolve().parents[2]
 PACKAGE = TOP / "pipesched"
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = ("interop", "optimizer", "planning", "runtime", "views")
@@ -78,11 +78,14 @@ def modules(requirements: list[str]) -> set[str]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The packages that a file imports with a statement, wherever it stands."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
+    """The packages that a file imports with a statement, wherever it stands, but for those of types alone."""
+    tree = ast.parse(path.read_bytes())
+    typed = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    spared = {inner for node in typed for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and node not in spared:
             yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level and node not in spared:
             yield node.module.partition(".")[0]
 
 
