@@ -88,7 +88,7 @@ class Pairing:
         self.header, self.suspect, self.surplus = "", None, surplus
 
     def _headless(self, at: int) -> bool:
-        """Whether a statement begins a line where the `{` of a block was forgotten."""
+        """True if a statement begins a line where the `{` of a block was forgotten."""
         words = (*STATEMENTS, "let")
         return bool(self.header) and self.tokens[at].text in words and first_in_line(self.tokens, at, self.source)
 
@@ -103,7 +103,7 @@ class Pairing:
         return surplus
 
     def _heads(self, at: int) -> bool:
-        """Whether the word is the head of a block."""
+        """True if the word is the head of a block."""
         word, before = self.tokens[at].text, self.tokens[max(0, at - 1)].text
         if word in ("for", "rank", "if", "greedy") and not (word == "if" and before == "else"):
             after = self.tokens[at + 1].text if at + 1 < len(self.tokens) else ""
@@ -149,7 +149,7 @@ class Pairing:
         return True
 
     def _reaches(self, token: Token) -> bool:
-        """Whether an opener of the closer's kind is open, with no `{` between."""
+        """True if an opener of the closer's kind is open, with no `{` between."""
         for opener in reversed(self.open):
             if CLOSER[opener.token.text] == token.text:
                 return True
@@ -158,7 +158,7 @@ class Pairing:
         return False
 
     def _out_of_place(self, at: int) -> bool:
-        """Whether a `}` is not where its opener's should: on its line, or first in a line and below it."""
+        """True if a `}` is not where that of its opener belongs: on its line, or first in a line and below it."""
         opener, closer = self.open[-1].token, self.tokens[at]
         if self.source.position(opener.start)[0] == self.source.position(closer.start)[0]:
             return False

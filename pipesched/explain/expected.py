@@ -131,7 +131,7 @@ def _shown(token: Token) -> str:
 
 
 def _changes(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a name is given another value: ``w++``, ``w += 1``."""
+    """True if a name is given another value: ``w++``, ``w += 1``."""
     after = "".join(token.text for token in tokens[at + 1 : at + 3])
     return tokens[at].kind == "NAME" and re.fullmatch(r"[+\-*/]=|\+\+|--", after) is not None
 
@@ -154,7 +154,7 @@ _REMEDIES: tuple[tuple[str, set[str], str], ...] = (
 
 
 def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
-    """What to do, where it is plain."""
+    """The remedy, where it is plain."""
     word = token.text
     if word in _NOT_WORDS and token.kind == "NAME":
         return _NOT_WORDS[word]

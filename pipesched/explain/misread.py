@@ -21,7 +21,7 @@ LONGEST = 100_000  # characters of a file that is read so often
 
 
 class Shape(NamedTuple):
-    """What is wrong with the file, what to do, and what to write for every match of a pattern."""
+    """A wrong shape: the message, the remedy, and the text to write for every match of a pattern."""
 
     said: str
     help: str

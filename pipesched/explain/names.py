@@ -1,4 +1,4 @@
-"""What was meant by a name that nothing defines, and which sizes a file takes."""
+"""Suggest the name that was meant, and sizes that a file takes."""
 
 from __future__ import annotations
 

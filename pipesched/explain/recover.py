@@ -115,7 +115,7 @@ def _words_meant(token: Token, source: Source, words: Words, problems: list[Prob
 
 
 class Walk:
-    """One walk through the table, over tokens whose brackets are paired.
+    """A walk through the table, over tokens whose brackets are paired.
 
     known: what is wrong with the words and brackets; their statements are not blamed again.
     """
@@ -161,7 +161,7 @@ class Walk:
         return token.kind
 
     def _rule_begins(self, at: int) -> bool:
-        """Whether a release rule begins here; of one that breaks off the table decides."""
+        """True if a release rule begins here; if it breaks off, the table decides."""
         words = [token.text for token in self.tokens[at : at + 5]]
         if words[1] != ":":
             return known_release(words[0])

@@ -1,4 +1,4 @@
-"""What was written: frozen nodes, each with its span.
+"""The syntax tree: frozen nodes, each with its span.
 
 Two trees are equal if they say the same, wherever they are: spans do not count. Grammar: ``grammars/README.md``.
 """

@@ -1,4 +1,4 @@
-"""What a file says about itself, checked exactly at the size that was asked.
+"""Claims of a file about itself, checked exactly at the size that was asked.
 
     claim peak(r) == min(p - r, m)                       the rank variable: for every rank
     claim idle == (p - 1) * (tF + tB) when tC == 0       without a rank: the largest over ranks
@@ -11,16 +11,15 @@ microbatch, is not applicable: it says nothing here, and has not failed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import CodeType
-from typing import Any
 
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language import ast
-from pipesched.language.execution import Halt, report
-from pipesched.language.scope import Binding, Scope
+from pipesched.language.execution import Halt, Names, report
+from pipesched.language.scope import Binding, Kind, Scope
 from pipesched.language.translate import Expressions, compiled, lambda_of
 from pipesched.model.costs import Costs
 from pipesched.model.ops import LETTERS
@@ -39,7 +38,7 @@ _LISTED = 20  # names of a file that a finding lists
 
 @dataclass(frozen=True)
 class Facts:
-    """What claims speak about. Time in the user's unit; per rank, one entry a rank."""
+    """The figures that claims speak about. Time in the user's unit; per rank, one entry a rank."""
 
     makespan: Fraction
     span: Fraction
@@ -95,7 +94,7 @@ def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]
     variables = tuple(x for x in rank_variables if x in used)
     exact = Expressions(exact=True)
 
-    def code(part: ast.Expression, want: Any = "unknown") -> CodeType:
+    def code(part: ast.Expression, want: Kind = "unknown") -> CodeType:
         names = [f"v_{x}" for x in variables]
         term = exact.term(part, scope, want)
         return compiled(lambda_of(names, replace(term, cost=FRACTION * term.cost), part), scope)
@@ -116,15 +115,16 @@ def _text(node: ast.Node) -> str:
     return " ".join(re.sub(r"#.*", "", node.span.text).split())
 
 
-def judge_all(claims: Sequence[Claim], facts: Facts, names: Mapping[str, Any], operations: int) -> list[Verdict]:
+def judge_all(claims: Sequence[Claim], facts: Facts, names: Names, operations: int) -> list[Verdict]:
     """The verdict on every claim. What is known under a release rule is found once, and paid for."""
-    known: dict[Release, dict[str, Any]] = {}
+    known: dict[Release, Names] = {}
     verdicts = []
     for claim in claims:
         try:
             if claim.release not in known:
-                names["pay"](A_RELEASE * operations + len(names))
-                known[claim.release] = {**_environment(facts, claim.release), **names}
+                names.budget.pay(A_RELEASE * operations + len(names.code))
+                known[claim.release] = Names(names.budget)
+                known[claim.release].code = {**_environment(facts, claim.release), **names.code}
         except Halt as error:
             verdicts.append(_not_judged(claim, error))
             continue
@@ -139,7 +139,7 @@ def _not_judged(claim: Claim, error: BaseException) -> Verdict:
     return Verdict(claim, None, found.message, found)
 
 
-def judge(claim: Claim, facts: Facts, known: dict[str, Any]) -> Verdict:
+def judge(claim: Claim, facts: Facts, known: Names) -> Verdict:
     """Evaluate a claim for every rank it speaks of. known: the values of all names in translated code.
 
     A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names no rank (PS221) is an error
@@ -151,8 +151,8 @@ def judge(claim: Claim, facts: Facts, known: dict[str, Any]) -> Verdict:
     ranks = range(len(facts.work))
     cases = [(r,) * len(claim.variables) for r in ranks] if claim.variables else [()]
     try:
-        holds = eval(claim.holds, known)
-        condition = None if claim.condition is None else eval(claim.condition, known)
+        holds = known.function(claim.holds)
+        condition = None if claim.condition is None else known.function(claim.condition)
         applicable = [case for case in cases if condition is None or condition(*case)]
         for case in applicable:
             if not holds(*case):
@@ -162,17 +162,17 @@ def judge(claim: Claim, facts: Facts, known: dict[str, Any]) -> Verdict:
     return Verdict(claim, True) if applicable else Verdict(claim, None, "its condition does not hold here")
 
 
-def _by_how_much(claim: Claim, known: dict[str, Any], case: tuple[int, ...]) -> str:
+def _by_how_much(claim: Claim, known: Names, case: tuple[int, ...]) -> str:
     where = ", ".join(f"{name} = {value}" for name, value in zip(claim.variables, case, strict=True))
     found = ", ".join(
-        f"{text} is {value}" for text, code in claim.sides if text != (value := str(eval(code, known)(*case)))
+        f"{text} is {value}" for text, code in claim.sides if text != (value := str(known.function(code)(*case)))
     )
     return ": ".join(filter(None, [where, found]))
 
 
-def _environment(facts: Facts, release: Release) -> dict[str, Any]:
+def _environment(facts: Facts, release: Release) -> dict[str, object]:
     rows = {name: getattr(facts, name) for name in PER_RANK} | {"peak": facts.peak(release)}
-    known: dict[str, Any] = {f"v_{name}": _row(row) for name, row in rows.items()}
+    known: dict[str, object] = {f"v_{name}": _row(row) for name, row in rows.items()}
     known |= {f"b_{name}": max(row, default=Fraction(0)) for name, row in rows.items()}
     known |= {f"v_{name}": facts.costs.scalar(key) for name, key in COSTS.items()}
     return known | {f"v_{name}": getattr(facts, name) for name in (*VALUES, *SHARES)}

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import CodeType
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.language.claims import Facts, Verdict, judge_all
-from pipesched.language.execution import Budget, pure, reported
+from pipesched.language.execution import Budget, Names, reported
 from pipesched.language.placement_lines import place
 from pipesched.language.rank_programs import Programs
 from pipesched.language.typecheck import Checked, check_file
@@ -47,7 +47,7 @@ class Unit:
     schedule: Schedule
     costs: Costs
     checked: Checked
-    names: Mapping[str, Any]
+    names: Names
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -76,23 +76,24 @@ def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int =
         PipeschedError: PS2xx, with the place and the bindings.
     """
     with reported(checked.file.span.source):
-        budget, names, values, placement = _placed(checked, parameters, max_ops)
+        names, values, placement = _placed(checked, parameters, max_ops)
         costs = _costs(checked, names, placement)
         placement = replace(placement, slices=_slices(checked, names, placement))
-        programs = Programs(checked, names, placement, budget, max_ops, costs)
+        programs = Programs(checked, names, placement, max_ops, costs)
         keys, second = programs.run()
     op, start = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[programs.sites], programs.start
     if placement.frozen:
         op, kept = _wanted(checked, placement, op, programs.sites, keys)
         op, keys, second, start = op[kept], keys[kept], second[kept], np.searchsorted(kept, start).astype(np.int64)
         programs.kept = kept
+    stage, microbatch = (x.astype(np.int32) for x in np.divmod(keys, placement.microbatches))
     schedule = Schedule(
         checked.file.name.id,
         values,
         placement,
-        op,
-        (keys // placement.microbatches).astype(np.int32),
-        microbatch=(keys % placement.microbatches).astype(np.int32),
+        op=op,
+        stage=stage,
+        microbatch=microbatch,
         second=second,
         start=start,
         origin=programs,
@@ -115,43 +116,44 @@ def placement_at(checked: Checked, parameters: Mapping[str, Value], *, max_ops: 
         PipeschedError: PS2xx, with the place.
     """
     with reported(checked.file.span.source):
-        return _placed(checked, parameters, max_ops)[3]
+        return _placed(checked, parameters, max_ops)[2]
 
 
 def _placed(
     checked: Checked, parameters: Mapping[str, Value], max_ops: int
-) -> tuple[Budget, dict[str, Any], dict[str, Value], Placement]:
-    """What comes before the order: the budget, the names that are known, the parameters, the placement."""
-    budget = Budget.of(max_ops)
-    names = pure(budget)
+) -> tuple[Names, dict[str, Value], Placement]:
+    """Run all that comes before the order: the names that are known, the parameters, the placement."""
+    names = Names(Budget.of(max_ops))
     values = _parameters(checked, parameters, names, max_ops)
     if refused := _refused(checked, names):
         raise PipeschedError(explained("sizes", [_requires(refused, names, checked)], checked, parameters, values))
-    return budget, names, values, place(checked, names, max_ops)
+    return names, values, place(checked, names, max_ops)
 
 
-def _refused(checked: Checked, names: dict[str, Any]) -> ast.Require | None:
+def _refused(checked: Checked, names: Names) -> ast.Require | None:
     """Run lets and requirements, up to the first requirement that does not hold."""
     routes = dict.fromkeys(line.node.route.id for line in checked.stages if line.node.route)
-    names.update({f"v_{name}": number for number, name in enumerate(routes)})
+    for number, name in enumerate(routes):
+        names[name] = number
     for node, code in checked.steps:
         if isinstance(node, ast.Let):
-            exec(code, names)
-        elif not eval(code, names):
+            names.run(code)
+        elif not names.number(code):
             return node
     return None
 
 
 def takes(checked: Checked, parameters: Mapping[str, Value]) -> bool:
-    """Whether all that a file requires holds at a size; nothing of its placement and order is run."""
-    names = pure(Budget.of(_A_LOOK))
+    """True if all that a file requires holds at a size; its placement and order are not run."""
+    names = Names(Budget.of(_A_LOOK))
     with suppress(PipeschedError), reported(checked.file.span.source):
         _parameters(checked, parameters, names, _A_LOOK)
         return _refused(checked, names) is None
     return False
 
 
-def _parameters(checked: Checked, given: Mapping[str, Value], names: dict[str, Any], max_ops: int) -> dict[str, Value]:
+def _require_parameters(checked: Checked, given: Mapping[str, Value]) -> None:
+    """Check that the given parameters are those of the file."""
     known = checked.defaults
     wrong = [_unknown(name, checked) for name in given if name not in known]
     missing = [x for x in known if x not in given and known[x] is None]
@@ -166,15 +168,19 @@ def _parameters(checked: Checked, given: Mapping[str, Value], names: dict[str, A
     long = [name for name, value in given.items() if any(abs(x) >= 10**DIGITS for x in entries(value))]
     if long:
         raise fail(Code.USAGE, f"parameter `{long[0]}` has more than {DIGITS} digits")
+
+
+def _parameters(checked: Checked, given: Mapping[str, Value], names: Names, max_ops: int) -> dict[str, Value]:
+    _require_parameters(checked, given)
     values: dict[str, Value] = {}
-    for name, default in known.items():
-        value = given[name] if default is None or name in given else eval(default, names)
+    for name, default in checked.defaults.items():
+        value = given[name] if default is None or name in given else names.number(default)
         if name in checked.sizes:
-            value = _list(checked, name, eval(checked.sizes[name], names), value, max_ops, name in given)
+            value = _list(checked, name, names.number(checked.sizes[name]), value, max_ops, name in given)
         elif isinstance(value, tuple):
             message = f"parameter `{name}` is one number; {len(value)} were given"
             raise fail(Code.LIST, message, help="one size at a time, or declare a list: `name[m]`")
-        values[name] = names[f"v_{name}"] = value
+        values[name] = names[name] = value
     return values
 
 
@@ -203,19 +209,19 @@ def _unknown(name: str, checked: Checked) -> Diagnostic:
     return explained("parameter", [found], name, checked.defaults)[0]
 
 
-def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> Diagnostic:
-    used = [x for x in sorted(ast.names_in(node.condition)) if isinstance(names.get(f"v_{x}"), int | tuple)]
-    values = ", ".join(f"{x} = {render.size(names[f'v_{x}'])}" for x in used)
+def _requires(node: ast.Require, names: Names, checked: Checked) -> Diagnostic:
+    used = ((x, names.get(x)) for x in sorted(ast.names_in(node.condition)))
+    values = ", ".join(f"{x} = {render.size(value)}" for x, value in used if isinstance(value, int | tuple))
     condition = " ".join(node.condition.span.text.split())
     message = f"{checked.file.name.id} requires {condition}" + (f": {node.message}" if node.message else "")
     here = Label(node.condition.span, f"false with {values}" if values else "false")
     return Diagnostic(Code.REQUIRE, message, (here,), (), "choose other sizes")
 
 
-def _slices(checked: Checked, names: dict[str, Any], placement: Placement) -> int:
+def _slices(checked: Checked, names: Names, placement: Placement) -> int:
     """How many microbatches side by side are the slices of one sequence: 1 where the file has no `slices`."""
     for node, code in checked.slices:
-        count: int = eval(code, names)
+        count = names.number(code)
         label = Label(node.span, f"slices of a sequence: {count}")
         if count < 1:
             raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="it has at least one")
@@ -233,21 +239,22 @@ def _slices(checked: Checked, names: dict[str, Any], placement: Placement) -> in
     return 1
 
 
-def _by_formula(entry: ast.Cost, code: CodeType, names: dict[str, Any], placement: Placement) -> Cost:
+def _by_formula(entry: ast.Cost, code: CodeType, names: Names, placement: Placement) -> Cost:
     """``F[s, i] = e``: as few numbers as the names that e uses let differ."""
     assert entry.value is not None
     used = ast.names_in(entry.value)
     differs = [name.id in used for name in entry.of] + [False]
     stages = placement.stages if differs[0] else 1
     microbatches = placement.microbatches if differs[1] else 1
-    made = Grid.of(eval(code, names)(range(stages), range(microbatches), stages * microbatches))
+    rows = names.function(code)(range(stages), range(microbatches), stages * microbatches)
+    made = Grid.of(cast("list[list[Fraction | int]]", rows))
     if made.even:
         return made.column if stages > 1 else made.column[0]
     return Grid(np.broadcast_to(made.whole, (placement.stages, microbatches)), made.scale)
 
 
-def _costs(checked: Checked, names: dict[str, Any], placement: Placement) -> Costs:
-    """What the file gives. A mistake in an entry is reported there, one in all of them at the first."""
+def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
+    """The costs that the file gives. A mistake in an entry is reported there, one in all of them at the first."""
     given: dict[str, Cost] = {}
     stages, microbatches = placement.stages, placement.microbatches
     for entry, codes in checked.costs:
@@ -256,7 +263,7 @@ def _costs(checked: Checked, names: dict[str, Any], placement: Placement) -> Cos
             cost = _by_formula(entry, codes[0], names, placement)
             wrong = wrong or ("negative" if least(cost) < 0 else "")
         else:
-            values = tuple(Fraction(eval(code, names)) for code in codes)
+            values = tuple(Fraction(names.number(code)) for code in codes)
             wrong = wrong or ("negative" if min(values) < 0 else "")
             if entry.value is None and len(values) != stages:
                 wrong = f"a list of {len(values)}; there are {stages} stages"

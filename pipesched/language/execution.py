@@ -8,13 +8,13 @@ bindings, read from the frames.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from types import FrameType, TracebackType
-from typing import Any
+from types import CodeType, FrameType, TracebackType
+from typing import TypeAlias
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.language.translate import FILENAME
@@ -25,6 +25,9 @@ FINEST = 2**256  # denominators: products of a few costs have that much, and no 
 BUDGET = 40  # parts of expressions for each operation that may be written; published schedules take up to 25
 
 
+Number: TypeAlias = int | Fraction
+
+
 class Halt(Exception):
     """A program cannot go on. The place is where it was called from."""
 
@@ -33,18 +36,17 @@ class Halt(Exception):
         self.code, self.message, self.label, self.help = code, message, label, help
 
 
-def times(a: Any, b: Any) -> Any:
+def times(a: Number, b: Number) -> Number:
     """a * b, refused beyond 62 bits: nothing in a schedule is that large, and longer numbers would never end."""
     return within(a * b, "a product")
 
 
-def ratio(a: Any, b: Any) -> Fraction:
+def ratio(a: Number, b: Number) -> Number:
     """a / b, exact."""
-    value: Fraction = within(Fraction(a) / Fraction(b), "a quotient")
-    return value
+    return within(Fraction(a) / Fraction(b), "a quotient")
 
 
-def within(value: Any, what: str = "a sum") -> Any:
+def within(value: Number, what: str = "a sum") -> Number:
     """The value, if it is within 62 bits; the denominator of a fraction may have more, but not without end."""
     if not -WIDEST < value < WIDEST:
         raise Halt(Code.OVERFLOW, f"{what} leaves the range of 62 bits", "this is too large")
@@ -53,7 +55,7 @@ def within(value: Any, what: str = "a sum") -> Any:
     return value
 
 
-def entry(name: str, entries: Sequence[int], index: Any) -> int:
+def entry(name: str, entries: Sequence[int], index: Number) -> int:
     """``name[index]``, an entry of a list."""
     if index.denominator != 1 or not 0 <= index < len(entries):
         message = f"`{name}` has no entry {index}: there are {len(entries)}, counted from 0"
@@ -63,15 +65,9 @@ def entry(name: str, entries: Sequence[int], index: Any) -> int:
     return entries[int(index)]
 
 
-def pure(budget: Budget) -> dict[str, Any]:
-    """The names that translated expressions may use."""
-    made = {"times": times, "ratio": ratio, "within": within, "entry": entry, "pay": budget.pay}
-    return {"__builtins__": {}, **made, "v_min": min, "v_max": max, "v_abs": abs}
-
-
 @dataclass
 class Budget:
-    """What may still be run: expressions and passes of loops pay before they do."""
+    """The steps that may still be run: expressions and passes of loops pay before they do."""
 
     left: int
     limit: int
@@ -102,6 +98,39 @@ class Budget:
         )
 
 
+_FUNCTIONS = {"__builtins__": {}, "times": times, "ratio": ratio, "within": within, "entry": entry}
+_BUILT_IN = {"v_min": min, "v_max": max, "v_abs": abs}
+
+
+class Names:
+    """The names that translated code may use; those of a file begin with ``v_`` there."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.code: dict[str, object] = {**_FUNCTIONS, "pay": budget.pay, **_BUILT_IN}
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self.code[f"v_{name}"] = value
+
+    def get(self, name: str) -> object:
+        """The value of a name of the file; None where it has none."""
+        return self.code.get(f"v_{name}")
+
+    def number(self, code: CodeType) -> int:
+        """The value of an expression."""
+        value: int = eval(code, self.code)
+        return value
+
+    def function(self, code: CodeType) -> Callable[..., int]:
+        """The value of an expression that is a function."""
+        made: Callable[..., int] = eval(code, self.code)
+        return made
+
+    def run(self, code: CodeType) -> None:
+        """Run statements, which may define names."""
+        exec(code, self.code)
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """A loop of a rank's program: its variable in the running code, and where its body begins and ends."""
@@ -113,7 +142,7 @@ class Loop:
 
 @contextmanager
 def reported(source: Source) -> Iterator[None]:
-    """What translated code raises in here is reported at its place in the source.
+    """Report errors of translated code at their places in the source.
 
     Raises:
         PipeschedError: PS2xx, with the place and the bindings.

@@ -92,7 +92,7 @@ def gap(tokens: Sequence[Token], at: int) -> str:
 
 
 def breakable(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a line may end before the token: at an operator, after a comma, before a word like `when`."""
+    """True if a line may end before the token: at an operator, after a comma, before a word like `when`."""
     before, token = tokens[at - 1], tokens[at]
     if gap(tokens, at) == "" or before.text in ("{", "}"):
         return False
@@ -106,7 +106,7 @@ def _operates(token: Token) -> bool:
 
 
 def _argument(before: Token, token: Token) -> bool:
-    """Whether a bracket belongs to the word before it: a call, a chunk, a microbatch."""
+    """True if a bracket belongs to the word before it: a call, a chunk, a microbatch."""
     if token.text == "(":
         return before.named or before.text in ("overlap", "]") or before.text in tuple(LETTERS)
     return token.text == "[" and (before.named or before.text in tuple(LETTERS))
@@ -120,7 +120,7 @@ def _unary(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _in_share(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a gap is inside `split:1/2`, where no blanks are."""
+    """True inside `split:1/2`, which has no blanks."""
     for start in range(max(0, at - 3), at):
         if tokens[start].text == ":" and tokens[start - 2].text == "release":
             share = tokens[start + 1 : start + 4]

@@ -1,4 +1,4 @@
-"""What the operations of a rank's program do when they run: they take the next microbatch and are written down.
+"""Operations of a rank's program take the next microbatch and are written down.
 
     F[c], I[c], B[c]   the smallest microbatch of chunk c for which that kind has not run here; I and B are one kind
     W[c]               the oldest I of chunk c whose W is missing;  W: of any chunk;  drain W: all of them
@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
@@ -127,7 +127,7 @@ class Rule(NamedTuple):
     site: int
     op: Op
     chunk: int | None
-    when: Callable[[], Any] | None
+    when: Callable[[], object] | None
 
 
 class Emitter:
@@ -168,13 +168,13 @@ class Emitter:
         return turns | {None: turns[0]} if len(turns) == 1 else turns
 
     def _then(self, op: Op) -> list[Callable[[int, int], None]]:
-        """What is called once one of a kind is written."""
+        """The functions to call once one of a kind is written."""
         begun = [missing.add for of, missing in self.missing.items() if OLDEST[of] is op]
         return [self.missing[op].take, *begun] if op in self.missing else [*begun]
 
-    def functions(self) -> dict[str, Callable[..., Any]]:
-        """What translated programs call, by name."""
-        made: dict[str, Callable[..., Any]] = {"drain": self._drain, "pair": self._pair, "pending": self._pending}
+    def functions(self) -> dict[str, Callable[..., object]]:
+        """The functions that translated programs call, by name."""
+        made: dict[str, Callable[..., object]] = {"drain": self._drain, "pair": self._pair, "pending": self._pending}
         made |= {"held": self._held, "greedy": self._greedy}
         for kind in COMPUTES:  # I and B make a gradient first, and take turns
             made |= {kind.name: self._next(kind), f"{kind.name}_at": self._named(kind)}
@@ -271,7 +271,7 @@ class Emitter:
         if chunk is not None and not 0 <= chunk < len(self.chunks):
             raise self._no_chunk(op, chunk, said)
 
-    def _greedy(self, site: int, letter: str, chunk: int | None, when: Callable[[], Any] | None) -> None:
+    def _greedy(self, site: int, letter: str, chunk: int | None, when: Callable[[], object] | None) -> None:
         op = Op[letter]
         if chunk not in self.turns[op.kind.makes[0]] and (chunk is not None or op is not Op.W):
             raise self._no_chunk(letter, chunk)

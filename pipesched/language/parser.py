@@ -60,7 +60,7 @@ def _misplaced(token: Token, source: Source) -> Diagnostic:
 
 
 def _refuse_long(source: Source, words: int) -> None:
-    """Whether a file can be read in a few seconds."""
+    """Refuse a file that cannot be read in a few seconds."""
     if len(source.text) <= words:
         return
     count = comments = 0
@@ -94,7 +94,7 @@ def _refuse_steering(source: Source) -> None:
 
 
 def _refuse_deep(source: Source) -> None:
-    """One linear look at the brackets, so that ten thousand of them are answered at once."""
+    """Refuse brackets that nest too deep, in one linear pass, so that ten thousand of them are answered at once."""
     depth = 0
     if sum(source.text.count(bracket) for bracket in "{[(") <= NESTED:
         return
@@ -120,7 +120,7 @@ AnyNode = TypeVar("AnyNode", bound=ast.Node)
 
 @dataclass(frozen=True, slots=True)
 class _Part(ast.Node):
-    """What has a place but is no node of its own: a block, a range, what is between brackets."""
+    """A part with a place that is no node of its own: a block, a range, the inside of brackets."""
 
     value: Any
 
@@ -134,23 +134,23 @@ def _text(token: Token) -> str:
     return token.text[1:-1].replace("\r\n", "\n")
 
 
-def _inner(c: Children) -> Any:
+def _inner(c: Children) -> object:
     return c[1]
 
 
-def _stages(c: Children) -> tuple[Any, ...]:
+def _stages(c: Children) -> tuple[object, ...]:
     variable, (low, high) = (c[2], c[4].value) if c[3].text == "in" else (None, (c[2], None))
     return _value(c[0]), variable, low, high, c[-3], _value(c[-1]), _value(c[-2]) or ()
 
 
-def _cost(c: Children) -> tuple[Any, ...]:
+def _cost(c: Children) -> tuple[object, ...]:
     if c[1].text == "[":
         return c[0].text, c[-1], None, tuple(c[2:-3:2])
     values = tuple(c[3:-1:2]) if isinstance(c[2], Token) else None
     return c[0].text, None if values else c[2], values
 
 
-PARTS: dict[str, Callable[[Children], Any]] = {
+PARTS: dict[str, Callable[[Children], object]] = {
     "title": lambda c: _text(c[0]),
     "documentation": lambda c: _text(c[0]),
     "parameters": lambda c: tuple(c[::2]),
@@ -164,7 +164,7 @@ PARTS: dict[str, Callable[[Children], Any]] = {
 }
 """The value of a part, by its rule; one without children is left out."""
 
-NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[Any, ...]]]] = {
+NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]] = {
     "parameter": (ast.Parameter, lambda c: (c[0], c[3] if len(c) > 2 else None, _value(c[1]))),
     "require": (ast.Require, lambda c: (c[1], _text(c[3]) if len(c) > 2 else None)),
     "let": (ast.Let, lambda c: (c[1], _value(c[2]), c[4])),
@@ -232,10 +232,12 @@ class Build:
             )
         return node
 
-    def _part(self, value: Callable[[Children], Any], levels: int, c: Children) -> _Part | None:
+    def _part(self, value: Callable[[Children], object], levels: int, c: Children) -> _Part | None:
         return self._made(_Part(self._span(c), value(c)), c, levels) if c else None
 
-    def _node(self, kind: type[ast.Node], fields: Callable[[Children], Any], levels: int, c: Children) -> ast.Node:
+    def _node(
+        self, kind: type[ast.Node], fields: Callable[[Children], tuple[object, ...]], levels: int, c: Children
+    ) -> ast.Node:
         return self._made(kind(self._span(c), *fields(c)), c, levels)
 
     def file(self, c: Children) -> ast.File:

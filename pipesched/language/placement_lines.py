@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.extension import explained
 from pipesched.language import ast
+from pipesched.language.execution import Names
 from pipesched.language.typecheck import Checked, StageCode
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op, Result
@@ -38,7 +39,7 @@ class Route:
     microbatches: tuple[int, int] | None = None
 
 
-def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
+def place(checked: Checked, names: Names, max_ops: int) -> Placement:
     """Evaluate the placement.
 
     Raises:
@@ -54,7 +55,7 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
         if sum(len(route.stages) for route in routes.values()) > most_stages(max_ops):
             raise _too_many_stages(most_stages(max_ops), line.node.span)
     found = list(routes.values())
-    m = None if "m" in routes else names.get("v_m")
+    m = None if "m" in routes else names.get("m")
     ranges = _ranges(found, m if type(m) is int else None)  # no list, function or truth value, whose name m is
     stages = _stages(found)
     _limit(checked, stages, ranges, max_ops)
@@ -71,11 +72,11 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
     return Placement(rank_of, route_of, ranks, tuple(route.name for route in found), frozen, reads)
 
 
-def _frozen(checked: Checked, names: dict[str, Any], stages: int) -> tuple[int, ...]:
+def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
     """The stages of all `frozen` lines."""
     found: set[int] = set()
     for node, ends in checked.frozen:
-        low, *rest = (eval(code, names) for code in ends)
+        low, *rest = (names.number(code) for code in ends)
         high = rest[0] if rest else low + 1
         if low < high and not 0 <= low < high <= stages:
             what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"
@@ -98,19 +99,19 @@ def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
     return PipeschedError(explained("ranks", [found], placement, checked.stages[0].node.rank.span.text))
 
 
-def _line(line: StageCode, routes: dict[str, Route], names: dict[str, Any], max_ops: int) -> None:
+def _line(line: StageCode, routes: dict[str, Route], names: Names, max_ops: int) -> None:
     node = line.node
     name = node.route.id if node.route else ""
     route = routes.setdefault(name, Route(name, node.span))
-    low = eval(line.low, names)
-    high = low + 1 if line.high is None else eval(line.high, names)
+    low = names.number(line.low)
+    high = low + 1 if line.high is None else names.number(line.high)
     if high - low > max_ops:
         raise _too_many(f"{high - low} stages at least; the limit is {max_ops}", node.span)
     if high - low > most_stages(max_ops):
         raise _too_many_stages(most_stages(max_ops), node.span)
-    rank_of, *reads = (eval(code, names) for code in (line.rank, *line.reads))
+    rank_of, *reads = (names.function(code) for code in (line.rank, *line.reads))
     if line.microbatches is not None:
-        route.microbatches = (eval(line.microbatches[0], names), eval(line.microbatches[1], names))
+        route.microbatches = (names.number(line.microbatches[0]), names.number(line.microbatches[1]))
     for stage in range(low, high):
         placed = Placed(rank_of(stage), node, tuple(read(stage) for read in reads))
         _require_place(stage, placed, route.stages.get(stage))
@@ -118,7 +119,7 @@ def _line(line: StageCode, routes: dict[str, Route], names: dict[str, Any], max_
 
 
 def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
-    """Whether a stage may be placed so; a line of its own counts more than a range."""
+    """Check that a stage may be placed so; a line of its own overrides a range."""
     span, message = placed.node.span, f"stage {stage} is on rank {placed.rank}"
     if before is not None and (placed.node.high is not None or before.node.high is None):
         raise _wrong(f"stage {stage} is placed twice", span, "placed again here", "keep one of the two lines")
@@ -129,7 +130,7 @@ def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
-    """What the stages read that do not read the one before them; the same on every route."""
+    """The reads of stages that read others than the one before them; the same on every route."""
     if not any(placed.reads for route in routes for placed in route.stages.values()):
         return {}
     (first, reads), *others = [(route, _reads_of(route, stages)) for route in routes]
@@ -153,7 +154,7 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
 
 
 def _reads_of(route: Route, stages: int) -> dict[int, tuple[int, ...]]:
-    """What the stages of a route read, latest first, where it is not the stage before them alone."""
+    """The reads of the stages of a route, latest first, unless they are the stage before alone."""
     found = {}
     for stage in range(stages):
         placed = route.stages[stage]

@@ -117,7 +117,7 @@ class _Layout:
         return self.lines[-1]
 
     def _is_first(self, at: int) -> bool:
-        """Whether the word at `at` is the first of an item, a statement or a clause, or the end of a block."""
+        """True if the word at `at` is the first of an item, a statement or a clause, or the end of a block."""
         if at in (0, len(self.words)) or self._documents(at):
             return True
         word, before = self.words[at], self.words[at - 1]
@@ -182,7 +182,7 @@ class _Layout:
             line.kind = "block" if all(word.text != "else" for word in self.words[at:last]) else ""
 
     def _fits(self, line: Line, first: int, last: int) -> bool:
-        """Whether a block is on one line and can stay there, its head too where its breaks are not kept."""
+        """True if a block is on one line and can stay there, its head too where its breaks are not kept."""
         if self.words[last].end != self.marks.lines[self.words[first].start]:
             return False
         braces = 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from pipesched.diagnostics import Code, Label, fail
 from pipesched.language import ast
-from pipesched.language.execution import BUDGET, Budget, Halt, locate, report
+from pipesched.language.execution import BUDGET, Budget, Halt, Names, locate, report
 from pipesched.language.operations import Emitter
 from pipesched.language.placement_lines import nobody
 from pipesched.language.statements import EMITTERS
@@ -20,7 +20,7 @@ from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Place
 from pipesched.model.placement import Placement
-from pipesched.source import Span
+from pipesched.source import Source, Span
 
 _LATER = {
     "R": ("what is held depends on which F will be run again", "runs a forward again"),
@@ -41,14 +41,14 @@ class Programs:
     """
 
     checked: Checked
-    names: dict[str, Any]
+    names: Names
     placement: Placement
-    budget: Budget
     max_ops: int
     costs: Costs
     kept: Ints | None = None
 
     def __post_init__(self) -> None:
+        self.budget = self.names.budget
         self.again = Budget.of(self.max_ops)  # for runs that only find places
 
     def run(self) -> tuple[Ints, Bools]:
@@ -74,7 +74,7 @@ class Programs:
         return np.concatenate(keys), flags
 
     def _emitters(self) -> Iterator[Emitter]:
-        """What every rank has written, one rank after the other; all of them first, where an order is by rule."""
+        """Run the programs of all ranks, one after the other; all of them first, where an order is by rule."""
         ranks = map(self._written, range(self.placement.ranks))
         if not self.checked.greedy:
             return ranks
@@ -103,7 +103,7 @@ class Programs:
         return emitter
 
     @property
-    def _source(self) -> Any:
+    def _source(self) -> Source:
         return self.checked.file.span.source
 
     def _emitter(self, rank: int) -> Emitter:
@@ -113,7 +113,7 @@ class Programs:
 
     @cached_property
     def _letters(self) -> frozenset[str]:
-        """Those that are in the file."""
+        """The letters that are in the file."""
         return frozenset(site.op for site in self.checked.sites)
 
     @cached_property
@@ -133,7 +133,7 @@ class Programs:
         ranks = self.placement.ranks
         for code in self.checked.ranks:
             if code.literal is not None:
-                rank = int(eval(code.literal, self.names))
+                rank = self.names.number(code.literal)
                 wrong = f"rank {rank} has two programs" if rank in own else ""
                 wrong = wrong if 0 <= rank < ranks else f"no stage is on rank {rank}; ranks are 0 .. {ranks}"
                 if wrong:
@@ -149,9 +149,8 @@ class Programs:
         return [own.get(r) or general[0] for r in range(ranks)]
 
     def _function(self, code: RankCode) -> Callable[..., None]:
-        exec(code.program, self.names)
-        function: Callable[..., None] = self.names.pop("program")
-        return function
+        self.names.run(code.program)
+        return cast("Callable[..., None]", self.names.code.pop("program"))
 
     def _call(self, emitter: Emitter) -> None:
         functions = {**emitter.functions(), "steps": self.budget.steps}

@@ -81,7 +81,7 @@ class Scope:
             self.report(Code.REDEFINED, f"`{name.id}` {what}", name.span, "defined again here", other, *first)
 
     def known(self, name: ast.Name) -> Binding:
-        """What a name means; a name that nothing defines is reported."""
+        """The meaning of a name; a name that nothing defines is reported."""
         if found := self.find(name.id):
             return found
         if name.id == self.defining:
@@ -96,7 +96,7 @@ class Scope:
 
     @property
     def full(self) -> bool:
-        """Whether as much was found as is reported."""
+        """True if no more mistakes are reported."""
         return len(self.diagnostics) >= FINDINGS
 
     def report(self, code: Code, message: str, span: Span, here: str, help: str | None = None, *more: Label) -> None:

@@ -38,7 +38,7 @@ LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One operation of the file: its letter, its place, and whether it names its microbatch."""
+    """An operation of the file: its letter, its place, and whether it names its microbatch."""
 
     op: str
     span: Span

@@ -30,7 +30,7 @@ class Token(NamedTuple):
 
     @property
     def named(self) -> bool:
-        """Whether it may be a name."""
+        """True if the word may be a name."""
         return self.kind == "NAME" or self.text in SOFT
 
     @property
@@ -39,12 +39,12 @@ class Token(NamedTuple):
 
 
 def too_long(number: str) -> bool:
-    """Whether a number has more digits than the language takes."""
+    """True if a number has more digits than the language takes."""
     return len(number) - number.count(".") > LONGEST
 
 
 def known_release(rule: str) -> bool:
-    """Whether a rule may follow `release`, besides the letters: ``torch``, or ``split:x`` with x from 0 to 1."""
+    """True if a rule may follow `release`, besides the letters: ``torch``, or ``split:x`` with x from 0 to 1."""
     name, _, share = rule.partition(":")
     try:
         return rule == "torch" or (name == "split" and 0 <= Fraction(share) <= 1)

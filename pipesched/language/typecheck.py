@@ -51,17 +51,17 @@ class Checked:
     """A compiled file; each list in the order of the text. sizes: how many entries a list has, by its name."""
 
     file: ast.File
-    defaults: dict[str, CodeType | None]
-    sizes: dict[str, CodeType]
-    steps: list[tuple[ast.Let | ast.Require, CodeType]]
-    stages: list[StageCode]
-    frozen: list[tuple[ast.Frozen, list[CodeType]]]
-    ranks: list[RankCode]
-    slices: list[tuple[ast.Slices, CodeType]]
-    costs: list[tuple[ast.Cost, list[CodeType]]]
-    claims: list[Claim]
     sites: list[Site]
     loops: list[Loop]
+    defaults: dict[str, CodeType | None] = field(default_factory=dict)
+    sizes: dict[str, CodeType] = field(default_factory=dict)
+    steps: list[tuple[ast.Let | ast.Require, CodeType]] = field(default_factory=list)
+    stages: list[StageCode] = field(default_factory=list)
+    frozen: list[tuple[ast.Frozen, list[CodeType]]] = field(default_factory=list)
+    ranks: list[RankCode] = field(default_factory=list)
+    slices: list[tuple[ast.Slices, CodeType]] = field(default_factory=list)
+    costs: list[tuple[ast.Cost, list[CodeType]]] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
 
     @property
     def greedy(self) -> list[ast.Greedy]:
@@ -103,20 +103,7 @@ class _Checker:
     statements: Statements = field(default_factory=Statements)
 
     def run(self) -> Checked:
-        self.made = Checked(
-            self.file,
-            {},
-            {},
-            [],
-            [],
-            frozen=[],
-            ranks=[],
-            slices=[],
-            costs=[],
-            claims=[],
-            sites=self.statements.sites,
-            loops=self.statements.loops,
-        )
+        self.made = Checked(self.file, self.statements.sites, self.statements.loops)
         for parameter in self.file.parameters:
             default = parameter.default
             self.made.defaults[parameter.name.id] = None if default is None else self._code(default, "number")
@@ -131,9 +118,7 @@ class _Checker:
         inside = scope_of_claims(self.scope, variables)
         claims = [compile_claim(item, inside, variables) for item in self.file.items if isinstance(item, ast.Claim)]
         if self.scope.diagnostics:
-            raise PipeschedError(
-                sorted(self.scope.diagnostics, key=lambda found: found.where.start if found.where else 0)
-            )
+            raise PipeschedError(sorted(self.scope.diagnostics, key=lambda x: x.where.start if x.where else 0))
         self.made.claims.extend(claims)
         return self.made
 
