@@ -18,6 +18,7 @@ ALONE, FIRST, SECOND = range(3)
 """The part that an operation plays in an overlap pair."""
 
 _EMPTY = b"\0"
+_FITS = 2**62
 
 
 def parts(op: Column, second: Bools) -> Column:
@@ -34,22 +35,16 @@ def brackets(group: Column) -> tuple[Bools, Bools]:
 
 
 def distinct(*columns: Column) -> tuple[list[tuple[int, ...]], Column]:
-    """The different rows of some columns of small integers, and which of them each entry is."""
-    key = np.zeros(len(columns[0]), dtype=np.int64)
-    lows = [int(column.min(initial=0)) for column in columns]
-    sizes = [int(column.max(initial=0)) - low + 1 for column, low in zip(columns, lows, strict=True)]
-    for column, low, size in zip(columns, lows, sizes, strict=True):
-        key = key * size + (column - low)
-    found, inverse = np.unique(key, return_inverse=True)
-    return [_unpacked(int(x), lows, sizes) for x in found], inverse
-
-
-def _unpacked(key: int, lows: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
-    row = []
-    for low, size in zip(reversed(lows), reversed(sizes), strict=True):
-        key, digit = divmod(key, size)
-        row.append(low + digit)
-    return tuple(reversed(row))
+    """The different rows of some columns of integers, and which of them each entry is."""
+    key, most = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        low, size = int(column.min(initial=0)), int(column.max(initial=0)) - int(column.min(initial=0)) + 1
+        if most * size > _FITS:
+            key = np.unique(key, return_inverse=True)[1]
+            most = len(key)
+        key, most = key * size + (column - low), most * size
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), inverse
 
 
 def write(kinds: Sequence[tuple[str, str]], kind: Column, number: Column) -> str:

@@ -231,3 +231,11 @@ def test_zeros_before_a_number_change_nothing() -> None:
     """However long a number is, its value decides: thirty zeros and a 1 are 1."""
     program = read(f"rank 0: F{'0' * 30}.{'0' * 30}1\n")
     assert (program.stage.tolist(), program.microbatch.tolist()) == ([0], [1])
+
+
+def test_numbers_as_large_as_are_read_are_written() -> None:
+    """A few words whose numbers differ by ten millions in every field are written as they were read."""
+    text = "rank 0: F0.0 F499999.0 send:F499999.0>9999999@9999999 send:F0.0>0@3 send:F0.1>0@8888888\n"
+    program = read(text)
+    assert isinstance(program, Program)
+    assert order_text.write(program) == text
