@@ -1,6 +1,6 @@
 """Long work is visible: one line on stderr after a second, rewritten in place every second on a terminal.
 
-12.4s  best 29  bound 27  gap 7.4 %  (zb_h1)  cadical at 28, glucose at 27
+12.4s  best 29  bound 27  gap 7.4 %  (zb_h1)  cadical at 28, cadical at 27 on rank 3
 """
 
 from __future__ import annotations

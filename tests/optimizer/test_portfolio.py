@@ -29,7 +29,6 @@ from pipesched.optimizer.solve.portfolio.justify import Justifier
 from pipesched.optimizer.solve.portfolio.list_scheduling import listed, listings, policies
 from pipesched.optimizer.solve.portfolio.local_search import Search
 from pipesched.optimizer.solve.portfolio.repeating import blocks, building_blocks, patterns, slots
-from pipesched.optimizer.solve.portfolio.round_trips import round_trips
 from pipesched.optimizer.solve.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.solve.problem import Orders, Problem
 from pipesched.optimizer.solve.reductions import coarsened
@@ -121,8 +120,8 @@ def test_no_cap_from_the_least_up_brings_a_list_schedule_to_a_stop(kind: str, ra
             caps = [Fraction(int(x)) * plain.part for x in least + grain * (more + uneven)]
             asked = instance(kind, ranks, ranks + 2, caps, release=Release.parse(release))
             problem = asked.problem()
-            for _, policy in list(policies(problem))[::23]:
-                found = listed(problem, policy)
+            for _, key in policies(problem)[::3]:
+                found = listed(problem, key)
                 assert found is not None
                 measured(asked, problem, found)
 
@@ -244,7 +243,7 @@ def test_a_pattern_holds_no_more_with_more_microbatches(kind: str) -> None:
 
 
 @pytest.mark.parametrize("ranks", range(2, 8 + deep(1)))
-def test_round_trips_meet_the_bound_of_meetings(ranks: int) -> None:
+def test_the_zero_bubble_heuristic_meets_the_bound_of_meetings(ranks: int) -> None:
     """Unit costs and few microbatches in flight: no schedule is below the bound, and where the last trip is not a whole
     one the order is at it.
     """
@@ -252,9 +251,10 @@ def test_round_trips_meet_the_bound_of_meetings(ranks: int) -> None:
         for microbatches in range(room + 1, 4 * room + 3):
             asked = instance("linear", ranks, microbatches, [Fraction(room)] * ranks, "F=1,I=1,W=1")
             problem = asked.problem()
-            found = round_trips(problem)
+            justifier = Justifier(problem)
+            found = [orders for _, plain in zero_bubble(problem) for orders in (plain, justifier.push(plain))]
             bound, _ = meetings(checked(asked))
-            assert found is not None and bound
-            value = measured(asked, problem, found)
+            assert bound
+            value = min(measured(asked, problem, orders) for orders in found)
             assert value >= bound
             assert value == bound or (microbatches - 1) % room == 0

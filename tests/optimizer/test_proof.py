@@ -22,27 +22,25 @@ REFUTED = {
 """No schedule is so short: that is an engine's word, and the proof is what makes it more."""
 
 
-def written(folder: Path, engine: str, problem: Problem, bound: int, ranks: tuple[int, ...] | None) -> tuple[str, str]:
+def written(folder: Path, problem: Problem, bound: int, ranks: tuple[int, ...] | None) -> tuple[str, str]:
     path = folder / "refutation"
-    answer = decide(Question(problem, bound, engine=engine, ranks=ranks, proof=str(path)))
+    answer = decide(Question(problem, bound, ranks=ranks, proof=str(path)))
     assert answer.verdict == "unsat"
     assert sorted(x.name for x in folder.iterdir()) == ["refutation.cnf", "refutation.drat"]
     return (folder / "refutation.cnf").read_text(), (folder / "refutation.drat").read_text()
 
 
-@pytest.mark.parametrize("engine", ["cadical", "glucose"])
 @pytest.mark.parametrize("name", REFUTED)
-def test_the_proof_of_a_refutation_is_accepted(engine: str, name: str, tmp_path: Path) -> None:
+def test_the_proof_of_a_refutation_is_accepted(name: str, tmp_path: Path) -> None:
     """Every line follows from the clauses by unit propagation, and the last is empty."""
-    assert refusal(*written(tmp_path, engine, *REFUTED[name])) == ""
+    assert refusal(*written(tmp_path, *REFUTED[name])) == ""
 
 
-@pytest.mark.parametrize("engine", ["cadical", "glucose"])
-def test_a_proof_cut_short_or_changed_is_refused(engine: str, tmp_path: Path) -> None:
+def test_a_proof_cut_short_or_changed_is_refused(tmp_path: Path) -> None:
     """Without its last line a proof proves nothing; a forced literal turned round does not follow, nor does the end
     from nothing.
     """
-    cnf, drat = written(tmp_path, engine, *REFUTED["vee"])
+    cnf, drat = written(tmp_path, *REFUTED["vee"])
     lines = drat.splitlines(keepends=True)
     assert "empty clause" in refusal(cnf, "".join(lines[:-1]))
     assert "empty clause" in refusal(cnf, "".join(lines[: len(lines) // 2]))
@@ -56,7 +54,7 @@ def test_a_proof_cut_short_or_changed_is_refused(engine: str, tmp_path: Path) ->
 def test_what_can_be_has_no_refutation(tmp_path: Path) -> None:
     """What is in reach gets no files, and the proof that C is out of reach does not refute C + 1."""
     problem, bound, ranks = REFUTED["vee"]
-    _, drat = written(tmp_path, "cadical", problem, bound, ranks)
+    _, drat = written(tmp_path, problem, bound, ranks)
     assert decide(Question(problem, bound + 1, proof=str(tmp_path / "none"))).verdict == "sat"
     assert not (tmp_path / "none.cnf").exists() and not (tmp_path / "none.drat").exists()
     reachable = clauses(task(Question(problem, bound + 1))).clauses
@@ -95,7 +93,7 @@ def test_a_formula_that_is_none_is_refused(cnf: str) -> None:
 def test_the_comments_tell_every_variable_of_a_start(tmp_path: Path) -> None:
     """One line an operation, and their variables follow each other from 1."""
     problem, bound, _ = REFUTED["linear"]
-    cnf, _ = written(tmp_path, "cadical", problem, bound, None)
+    cnf, _ = written(tmp_path, problem, bound, None)
     line = re.compile(r"c   (\w) (\d+) (\d+) (\d+) (\d+): starts (\d+) \.\. (\d+), takes 1; variables (\d+) \.\. (\d+)")
     told = [(m[1], [int(x) for x in m.groups()[1:]]) for m in map(line.fullmatch, cnf.splitlines()) if m]
     assert {(op, stage, i) for op, (_, stage, i, *_) in told} == set(product("FIW", range(4), range(8)))

@@ -251,7 +251,7 @@ class Repeat(NamedTuple):
 class Question:
     """Is there a schedule with objective at most `bound` ticks?
 
-    engine: cadical, glucose, z3 or cpsat. ranks: these alone (see `reductions`), None for all. repeat: the schedule is
+    engine: cadical, z3 or cpsat. ranks: these alone (see `reductions`), None for all. repeat: the schedule is
     to repeat itself there. hint: starts of a known schedule, int64, shape (operations,). proof: where to write PATH.cnf
     and PATH.drat of a refutation. limit: steps after which an engine is to give up, None for never; seed: where its
     choices begin.

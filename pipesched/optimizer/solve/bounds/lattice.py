@@ -27,9 +27,9 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.model.columns import Ints
-from pipesched.optimizer.solve.bounds.longest_paths import Link, links, longest, longest_from, within
+from pipesched.optimizer.solve.bounds.longest_paths import Link, links, longest, longest_from
 from pipesched.optimizer.solve.problem import Problem
-from pipesched.optimizer.solve.reductions import Merged, merge, restrict
+from pipesched.optimizer.solve.reductions import Merged, restrict
 
 MOST = 400_000  # states of one rank; beyond, nothing is learnt
 _LATE = np.int64(2**60)
@@ -226,31 +226,3 @@ def _handed_on(merged: Merged, paths: Sequence[Link], bound: int, low: Ints, hig
         ends = np.concatenate([low[first[i] : first[i + 1]] + duration[i] for i in inputs])
         low[first[q] : first[q + 1]] = np.maximum(low[first[q] : first[q + 1]], np.sort(ends))
     return low, bound - longest_from(length, list(paths), bound - high)
-
-
-def refuted(problem: Problem, bound: int, ranks: Iterable[int] | None = None) -> bool:
-    """Whether ranks alone show that no schedule has objective <= bound; False if they do not show it."""
-    chosen = None if ranks is None else tuple(ranks)
-    low, high = within(problem, bound)
-    if bool((high < low).any()):
-        return True
-    merged = merge(problem, low, high)
-    return tighten(merged, merged_links(problem, merged), bound, chosen) is None
-
-
-def least(problem: Problem, at_least: int, ranks: Iterable[int] | None = None) -> int:
-    """No schedule has less: the least bound from `at_least` on that ranks alone do not refute.
-
-    With one rank given, that rank alone proves it: heads and tails by longest paths, and its states. Where there is
-    no schedule at all, the bound is at most that of one operation after the other.
-    """
-    chosen = None if ranks is None else tuple(ranks)
-    horizon = int((problem.duration * problem.length).sum() + (problem.lag * problem.length[problem.after]).sum())
-    low, step = at_least - 1, 1
-    while low < horizon and refuted(problem, low + step, chosen):
-        low, step = low + step, 2 * step
-    high = low + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if refuted(problem, middle, chosen) else (low, middle)
-    return high

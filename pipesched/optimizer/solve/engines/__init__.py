@@ -1,6 +1,6 @@
 """Engines decide one question: is there a schedule with objective at most C?
 
-    decide     question -> time windows -> clauses ─┬─ sat_engines    CaDiCaL, Glucose, Z3's SAT core
+    decide     question -> time windows -> clauses ─┬─ sat_engines    CaDiCaL, Z3's SAT core
                                    intervals ───────┴─ cp_sat         OR-Tools
     worker_pool    two processes that decide while the search continues
 

@@ -37,8 +37,7 @@ from pipesched.support import files
 
 _PREPARED, _WRITTEN = 100, 3  # steps for each operation, and for each clause
 
-ENGINES = ("cadical", "glucose", "z3", "cpsat", "ranks")
-"""ranks asks no solver: it says unsat where each rank alone shows it, and else unknown."""
+ENGINES = ("cadical", "z3", "cpsat")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +110,6 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
         return Answer("unknown", reason=reason)
     if bool((question.problem.takes > question.problem.cap[question.problem.rank]).any()):
         return Answer("unsat", engine="ranks", reason="a forward alone takes more than a cap")
-    if question.problem.objective == "span" and question.ranks is None and (alone := _alone(question)) is not None:
-        return alone
     made = task(question)
     if question.proof is None:  # a proof is of the plain clauses
         if made.empty:
@@ -121,25 +118,12 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
         if merged is None:
             return Answer("unsat", engine="ranks", reason="ranks alone have no time for their work")
         made = replace(made, merged=merged)
-    if question.engine == "ranks":
-        return Answer("unknown", reason="ranks alone do not decide it")
     effort = sat_engines.Effort(question.limit, report, question.seed)
     try:
         start, steps = (_by_intervals if question.engine == "cpsat" else _by_clauses)(made, effort)
     except sat_engines.UnknownError as unknown:
         return Answer("unknown", steps=unknown.steps, reason=unknown.reason)
     return replace(Answer("unsat") if start is None else _believed(made, start), steps=steps)
-
-
-def _alone(question: Question) -> Answer | None:
-    """A rank that has no time for its own work within the span, counted from its first start; None if each has."""
-    if question.proof is not None or question.repeat is not None:
-        return None
-    for rank in reversed(range(question.problem.ranks)):
-        answer = _prepared(replace(question, engine="ranks", ranks=(rank,)), lambda steps: None)
-        if answer.verdict == "unsat":
-            return answer
-    return None
 
 
 def _by_intervals(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, int]:
@@ -186,7 +170,7 @@ def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, in
     elif question.engine == "z3":
         outcome = sat_engines.by_z3(encoding.clauses, effort)
     else:
-        outcome = sat_engines.by_pysat(encoding.clauses, question.engine, effort, proof=question.proof is not None)
+        outcome = sat_engines.by_cadical(encoding.clauses, effort, proof=question.proof is not None)
     steps = outcome.steps + _WRITTEN * encoding.clauses.count()
     if outcome.true is None and question.proof is not None:
         _write_proof(question, encoding, outcome.proof)

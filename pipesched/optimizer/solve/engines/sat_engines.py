@@ -1,8 +1,8 @@
-"""SAT solvers: they read the clauses and say sat with a model, or unsat, CaDiCaL and Glucose with a proof.
+"""SAT solvers: they read the clauses and say sat with a model, or unsat, CaDiCaL with a proof.
 
 CaDiCaL finds best, in its stable mode: what is asked after `tighten` most often has a model, and many restarts lose it.
-Glucose often refutes sooner where C is far below what can be done. Z3's SAT core is the second voice; it reads DIMACS
-text, because building the clauses one by one as Z3 terms takes far longer.
+Z3's SAT core is the second voice; it reads DIMACS text, because building the clauses one by one as Z3 terms takes far
+longer.
 
 They work in slices of so many conflicts, or of Z3's own count of resources, and count what they do, never the time: the
 same question has the same answer, after the same number of steps, however busy the machine is.
@@ -82,18 +82,17 @@ class Effort:
 NO_LIMIT = Effort()
 
 
-def by_pysat(clauses: Clauses, engine: str, effort: Effort = NO_LIMIT, *, proof: bool = False) -> Outcome:
-    """Decided by CaDiCaL 1.9.5 or Glucose 4.
+def by_cadical(clauses: Clauses, effort: Effort = NO_LIMIT, *, proof: bool = False) -> Outcome:
+    """Decided by CaDiCaL 1.9.5.
 
     Raises:
         UnknownError: the limit is reached.
     """
-    from pysat.solvers import Cadical195, Glucose4
+    from pysat.solvers import Cadical195
 
-    solver: Solver = {"cadical": Cadical195, "glucose": Glucose4}[engine](with_proof=proof)
+    solver: Solver = Cadical195(with_proof=proof)
     try:
-        if engine == "cadical":
-            solver.configure({"stabilizeonly": 1, "seed": effort.seed})
+        solver.configure({"stabilizeonly": 1, "seed": effort.seed})
         deque(map(solver.add_clause, clauses.lists()), maxlen=0)
         steps = _sliced(solver, min(max(_SLICE // (clauses.variables + 1), 100), 5000), effort)
         if solver.get_status():

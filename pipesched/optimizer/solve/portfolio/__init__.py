@@ -1,6 +1,5 @@
 """Good orders without a solver: upper bounds, and where the search begins.
 
-    round_trips       few microbatches, in turn                        long batches under small caps
     zero_bubble       one F and one I at a time, W in the gaps         one stage a rank
     repeating         a pattern that repeats, without a bubble         where memory is scarce
     list_scheduling   the most urgent of what has arrived and fits     any placement, any caps
@@ -26,7 +25,6 @@ from pipesched.optimizer.solve.portfolio.late_start import late
 from pipesched.optimizer.solve.portfolio.list_scheduling import listings
 from pipesched.optimizer.solve.portfolio.local_search import walks
 from pipesched.optimizer.solve.portfolio.repeating import building_blocks, patterns
-from pipesched.optimizer.solve.portfolio.round_trips import round_trips
 from pipesched.optimizer.solve.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.solve.problem import Orders, Problem
 
@@ -77,8 +75,6 @@ def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
     """What is known, the families, all of the pool pushed together; then walks and the families in turn."""
     problem, meter = pool.problem, pool.meter
     justifier = Justifier(problem)
-    if (found := round_trips(problem)) is not None:
-        yield "round trips", found
     yield from _until(_counted(zero_bubble(problem), meter, ZERO * problem.operations), meter, int(PUSHES * look))
     yield from _push(pool, pool.entries[:1], justifier)
     if not pool.entries:

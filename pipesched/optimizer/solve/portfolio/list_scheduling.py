@@ -1,8 +1,7 @@
 """List scheduling on the time axis: a rank that is free runs the most urgent operation that is there and has room.
 
     key[x]     the most urgent has the smallest; only among what has arrived
-    W          fills: a gap that holds enough of it, and the rank's memory when a forward finds no room
-    patience   for how much of an operation's duration its rank stays idle for a more urgent one that is on its way
+    W          fills: a gap that holds it, and the rank's memory when a forward finds no room
 
 A forward starts only if all that is under way can still be finished (`safe`), so a run ends whatever the placement, if
 any schedule does. Events: O(operations x log ranks), beside what `safe` asks for.
@@ -11,8 +10,7 @@ any schedule does. Events: O(operations x log ranks), beside what `safe` asks fo
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import count
 
 import numpy as np
@@ -28,26 +26,16 @@ LOOK = 256  # events between two looks at the clock
 EVENT = 4  # steps
 
 
-@dataclass(frozen=True, eq=False)
-class Policy:
-    """How to choose. key: int64, shape (operations,). share: the part of a W that must fit into a gap."""
-
-    key: Ints
-    share: float = 1.0
-    patience: float = 0.0
-
-
-def listed(problem: Problem, policy: Policy, meter: Meter | None = None) -> Orders | None:
-    """The orders that the policy makes; None if no schedule fits the caps, or time is over."""
-    run = _Run(problem, policy)
+def listed(problem: Problem, key: Ints, meter: Meter | None = None) -> Orders | None:
+    """The orders that keys make, int64, shape (operations,); None if no schedule fits the caps, or time is over."""
+    run = _Run(problem, key)
     run.all(meter or Meter())
     return run.orders if run.left == 0 else None
 
 
 class _Run:
-    def __init__(self, problem: Problem, policy: Policy) -> None:
-        self.key: list[int] = policy.key.tolist()
-        self.share, self.patience = policy.share, policy.patience
+    def __init__(self, problem: Problem, key: Ints) -> None:
+        self.key: list[int] = key.tolist()
         self.room = Room(problem)
         self.left = problem.operations
         self.first: list[int] = problem.first.tolist()
@@ -85,31 +73,23 @@ class _Run:
         """The sequence to run, or -1: nothing now."""
         here, coming = self._candidates(rank, now)
         full = False
-        for key, q in here:
+        for _, q in here:
             if not self.room.fits(q):
                 full = True
             elif not self.room.safe(q):
                 self.denied.add(rank)
-            elif self._waits(q, key, now, coming):
-                break
             else:
                 return q
-        gap = min(coming)[0] - now if coming else None
+        gap = min(coming) - now if coming else None
         q = self._filler(rank)
-        if q >= 0 and (full or gap is None or gap >= self.share * self.duration[q]):
+        if q >= 0 and (full or gap is None or gap >= self.duration[q]):
             return q
         if gap is not None:
             heapq.heappush(self.events, (now + gap, rank))
         return -1
 
-    def _waits(self, q: int, key: int, now: int, coming: Sequence[tuple[int, int]]) -> bool:
-        """Whether something more urgent comes before this would end, and soon."""
-        soon = now + self.patience * self.duration[q]
-        end = now + self.duration[q]
-        return any(arrival < end and arrival <= soon and urgent < key for arrival, urgent in coming)
-
-    def _candidates(self, rank: int, now: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """(key, sequence) of what has arrived, most urgent first; (arrival, key) of what is on its way."""
+    def _candidates(self, rank: int, now: int) -> tuple[list[tuple[int, int]], list[int]]:
+        """(key, sequence) of what has arrived, most urgent first; arrivals of what is on its way."""
         here, coming = [], []
         for q in self.chains[rank]:
             i = self.next[q]
@@ -119,7 +99,7 @@ class _Run:
                 if 0 <= arrival <= now:
                     here.append((self.key[x], q))
                 elif arrival > now:
-                    coming.append((arrival, self.key[x]))
+                    coming.append(arrival)
         if len(here) > 1:
             here.sort()
         return here, coming
@@ -154,8 +134,8 @@ class _Run:
             self.denied.clear()
 
 
-def policies(problem: Problem) -> Iterator[tuple[str, Policy]]:
-    """A family of policies, the most useful first; the name says what is urgent."""
+def policies(problem: Problem) -> list[tuple[str, Ints]]:
+    """Keys of all operations, the most useful first; the name says what is urgent."""
     alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of each first microbatch
     depth, index = alone[problem.sequence], problem.index
     forward = problem.op[problem.sequence] == Op.F
@@ -165,7 +145,7 @@ def policies(problem: Problem) -> Iterator[tuple[str, Policy]]:
     deepest = (far - depth) * microbatches + index
     most = far * microbatches
     period = max(1, int(problem.work.max(initial=1)) // max(1, int(problem.length.max(initial=1))))
-    keys = [
+    return [
         *((f"oldest first, {n}/4", index * period * n // 4 + depth) for n in (4, 3)),
         ("backward first", np.where(forward, most + oldest, oldest)),
         *((f"oldest first, {n}/4", index * period * n // 4 + depth) for n in (2, 6, 8, 1)),
@@ -173,15 +153,11 @@ def policies(problem: Problem) -> Iterator[tuple[str, Policy]]:
         ("early backwards first", np.where(forward, most, 0) + depth * microbatches + index),
         ("deep first", deepest),
     ]
-    for share in (1.0, 0.5, 0.0):
-        for patience in (0.0, 0.5, 1.0):
-            for name, key in keys:
-                yield name, Policy(key, share, patience)
 
 
 def listings(problem: Problem, meter: Meter | None = None) -> Iterator[tuple[str, Orders]]:
     """The orders of the whole family."""
-    for name, policy in policies(problem):
-        found = listed(problem, policy, meter)
+    for name, key in policies(problem):
+        found = listed(problem, key, meter)
         if found is not None:
             yield f"list schedule, {name}", found

@@ -64,13 +64,13 @@ class BoundSchedule:
         part = len(ranks) if ranks else len(self.ranks)
         return max(0, self.problem.operations * bound - self.slack) * part // len(self.ranks)
 
-    def _engine(self, best: str, bound: int, ranks: tuple[int, ...] | None = None) -> str | None:
+    def _engine(self, bound: int, ranks: tuple[int, ...] | None = None) -> str | None:
         """Who is to be asked, or None where the question is of unbearable size for all that may be."""
         if self.engine == "cpsat" or (self.intervals and self._variables(bound, ranks) > MOST_VARIABLES):
             return "cpsat" if self.problem.operations <= MOST_INTERVALS else None
         if self._variables(bound, ranks) > MOST_VARIABLES:
             return None
-        return "z3" if self.engine == "z3" else best
+        return "z3" if self.engine == "z3" else "cadical"
 
     def find(self) -> Step | None:
         """A schedule better than the best; without one, a schedule at all, at ever larger guesses."""
@@ -81,7 +81,7 @@ class BoundSchedule:
             gap = self.value - self.lower
             self.step = min(self.step or max(1, gap // 2), gap)
             bound = min(self.value - self.step, self._top)
-        engine, key = self._engine("cadical", bound), ("find", self.step > 1)
+        engine, key = self._engine(bound), ("find", self.step > 1)
         if engine is None or not self.lower <= bound <= self._top or self.tried.get(key, 0) >= MOST_TRIES:
             return None
         step = self._step(Question(self.problem, bound, engine), "find", key)
@@ -105,14 +105,14 @@ class BoundSchedule:
 
     def _refutations(self, top: int) -> list[tuple[Question, object]]:
         found: list[tuple[Question, object]] = []
-        engine = self._engine("glucose" if self.tried.get("all", 0) % 2 else "cadical", self.lower)
+        engine = self._engine(self.lower)
         if engine is not None:
             found.append((Question(self.problem, self.lower, engine), "all"))
         if self.value is not None:
             for rank in self.ranks:
                 reach = min(self.alone.get(rank, top + 1), top + 1)
                 bound = top if reach > top else (self.lower + reach) // 2
-                engine = self._engine("glucose", bound, (rank,))
+                engine = self._engine(bound, (rank,))
                 if engine is not None and self.lower <= bound < reach:
                     found.append((Question(self.problem, bound, engine, ranks=(rank,)), rank))
         return found

@@ -35,7 +35,7 @@ from pipesched.optimizer.solve.search.state import INTERRUPTED, Limits, Refutati
 _FINE = 400_000  # variables of one encoding from which durations are rounded first
 _COARSE = 20_000_000  # steps for each rounding
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start; more for each operation
-_QUICK, _A_SECOND, _THOROUGH = 1_000_000, 300_000, 10_000_000  # steps for ranks one by one; of each second of the limit
+_A_SECOND, _THOROUGH = 300_000, 10_000_000  # steps for ranks one by one, of each second of the limit; and at most
 _SLICE = 20_000  # steps of heuristics heuristics the engines
 _WEIGHT = 4  # heuristics have a fourth of an engine's work
 
@@ -65,15 +65,12 @@ def search(
     heuristics = heuristic_orders(problem, _look(problem), meter, limits.seed) if limits.portfolio else iter(())
     try:
         progress(state)
-        if floor > state.bound.value:  # a theorem says so, and the first heuristics meet it
-            _first_one(state, heuristics, progress)
         _offer_all(state, () if state.proved else known, meter, progress)
         _first_look(state, heuristics, meter, progress)
         _ask_ranks(state, refutes, int(min(_THOROUGH, limits.seconds * _A_SECOND)))
         if not state.proved and not meter.late:
             _on_a_coarse_grid(state, limits, meter, progress)
             _ask_engines(state, limits, _slices(heuristics, meter), meter, progress)
-        _ask_ranks(state, refutes, _QUICK)
     except KeyboardInterrupt:
         state.stopped = INTERRUPTED
     if not state.proved and not state.stopped:
@@ -91,12 +88,6 @@ def _ask_ranks(state: State, refutes: Callable[[int, int], bool], steps: int) ->
     """Whether ranks one by one show what is known to be the best."""
     if state.value is not None and not state.proved and refutes(state.value - 1, steps):
         state.refuted = Refutation(state.value - 1, "ranks", None)
-
-
-def _first_one(state: State, heuristics: Heuristics, progress: Progress) -> None:
-    found = next(heuristics, None)
-    if found is not None and found[1] is not None:
-        _offer(state, *found, progress)
 
 
 def _offer_all(state: State, known: Iterable[tuple[str, Orders]], meter: Meter, progress: Progress) -> None:
@@ -236,7 +227,7 @@ def write_refutation(state: State, path: str, seconds: float) -> str:
     result in one line, which begins with ``refutation`` exactly if the files are there. seconds: for each question.
 
     What shows the bound is often one rank, with its memory and its round trips; then that rank alone is refuted, which
-    is sooner done and shorter to read. Else all ranks are. The engines that write proofs are CaDiCaL and Glucose.
+    is sooner done and shorter to read. Else all ranks are. CaDiCaL writes the proof.
     """
     value = state.problem.unit.below(state.problem.time(state.lower - 1), state.problem.time(state.lower), "")
     reason = f"no refutation of {value} in {seconds:g} s"
