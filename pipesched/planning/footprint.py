@@ -14,7 +14,7 @@ messages that are posted meanwhile. Sizes are whole bytes, rounded up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -33,7 +33,7 @@ from pipesched.model.ops import Result, making
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Program, Schedule
 from pipesched.planning.transformer import activations, parameters
-from pipesched.planning.transformer.config import Trained
+from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.state import State, state, undivided
 from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
@@ -143,7 +143,9 @@ def counted(schedule: Schedule, program: Program | None, trained: Trained, relea
         + _undivided(schedule, undivided(a, x, schedule.stages)),
     }
     states = tuple(_state(schedule, trained, parts, rank) for rank in range(schedule.ranks))
-    return Footprint(schedule, trained, states, held, live, tuple(_assumed(schedule, trained, release, costs)))
+    counted = _Counted(schedule, *trained, release, costs)
+    assumed = tuple(says(counted) for when, says in _ASSUMED if when(counted))
+    return Footprint(schedule, trained, states, held, live, assumed)
 
 
 _BY_LAYER = ("W", "torch")
@@ -223,68 +225,146 @@ def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.P
     return sum(kept, State(Fraction(0), Fraction(0), Fraction(0)))
 
 
-def _assumed(schedule: Schedule, trained: Trained, release: Release, costs: Costs) -> Iterator[str]:
-    a, x = trained
-    yield (
-        f"{a.dtype}: {a.dtype_bytes} bytes a parameter and an activation, {x.gradient_bytes} a gradient, "
-        f"{x.optimizer_bytes} of optimizer; ZeRO {x.zero} over {x.data * x.context}"
-    )
-    split = f"t = {x.tensor}{' with sequence parallelism' if x.sequence_parallel else ''}, c = {x.context}"
-    attention = "no scores are kept" if x.attention == "flash" else "scores are kept"
-    yield f"{split}; microbatch of {x.microbatch} x {a.sequence:,} tokens; {x.attention} attention: {attention}"
-    again = schedule.op[makes(schedule.op, Result.RECOMPUTED)]
-    inside = " inside a backward" if len(again) else ""
-    yield f"recomputation{inside}: {x.recompute}" + ("; its working set is one layer" if x.recompute == "full" else "")
-    if len(again):
-        edge = gigabytes(activations.boundary(a, replace(x, context=x.context * schedule.slices)))
-        kept = "K of the costs, as a share of its activations" if "K" in costs.given else f"its stage's input, {edge}"
-        yield f"the schedule runs {len(again):,} forwards of whole stages again by R; until then each F keeps {kept}"
-    yield from _of_microbatches(schedule, trained, costs)
-    if x.layout is None and a.layers % schedule.stages:
-        yield "layers do not divide by stages: the ends have one less"
-    if bool((schedule.op == _WEIGHTS).any()):
-        if release.name in _BY_LAYER:
-            yield "from I to W a layer keeps its activations and the gradient of each weight's output, as in torch"
-            if x.recompute == "full":
-                yield (
-                    "a layer that I runs again is kept until W. torch's checkpointing lets it go and runs it again for "
-                    "every weight in W, with up to twice the bytes meanwhile: `run --rank` counts them"
-                )
-        else:
-            yield f"release rule {release.name}: nothing more is kept from I to W"
-    if x.keep_outputs:
-        yield "as in torch the output of a stage stays until its backward; cross entropy makes two gradients in fp32"
-    else:
-        yield "as in Megatron-LM the output of a stage is kept until it is sent, and the loss makes no gradient in fp32"
-    if a.experts is not None:
-        yield "tokens are sent to experts evenly"
-    if schedule.placement.bidirectional:
-        yield "every rank holds a copy of each of its stages, of all its routes"
-    if a.gated:
-        yield "a layer keeps gate, value and product, as fused kernels do; torch uncompiled keeps the gate's SiLU too"
-    if x.zero >= 2:
-        yield f"ZeRO {x.zero} has one layer whole at a time: none is gathered ahead"
-    yield "not counted: a weight's gradient on its way, workspace, CUDA context, NCCL's buffers, fragmentation"
+@dataclass(frozen=True)
+class _Counted:
+    """A schedule and the model that its bytes are of."""
+
+    schedule: Schedule
+    a: Transformer
+    x: Training
+    release: Release
+    costs: Costs
+
+    @property
+    def again(self) -> int:
+        """Forwards that the schedule runs a second time."""
+        return int(makes(self.schedule.op, Result.RECOMPUTED).sum())
+
+    @property
+    def by_layer(self) -> bool:
+        """Tell whether I leaves for W as much as torch does."""
+        return self.releases and self.release.name in _BY_LAYER
+
+    @property
+    def releases(self) -> bool:
+        """Tell whether something is kept from I to W."""
+        return bool((self.schedule.op == _WEIGHTS).any())
+
+    @property
+    def partly(self) -> Bools:
+        """Frozen stages whose F keeps something."""
+        return self.schedule.keeps & ~self.schedule.placement.wants[Result.WEIGHTS]
 
 
-def _of_microbatches(schedule: Schedule, trained: Trained, costs: Costs) -> Iterator[str]:
-    """What a microbatch of the schedule is, where it is not b whole sequences that are trained on."""
-    a, _ = trained
-    if (q := schedule.slices) > 1:
-        yield (
-            f"a microbatch of the schedule is one of {q} slices of a sequence, {a.sequence / q:,g} tokens: "
-            f"1/{q} of its activations and messages"
-        )
-        yield "gradients of keys and values that slices of a sequence add up are not counted"
-    if "M" in costs.by_microbatch:
-        yield "a microbatch has M times the bytes of one of the model: activations, messages, working set"
-    elif costs.scalar("M") != 1:
-        yield "M of a stage is the model's: that of the costs counts activations, not bytes"
-    if not schedule.keeps.all():
-        yield f"{_passing(schedule)} nothing: at most what its largest layer makes is there, all at once, while it runs"
-    partly = schedule.keeps & ~schedule.placement.wants[Result.WEIGHTS]
-    if partly.any():
-        yield (f"frozen, {_listed(partly)}: an F keeps as much as on a trained one, which is the most; its I frees it")
+def _recomputation(s: _Counted) -> str:
+    inside, whole = " inside a backward" * (s.again > 0), "; its working set is one layer" * (s.x.recompute == "full")
+    return f"recomputation{inside}: {s.x.recompute}{whole}"
+
+
+def _run_again(s: _Counted) -> str:
+    edge = gigabytes(activations.boundary(s.a, replace(s.x, context=s.x.context * s.schedule.slices)))
+    kept = "K of the costs, as a share of its activations" if "K" in s.costs.given else f"its stage's input, {edge}"
+    return f"the schedule runs {s.again:,} forwards of whole stages again by R; until then each F keeps {kept}"
+
+
+_ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], ...] = (
+    (
+        lambda s: True,
+        lambda s: (
+            f"{s.a.dtype}: {s.a.dtype_bytes} bytes a parameter and an activation, {s.x.gradient_bytes} a gradient, "
+            f"{s.x.optimizer_bytes} of optimizer; ZeRO {s.x.zero} over {s.x.data * s.x.context}"
+        ),
+    ),
+    (
+        lambda s: True,
+        lambda s: (
+            f"t = {s.x.tensor}{' with sequence parallelism' * s.x.sequence_parallel}, c = {s.x.context}; "
+            f"microbatch of {s.x.microbatch} x {s.a.sequence:,} tokens; {s.x.attention} attention: "
+            f"{'no scores' if s.x.attention == 'flash' else 'scores'} are kept"
+        ),
+    ),
+    (lambda s: True, _recomputation),
+    (lambda s: s.again, _run_again),
+    (
+        lambda s: s.schedule.slices > 1,
+        lambda s: (
+            f"a microbatch of the schedule is one of {s.schedule.slices} slices of a sequence, "
+            f"{s.a.sequence / s.schedule.slices:,g} tokens: 1/{s.schedule.slices} of its activations and messages"
+        ),
+    ),
+    (
+        lambda s: s.schedule.slices > 1,
+        lambda s: "gradients of keys and values that slices of a sequence add up are not counted",
+    ),
+    (
+        lambda s: "M" in s.costs.by_microbatch,
+        lambda s: "a microbatch has M times the bytes of one of the model: activations, messages, working set",
+    ),
+    (
+        lambda s: "M" not in s.costs.by_microbatch and s.costs.scalar("M") != 1,
+        lambda s: "M of a stage is the model's: that of the costs counts activations, not bytes",
+    ),
+    (
+        lambda s: not s.schedule.keeps.all(),
+        lambda s: (
+            f"{_passing(s.schedule)} nothing: at most what its largest layer makes is there, all at once, while it runs"
+        ),
+    ),
+    (
+        lambda s: s.partly.any(),
+        lambda s: (
+            f"frozen, {_listed(s.partly)}: an F keeps as much as on a trained one, which is the most; its I frees it"
+        ),
+    ),
+    (
+        lambda s: s.x.layout is None and s.a.layers % s.schedule.stages,
+        lambda s: "layers do not divide by stages: the ends have one less",
+    ),
+    (
+        lambda s: s.by_layer,
+        lambda s: "from I to W a layer keeps its activations and the gradient of each weight's output, as in torch",
+    ),
+    (
+        lambda s: s.by_layer and s.x.recompute == "full",
+        lambda s: (
+            "a layer that I runs again is kept until W. torch's checkpointing lets it go and runs it again for "
+            "every weight in W, with up to twice the bytes meanwhile: `run --rank` counts them"
+        ),
+    ),
+    (
+        lambda s: s.releases and not s.by_layer,
+        lambda s: f"release rule {s.release.name}: nothing more is kept from I to W",
+    ),
+    (
+        lambda s: s.x.keep_outputs,
+        lambda s: (
+            "as in torch the output of a stage stays until its backward; cross entropy makes two gradients in fp32"
+        ),
+    ),
+    (
+        lambda s: not s.x.keep_outputs,
+        lambda s: (
+            "as in Megatron-LM the output of a stage is kept until it is sent, and the loss makes no gradient in fp32"
+        ),
+    ),
+    (lambda s: s.a.experts, lambda s: "tokens are sent to experts evenly"),
+    (
+        lambda s: s.schedule.placement.bidirectional,
+        lambda s: "every rank holds a copy of each of its stages, of all its routes",
+    ),
+    (
+        lambda s: s.a.gated,
+        lambda s: (
+            "a layer keeps gate, value and product, as fused kernels do; torch uncompiled keeps the gate's SiLU too"
+        ),
+    ),
+    (lambda s: s.x.zero >= 2, lambda s: f"ZeRO {s.x.zero} has one layer whole at a time: none is gathered ahead"),
+    (
+        lambda s: True,
+        lambda s: "not counted: a weight's gradient on its way, workspace, CUDA context, NCCL's buffers, fragmentation",
+    ),
+)
+"""When something is assumed, and what."""
 
 
 def _passing(schedule: Schedule) -> str:

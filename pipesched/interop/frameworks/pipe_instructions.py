@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pipesched.interop.frameworks.recording import Nonsense, Place, Recorded
@@ -76,17 +77,20 @@ def known(given: object) -> str:
 def recorded(given: Iterable[Iterable[tuple[object, Place | None]]], version: str) -> Recorded:
     """Everything that the stages run. given: the instructions of each rank, with the line that made each."""
     rows = [list(row) for row in given]
-    unknown = {type(one).__name__ for row in rows for one, _ in row if not known(one)}
+    unknown = {type(one).__name__ for one, _ in chain(*rows) if not known(one)}
     ranks = [[_read(one, place) for one, place in row if known(one)] for row in rows]
-    batched = any(one.name == COMMIT for row in ranks for one in row)
+    batched = any(one.name == COMMIT for one in chain(*ranks))
     stages = _stages(ranks)
     _name(stages)
-    said = [_row(row, [x for x in stages if x.rank == rank], batched) for rank, row in enumerate(ranks)]
-    kept: list[list[Kept]] = [[] for _ in ranks]
-    for stage in stages:
-        kept[stage.rank] += _kept(stage, alone=not batched and not unknown)
+    words, places, kept = list[list[str]](), list[list[Place | None]](), list[list[Kept]]()
+    for rank, row in enumerate(ranks):
+        own = [x for x in stages if x.rank == rank]
+        said, at = _row(row, own, batched)
+        words.append(said)
+        places.append(at)
+        kept.append([x for stage in own for x in _kept(stage, alone=not batched and not unknown)])
     left = f"left out, as DeepSpeed does not have it: {', '.join(sorted(unknown))}; losses are not followed"
-    return Recorded([x for x, _ in said], [at for _, at in said], version, [left] if unknown else [], kept)
+    return Recorded(words, places, version, [left] if unknown else [], kept)
 
 
 def _read(one: object, place: Place | None) -> _One:

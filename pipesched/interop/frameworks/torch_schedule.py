@@ -41,11 +41,20 @@ def record(name: str, options: Options) -> Recorded:
         return _lowered(schedules, kind, (p, v, m), own, version, lowered=lowered)
     if v != 1:
         raise Unknown(f"{kind.__name__} has one stage a rank; v is {v}")
-    if not lowered:
-        order = kind(stage=_Stage(0, 0, p, p), n_microbatches=m, loss_fn=print, **own).pipeline_order
-        cells = [[str(action or "") for action in order[rank]] for rank in range(p)]
-        return Recorded([[x for x in row if not x.endswith("REDUCE_GRAD")] for row in cells], None, version)
-    logs = [_run(schedules, kind, rank, (p, m), own) for rank in range(p)]
+    return (_looped if lowered else _computed)(schedules, kind, (p, m), own, version)
+
+
+def _computed(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
+    """The computes of a class with a loop of its own."""
+    p, m = sizes
+    order = kind(stage=_Stage(0, 0, p, p), n_microbatches=m, loss_fn=print, **own).pipeline_order
+    cells = [[str(action or "") for action in order[rank]] for rank in range(p)]
+    return Recorded([[x for x in row if not x.endswith("REDUCE_GRAD")] for row in cells], None, version)
+
+
+def _looped(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
+    """The computes and messages of the loop of a class."""
+    logs = [_run(schedules, kind, rank, sizes, own) for rank in range(sizes[0])]
     rows = [[word for word, _ in log] for log in logs]
     return Recorded(rows, [[at for _, at in log] for log in logs], version, later=any(map(_waits_later, rows)))
 

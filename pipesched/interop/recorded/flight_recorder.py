@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TypedDict, cast
@@ -27,7 +27,7 @@ import numpy as np
 from pipesched.diagnostics import Code, budgeted, fail
 from pipesched.interop.recorded.pickles import NotPlain, Reader
 from pipesched.interop.recorded.recorded_run import COMPLETED, STATES, Recorded
-from pipesched.model.columns import Ints, among
+from pipesched.model.columns import Bools, Ints, among
 from pipesched.model.ops import SHAPES, Op
 from pipesched.model.schedule import Program
 from pipesched.support.budget import Budget
@@ -229,20 +229,23 @@ def _messages(
         raise _OtherRank(f"{names[others[0]]} in process group {process_groups[others[0]][0]}")
     at_state = {text: i for i, text in enumerate(STATES)}
     state = np.array([at_state[text] for text in states])
-    tensors = [_tensor(*pair) for pair in zip(kinds, lengths, strict=True)]
-    sizes = {tensor: _size(*tensor) for tensor in dict.fromkeys(tensors)}
-    size = {tensor: tables.sizes.setdefault(said, len(tables.sizes)) for tensor, (said, _) in sizes.items()}
-    integers = np.array([sizes[tensor][1] for tensor in tensors]) & (send >= 0) & (not shapes)
+    size, counted = _sizes([_tensor(*pair) for pair in zip(kinds, lengths, strict=True)], tables)
+    integers = counted & (send >= 0) & (not shapes)
     batch = group * np.int64(2**40) + np.array(numbers, dtype=np.int64)
     ended = np.flatnonzero(send == _BATCH[0])
     ended = ended[np.argsort(batch[ended], kind="stable")]
     if len(ended):
         at = ended[np.minimum(np.searchsorted(batch[ended], batch), len(ended) - 1)]
         state = np.where(batch[at] == batch, np.maximum(state, state[at]), state)
-    columns = np.stack(
-        [group, send, peer, np.array([size[tensor] for tensor in tensors]), state, np.array(records, dtype=np.int64)]
-    )
+    columns = np.stack([group, send, peer, size, state, np.array(records, dtype=np.int64)])
     return _Dump(columns[:, (send >= 0) & ~integers], int(records[0]), int(integers.sum()))
+
+
+def _sizes(tensors: Sequence[tuple[str, tuple[int, ...] | None]], tables: _Tables) -> tuple[Ints, Bools]:
+    """The number of each size, and whether it is one of integers."""
+    said = {tensor: _size(*tensor) for tensor in dict.fromkeys(tensors)}
+    number = {tensor: tables.sizes.setdefault(text, len(tables.sizes)) for tensor, (text, _) in said.items()}
+    return np.array([number[x] for x in tensors]), np.array([said[x][1] for x in tensors])
 
 
 def _end(name: str) -> tuple[int, int, int]:
@@ -295,12 +298,8 @@ def _recorded(
     groups: Sequence[_Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
 ) -> Recorded:
     """The run of one pipeline. Its groups are the communicators of the plan, in the order of their names."""
-    wanted = sorted({int(x) for x in program.communicator[program.sends | program.receives]})
-    if len(groups) != len(wanted):
-        names = ", ".join(group.name for group in groups)
-        message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"
-        help = "say the communicator of each message in the plan, as in send:F0.1>1@1"
-        raise fail(Code.RECORD_DIFFERS, message, help=help)
+    wanted = np.unique(program.communicator[program.sends | program.receives]).tolist()
+    _require_as_many(groups, wanted)
     ranks = groups[0].ranks
     late = [rank for rank in ranks if rank in dumps and dumps[rank].begins]
     cut = f"rank {late[0]} begins with entry {dumps[late[0]].begins:,}" if late else ""
@@ -309,13 +308,6 @@ def _recorded(
     parts = [dumps[rank].messages if rank in dumps else np.zeros((6, 0), dtype=np.int64) for rank in ranks]
     parts = [part[:, (communicator[part[0]] >= 0) & ((part[4] < COMPLETED) | (not cut))] for part in parts]
     group, send, peer, size, state, record = np.concatenate(parts, axis=1)
-    counted = sum(dumps[rank].counted for rank in ranks if rank in dumps)
-    said = [*notes]
-    if len(wanted) > 1:
-        pairs = zip(groups, wanted, strict=True)
-        said.append(", ".join(f"process group {group.name} is communicator {number}" for group, number in pairs))
-    if counted:
-        said.append(f"{counted:,} messages of integers (shapes and objects) are left out")
     none = np.full(len(send), -1, dtype=np.int32)
     return Recorded(
         BY,
@@ -332,6 +324,24 @@ def _recorded(
         named=False,
         absent=tuple(i for i, rank in enumerate(ranks) if rank not in dumps),
         job=ranks,
-        notes=tuple(said),
+        notes=(*notes, *_notes(groups, wanted, [dumps[rank] for rank in ranks if rank in dumps])),
         cut=cut,
     )
+
+
+def _require_as_many(groups: Sequence[_Group], wanted: Sequence[int]) -> None:
+    """Raises PipeschedError: PS892, the plan has another number of communicators."""
+    if len(groups) != len(wanted):
+        names = ", ".join(group.name for group in groups)
+        message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"
+        help = "say the communicator of each message in the plan, as in send:F0.1>1@1"
+        raise fail(Code.RECORD_DIFFERS, message, help=help)
+
+
+def _notes(groups: Sequence[_Group], wanted: Sequence[int], dumps: Sequence[_Dump]) -> Iterator[str]:
+    """The communicators of process groups, and how many messages are left out."""
+    if len(wanted) > 1:
+        pairs = zip(groups, wanted, strict=True)
+        yield ", ".join(f"process group {group.name} is communicator {number}" for group, number in pairs)
+    if counted := sum(dump.counted for dump in dumps):
+        yield f"{counted:,} messages of integers (shapes and objects) are left out"
