@@ -29,6 +29,8 @@ DRAWN = {  # by the name of its file
     "part.txt": "show zb_h1 --p 4 --m 8 --width 100 --from 7 --to 19",
     "stages.txt": "show interleaved --p 2 --v 4 --m 4 --width 200",
     "narrow.txt": "show zb_v --p 4 --m 8 --width 70",
+    "numbers.txt": "show zb_v --p 4 --m 8 --width 115",
+    "letters.txt": "show 1f1b --p 4 --m 12 --width 160 --cost F=2,B=7 --color always",
     "ascii.txt": "show zb_h1 --p 3 --m 4 --width 80 --ascii",
     "colour.txt": "show dualpipe --p 4 --m 8 --width 140 --color always",
     "costs.txt": "show 1f1b --p 3 --m 4 --width 90 --cost F=2,B=7,C=1/2",
