@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 DIGITS = 3
 MAX_STEPS = 10_000
 _KINDS = (*LETTERS, "FB")
+_RETURNS = "return a module, (module, inputs) or (module, inputs, loss)"
 
 
 @dataclass(frozen=True)
@@ -296,41 +297,64 @@ def _part(
     Raises:
         PipeschedError: PS828, it raises; PS829, it gives something else.
     """
-    from torch import Tensor, nn
-
     from pipesched.runtime.execute.rehearsal import Part
 
     with _raising(Code.FACTORY, f"{request.factory}({stage}, {stages})"):
         given = function(stage, stages)
-    module, *rest = given if isinstance(given, tuple | list) else (given,)
-    help = "return a module, (module, inputs) or (module, inputs, loss)"
-    if not isinstance(module, nn.Module) or len(rest) > 2:
-        kinds = ", ".join(type(x).__name__ for x in (module, *rest))
-        raise fail(Code.NO_STAGE, f"{request.factory} gives no module for stage {stage}: {kinds}", help=help)
-    if any(x.is_meta for x in (*module.parameters(), *module.buffers())):
+    given, *rest = given if isinstance(given, tuple | list) else (given,)
+    module = _module(given, rest, stage, request)
+    inputs = _inputs(module, rest, stage, request, trained)
+    if stage + 1 == stages and len(rest) < 2:
+        said = "cross entropy of its outputs with random words" if trained is not None else "the mean of its output"
+        notes.append(f"the loss of the last stage is {said}; the factory may give another")
+    loss = rest[1] if len(rest) > 1 else _entropy if trained is not None else _mean
+    return Part(module, tuple(x.to(request.device) for x in inputs), loss)
+
+
+def _module(given: object, rest: Sequence[object], stage: int, request: Request) -> nn.Module:
+    """The module of a stage, on its device.
+
+    Raises:
+        PipeschedError: PS829, something else, or on the meta device; PS825, it cannot be moved.
+    """
+    from torch import nn
+
+    if not isinstance(given, nn.Module) or len(rest) > 2:
+        kinds = ", ".join(type(x).__name__ for x in (given, *rest))
+        raise fail(Code.NO_STAGE, f"{request.factory} gives no module for stage {stage}: {kinds}", help=_RETURNS)
+    if any(x.is_meta for x in (*given.parameters(), *given.buffers())):
         help = f"module.to_empty(device={request.device!r}), and set its weights"
         raise fail(
             Code.NO_STAGE, f"stage {stage} is on torch's meta device: there is nothing to compute with", help=help
         )
     with _raising(Code.STAGE_RAISED, f"stage {stage}, moved to {request.device},"):
-        module.to(request.device)
+        return given.to(request.device)
+
+
+def _inputs(
+    module: nn.Module, rest: Sequence[object], stage: int, request: Request, trained: Trained | None
+) -> tuple[Tensor, ...]:
+    """One microbatch of the inputs of a stage: those that the factory gives, else those of the model.
+
+    Raises:
+        PipeschedError: PS829, they are unknown, no tensors, or on the meta device.
+    """
+    from torch import Tensor
+
     if rest:
-        inputs = tuple(rest[0]) if isinstance(rest[0], tuple | list) else (rest[0],)
+        given = tuple(rest[0]) if isinstance(rest[0], tuple | list) else (rest[0],)
     elif trained is not None:
-        inputs = _of_model(trained, stage, module)
+        given = _of_model(trained, stage, module)
     else:
         message = f"what enters stage {stage} is not known: {request.factory} gives a module alone"
         raise fail(Code.NO_STAGE, message, help="return (module, inputs), or give --model")
-    if not inputs or not all(isinstance(x, Tensor) for x in inputs):
-        kinds = ", ".join(type(x).__name__ for x in inputs) or "nothing"
-        raise fail(Code.NO_STAGE, f"what enters stage {stage} is no tensor: {kinds}", help=help)
+    inputs = tuple(x for x in given if isinstance(x, Tensor))
+    if not given or len(inputs) < len(given):
+        kinds = ", ".join(type(x).__name__ for x in given) or "nothing"
+        raise fail(Code.NO_STAGE, f"what enters stage {stage} is no tensor: {kinds}", help=_RETURNS)
     if any(x.is_meta for x in inputs):
         raise fail(Code.NO_STAGE, f"what enters stage {stage} is on torch's meta device", help="torch.zeros(...)")
-    loss = rest[1] if len(rest) > 1 else _entropy if trained is not None else _mean
-    if stage + 1 == stages and len(rest) < 2:
-        said = "cross entropy of its outputs with random words" if trained is not None else "the mean of its output"
-        notes.append(f"the loss of the last stage is {said}; the factory may give another")
-    return Part(module, tuple(x.to(request.device) for x in inputs), loss)
+    return inputs
 
 
 def _of_model(trained: Trained, stage: int, module: nn.Module) -> tuple[Tensor, ...]:

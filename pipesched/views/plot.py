@@ -104,31 +104,37 @@ def plot(
     frame = (_LEFT, _TOP, WIDTH - (_LEGEND if legend else _BARE), low)
     across = axis([point.x for point in points], frame[0], frame[2])
     up = axis([point.y for point in points], frame[3], frame[1])
-    height = low + _BOTTOM + _LINE * len(below)
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
-        f'role="img" aria-label="{safe(title or f"{y} against {x}", "xml")}">',
-        f"<style>\n{_STYLE}\n</style>",
-        f'<rect class="back" width="{WIDTH}" height="{height}"/>',
-        f'<text class="title" x="{_LEFT}" y="24">{safe(title, "xml")}</text>',
-        *_axes(across, up, frame, x, y),
-    ]
-    if frontier and (best := front(points)):
+    best = front(points) if frontier else []
+    lines = [*_head(low + _BOTTOM + _LINE * len(below), title, f"{y} against {x}"), *_axes(across, up, frame, x, y)]
+    if best:
         path = " ".join(f"{across.at(point.x)},{up.at(point.y)}" for point in best)
         lines.append(f'<polyline class="front" points="{path}"/>')
     for number, name in enumerate(series):
         mine = [point for point in points if point.series == name]
         lines += _series(mine, number, across, up, said)
         lines += _legend(name, number) if legend else []
-    spots = [(float(across.at(point.x)), float(up.at(point.y))) for point in points]
+    spots, ends = _spots(points, across, up), _spots(best, across, up)
     if legend:
         lines += labels(distinct_notes([(point.series, point.note) for point in points]), spots, frame)
     else:
-        ends = [(float(across.at(point.x)), float(up.at(point.y))) for point in front(points) if frontier]
         lines += labels(*_together([point.series for point in points], spots), frame, pairwise(ends))
     for number, line in enumerate(below):
         lines.append(f'<text class="label" x="{_LEFT}" y="{low + 58 + _LINE * number}">{safe(line, "xml")}</text>')
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _head(height: int, title: str, axes: str) -> list[str]:
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+        f'role="img" aria-label="{safe(title or axes, "xml")}">',
+        f"<style>\n{_STYLE}\n</style>",
+        f'<rect class="back" width="{WIDTH}" height="{height}"/>',
+        f'<text class="title" x="{_LEFT}" y="24">{safe(title, "xml")}</text>',
+    ]
+
+
+def _spots(points: Sequence[Point], across: Axis, up: Axis) -> list[Spot]:
+    return [(float(across.at(point.x)), float(up.at(point.y))) for point in points]
 
 
 def front(points: Sequence[Point]) -> list[Point]:

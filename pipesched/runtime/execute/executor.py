@@ -137,16 +137,7 @@ class Runtime:
         self.position = -1
         self.losses: dict[int, Tensor] = {}
         self._group, self._device = group, torch.device(device)
-        notes: list[Note] = [{**signature(modules), "tied": plain(tied)}]
-        if not self._alone:
-            notes = [cast("Note", card.note) for card in agree(stream, group, notes[0])]
-        check_supported(notes)
-        check_frozen(stream, notes, tied or ())
-        check_replicas({held: replicated(module) for held, module in modules.items()}, stream, rank)
-        if not self._alone:
-            check_copies(stream, notes)
-            if rank == 0:
-                check_replicated(notes)
+        notes = self._reports(modules, tied)
         groups = [] if imitated else exchanged(stream, notes, tied, warn=rank == 0)
         self._modules, self._known = dict(modules), Known()
         (agreed,) = self._agreed(None if example is None else [example], [example_keywords or {}])
@@ -174,6 +165,20 @@ class Runtime:
         self._keywords: list[dict[str, object]] = []
         self._outputs: dict[int, object] = {}
         self._evaluates = False
+
+    def _reports(self, modules: Mapping[Held, nn.Module], tied: Tied | None) -> list[Note]:
+        """The report of every rank, once all of them are checked."""
+        notes: list[Note] = [{**signature(modules), "tied": plain(tied)}]
+        if not self._alone:
+            notes = [cast("Note", card.note) for card in agree(self.stream, self._group, notes[0])]
+        check_supported(notes)
+        check_frozen(self.stream, notes, tied or ())
+        check_replicas({held: replicated(module) for held, module in modules.items()}, self.stream, self.rank)
+        if not self._alone:
+            check_copies(self.stream, notes)
+            if self.rank == 0:
+                check_replicated(notes)
+        return notes
 
     @property
     def waiting(self) -> Message | None:
@@ -324,45 +329,35 @@ class Runtime:
         self.position = len(instructions)
 
     def _run(self, x: Instruction) -> None:
-        match x.op:
-            case "F":
-                self._forward(x)
-            case "B" | "I":
-                self._backward(x)
-            case "W":
-                self._stages[x.route, x.stage].backward_weights(x.microbatch)
-            case "R":
-                stage = self._stages[x.route, x.stage]
-                score = self._score(x.microbatch) if stage.leaving is None else None
-                stage.recompute(x.microbatch, self._keywords[x.microbatch], score)
-            case "O":
-                self._stages[x.route, x.stage].offload(x.microbatch)
-            case "L":
-                self._stages[x.route, x.stage].load(x.microbatch)
-            case "OVERLAP":
-                for part in x.parts:
-                    self._run(part)
-            case "SEND_F" | "SEND_B" | "BATCH":
-                self._post(x)
-            case "RECV_F" | "RECV_B":
-                pass  # posted before
-            case "WAIT_SEND_F" | "WAIT_SEND_B":
-                taker = x.other if x.other >= 0 else x.stage + NEIGHBOUR[x.op]
-                target = self.stream.placement[x.route].ranks[taker]
-                self._channels.sent(Message.between(x.op[-1], x, x.stage, taker, self.rank, target))
-            case "WAIT_REDUCE_GRAD":
-                pass  # a reduction is done when it returns
-            case "REDUCE_GRAD":
-                if self._train:
-                    self._reduction.reduce(x.stage)
-            case "SYNC":
-                self._reduction.sync(x.stage, x.peer)
-            case "STEP":
-                self._reduction.finish()
-                if self.optimize is not None:
-                    self.optimize()
-            case _:
-                raise ValueError(f"no instruction is called {x.op!r}")
+        if x.op not in _EXECUTE:
+            raise ValueError(f"no instruction is called {x.op!r}")
+        _EXECUTE[x.op](self, x)
+
+    def _stage_of(self, x: Instruction) -> Stage:
+        return self._stages[x.route, x.stage]
+
+    def _overlap(self, x: Instruction) -> None:
+        for part in x.parts:
+            self._run(part)
+
+    def _recompute(self, x: Instruction) -> None:
+        stage = self._stage_of(x)
+        score = self._score(x.microbatch) if stage.leaving is None else None
+        stage.recompute(x.microbatch, self._keywords[x.microbatch], score)
+
+    def _wait_sent(self, x: Instruction) -> None:
+        taker = x.other if x.other >= 0 else x.stage + NEIGHBOUR[x.op]
+        target = self.stream.placement[x.route].ranks[taker]
+        self._channels.sent(Message.between(x.op[-1], x, x.stage, taker, self.rank, target))
+
+    def _reduce(self, x: Instruction) -> None:
+        if self._train:
+            self._reduction.reduce(x.stage)
+
+    def _step(self) -> None:
+        self._reduction.finish()
+        if self.optimize is not None:
+            self.optimize()
 
     def _forward(self, x: Instruction) -> None:
         stage, keywords = self._stages[x.route, x.stage], self._keywords[x.microbatch]
@@ -516,6 +511,28 @@ class Runtime:
         if not self._alone:
             dist.all_reduce(total, group=self._group)
         return total[0], int(total[1])
+
+
+def _nothing(runtime: Runtime, x: Instruction) -> None:
+    """A receive was posted before; a reduction is done when it returns."""
+
+
+_EXECUTE: Mapping[str, Callable[[Runtime, Instruction], None]] = {
+    "F": Runtime._forward,
+    "B": Runtime._backward,
+    "I": Runtime._backward,
+    "W": lambda runtime, x: runtime._stage_of(x).backward_weights(x.microbatch),
+    "R": Runtime._recompute,
+    "O": lambda runtime, x: runtime._stage_of(x).offload(x.microbatch),
+    "L": lambda runtime, x: runtime._stage_of(x).load(x.microbatch),
+    "OVERLAP": Runtime._overlap,
+    **dict.fromkeys(("SEND_F", "SEND_B", "BATCH"), Runtime._post),
+    **dict.fromkeys(("RECV_F", "RECV_B", "WAIT_REDUCE_GRAD"), _nothing),
+    **dict.fromkeys(("WAIT_SEND_F", "WAIT_SEND_B"), Runtime._wait_sent),
+    "REDUCE_GRAD": Runtime._reduce,
+    "SYNC": lambda runtime, x: runtime._reduction.sync(x.stage, x.peer),
+    "STEP": lambda runtime, x: runtime._step(),
+}
 
 
 def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:

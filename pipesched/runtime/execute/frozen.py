@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipesched.runtime.execute.errors import UNSUPPORTED, Fault, Place, RunError
-from pipesched.runtime.execute.tied import Note, Tied
+from pipesched.runtime.execute.tied import Note, Parameter, Tied
 from pipesched.stream import Stream
 
 _HELP = "set requires_grad as the stream says before the runtime is built, or emit the stream with these stages frozen"
@@ -29,7 +29,7 @@ def wanting(stream: Stream) -> frozenset[int]:
 
 
 def check_frozen(stream: Stream, notes: Sequence[Note], tied: Tied) -> None:
-    """Whether the weights that ask for a gradient are those of the trained stages. notes: what each rank reports.
+    """Require that the weights that ask for a gradient are those of the trained stages. notes: each rank's report.
 
     Raises:
         RunError: PS831 on every rank, the first stage that differs.
@@ -38,22 +38,26 @@ def check_frozen(stream: Stream, notes: Sequence[Note], tied: Tied) -> None:
         return
     for rank, note in enumerate(notes):
         for key, weights in sorted(note["weights"].items()):
-            stage = int(key.partition("/")[2])
-            asking = [name for name, _, _, trained, _ in weights if trained]
-            if stage in stream.frozen and asking:
-                shared = next(
-                    (other for x in weights if x[0] == asking[0] for other, _ in x[4] if other != stage), None
-                )
-                also = "" if shared is None else f", and is one with a weight of stage {shared}"
-                message = f"stage {stage} is frozen, but its weight {asking[0]!r} asks for a gradient{also}"
-                raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), _HELP))
-            if stage not in stream.frozen and weights and not asking:
-                message = f"stage {stage} is trained, but none of its weights asks for a gradient"
-                raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), _HELP))
+            if wrong := _differs(stream, int(key.partition("/")[2]), weights):
+                raise RunError(Fault(UNSUPPORTED, wrong, Place(rank), (), _HELP))
     for group in tied:
-        kinds = {stage in stream.frozen for stage, _ in group}
-        if len(kinds) == 2:
-            frozen = next(stage for stage, _ in group if stage in stream.frozen)
-            trained = next(stage for stage, _ in group if stage not in stream.frozen)
-            message = f"a weight is tied between stage {frozen}, which is frozen, and stage {trained}, which is not"
+        frozen = [stage for stage, _ in group if stage in stream.frozen]
+        trained = [stage for stage, _ in group if stage not in stream.frozen]
+        if frozen and trained:
+            stages = f"stage {frozen[0]}, which is frozen, and stage {trained[0]}, which is not"
+            message = f"a weight is tied between {stages}"
             raise RunError(Fault(UNSUPPORTED, message, None, (), "freeze both stages, or none"))
+
+
+def _differs(stream: Stream, stage: int, weights: Sequence[Parameter]) -> str | None:
+    """How the weights of a stage contradict the stream, if they do."""
+    asking = [(name, names) for name, _, _, trained, names in weights if trained]
+    if stage not in stream.frozen:
+        untrained = bool(weights) and not asking
+        return f"stage {stage} is trained, but none of its weights asks for a gradient" if untrained else None
+    if not asking:
+        return None
+    name, names = asking[0]
+    shared = next((other for other, _ in names if other != stage), None)
+    also = "" if shared is None else f", and is one with a weight of stage {shared}"
+    return f"stage {stage} is frozen, but its weight {name!r} asks for a gradient{also}"

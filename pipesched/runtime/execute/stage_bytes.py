@@ -64,31 +64,35 @@ class _Rank:
         key, own = (x.stage, x.microbatch), self._stages[x.stage]
         match x.op:
             case "F":
-                entered = [self._between(ACTIVATION, x, y, x.stage) for y in self._stream.read(x.stage) if y >= 0]
-                counted = sum(map(self.uses, entered))
-                local = any(message.source == self._rank for message in entered)
-                self._shared[key] = own.entering if local and not counted else 0
-                self._needs(key, own, LOST if key in self._again else "F")
-                if key in self._again:
-                    for reader in self._stream.readers[x.stage]:
-                        self.has(self._between(ACTIVATION, x, x.stage, reader), own.leaving)
-            case "R":
-                self._needs(key, own, "R")
+                self._forward(x, key, own)
             case "I" | "B":
-                for reader in self._stream.readers[x.stage]:
-                    self.uses(self._between(GRADIENT, x, reader, x.stage))
+                self._backward(x, key, own)
+            case "R" | "W":
                 self._needs(key, own, x.op)
-                for source in self._stream.read(x.stage):
-                    if source >= 0:
-                        self.has(self._between(GRADIENT, x, x.stage, source), own.entering)
-            case "W":
-                self._needs(key, own, "W")
             case "O":
                 self.alive -= self._kept.pop(key)
             case "L":
                 self._kept[key] = own.kept["F"]
                 self.alive += own.kept["F"]
                 self.peak = max(self.peak, self.alive)
+
+    def _forward(self, x: Instruction, key: tuple[int, int], own: StageBytes) -> None:
+        entered = [self._between(ACTIVATION, x, y, x.stage) for y in self._stream.read(x.stage) if y >= 0]
+        counted = sum(map(self.uses, entered))
+        local = any(message.source == self._rank for message in entered)
+        self._shared[key] = own.entering if local and not counted else 0
+        self._needs(key, own, LOST if key in self._again else "F")
+        if key in self._again:
+            for reader in self._stream.readers[x.stage]:
+                self.has(self._between(ACTIVATION, x, x.stage, reader), own.leaving)
+
+    def _backward(self, x: Instruction, key: tuple[int, int], own: StageBytes) -> None:
+        for reader in self._stream.readers[x.stage]:
+            self.uses(self._between(GRADIENT, x, reader, x.stage))
+        self._needs(key, own, x.op)
+        for source in self._stream.read(x.stage):
+            if source >= 0:
+                self.has(self._between(GRADIENT, x, x.stage, source), own.entering)
 
     def _between(self, kind: str, x: Instruction, maker: int, taker: int) -> Message:
         ranks = self._stream.placement[x.route].ranks

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import zip_longest
 
 import numpy as np
 
@@ -131,20 +132,22 @@ def _matched(plan: Schedule, ran: Schedule) -> Ints:
     ):
         if asked != did:
             raise _differ(f"{did} {words} ran; the schedule has {asked}")
-    orders = [plan.order(rank) for rank in range(plan.ranks)]
-    others = {order[0]: order for order in (ran.order(rank) for rank in range(ran.ranks)) if order}
+    begun = {order[0]: order for order in (ran.order(rank) for rank in range(ran.ranks)) if order}
+    for rank in range(plan.ranks):
+        if order := plan.order(rank):
+            _require_same(rank, order, begun.get(order[0]))
     where = {compute: i for i, compute in enumerate(ran[i] for i in range(len(ran)))}
-    for rank, order in enumerate(orders):
-        same = others.get(order[0]) if order else None
-        if order and same is None:
-            raise _differ(f"no rank ran {order[0]} first, as rank {rank} of the schedule does")
-        if same is not None and same != order:
-            at = next((i for i, (a, b) in enumerate(zip(order, same, strict=False)) if a != b), None)
-            i = min(len(order), len(same)) if at is None else at
-            theirs = f"ran {same[i]}" if i < len(same) else "ran nothing"
-            ours = f"has {order[i]}" if i < len(order) else "ends"
-            raise _differ(f"as operation {i + 1} of rank {rank} the schedule {ours}, and the rank {theirs}")
     return np.array([where[compute] for compute in (plan[i] for i in range(len(plan)))], dtype=np.int64)
+
+
+def _require_same(rank: int, planned: list[Compute], did: list[Compute] | None) -> None:
+    """Require that a rank ran what is planned. did: the computes of the rank that began with the same one."""
+    if did is None:
+        raise _differ(f"no rank ran {planned[0]} first, as rank {rank} of the schedule does")
+    if did != planned:
+        i, ours, theirs = next((i, a, b) for i, (a, b) in enumerate(zip_longest(planned, did)) if a != b)
+        has, ran = f"has {ours}" if ours else "ends", f"ran {theirs or 'nothing'}"
+        raise _differ(f"as operation {i + 1} of rank {rank} the schedule {has}, and the rank {ran}")
 
 
 def _differ(message: str) -> PipeschedError:
