@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 
 import torch
@@ -293,8 +294,9 @@ class Channels:
         } - {*made}
         mine = {(tuple(sorted(map(self._global, self._members(label)))), label) for label in labels}
         local = self._transport.tagged
+        new_group = partial(dist.new_group, use_local_synchronization=True) if local else dist.new_group
         for members, label in sorted(mine if local else self._of_all_pipelines(mine)):
-            group = dist.new_group(list(members), use_local_synchronization=local)
+            group = new_group(list(members))
             if (members, label) in mine and dist.get_rank() in members:
                 assert isinstance(group, dist.ProcessGroup)
                 dist.all_reduce(torch.zeros(1, device=self.wire), group=group)
