@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     from pipesched.diagnostics import Diagnostic
+    from pipesched.source import Source
 
 Given = TypeVar("Given")
 
@@ -306,3 +307,16 @@ class Target(Row):
     torch: bool = False
     blocks: bool = False
     judged: bool = True
+
+
+@dataclass(frozen=True)
+class Listing(Row):
+    """A list that `list` shows behind the schedules. key: in JSON.
+
+    entries: as JSON, each with its `name`. lines: as text. source: the file of a name, None where it is no name here.
+    """
+
+    key: str
+    entries: Lazy[Callable[[], Sequence[Mapping[str, object]]]]
+    lines: Lazy[Callable[[], Iterable[str]]]
+    source: Lazy[Callable[[str], Source | None]] | None = None

@@ -1,6 +1,6 @@
 """Other people's schedules: frameworks, trainers, recorded runs."""
 
-from pipesched.extension import Later, Lazy, Names, Target, Verb
+from pipesched.extension import Later, Lazy, Listing, Names, Target, Verb
 
 ROWS = (
     Target(
@@ -31,6 +31,12 @@ ROWS = (
         place=30,
     ),
     Later(("recorded",), Lazy("interop.recorded.judged:judged"), place=10),
+    Listing(
+        "frameworks",
+        Lazy("interop.frameworks.frameworks:entries"),
+        Lazy("interop.frameworks.frameworks:lines"),
+        place=10,
+    ),
     Names(
         "framework",
         Lazy("interop.frameworks.frameworks:call"),

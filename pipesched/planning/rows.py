@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pipesched.extension import Check, CostModel, Lazy, Measure, Option, Overlay, Reading, Taker, Verb, flag
+from pipesched.extension import Check, CostModel, Lazy, Listing, Measure, Option, Overlay, Reading, Taker, Verb, flag
 
 _DRAWN = ("text", "svg", "html")
 _OWNER = Lazy[type]("planning.workload:Workload")
@@ -101,6 +101,13 @@ ROWS = (
         Lazy("planning.footprint_check:check_batch"),
         place=200,
         owner=_OWNER,
+    ),
+    Listing(
+        "models",
+        Lazy("planning.listing:entries"),
+        Lazy("planning.listing:lines"),
+        Lazy("planning.listing:source"),
+        place=20,
     ),
     Overlay(
         "model",

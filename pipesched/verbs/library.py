@@ -36,18 +36,6 @@ def _parameters(text: str) -> int:
     return count + 1
 
 
-def models() -> list[dict[str, object]]:
-    """The transformers that come with us: name, parameters, those that a token goes through, and the source."""
-    from pipesched.planning.transformer import model_file, parameters
-
-    made = list[dict[str, object]]()
-    for name in model_file.built_in():
-        (a, _), first = model_file.read(name), model_file.source(name).line(1)
-        counts = {"parameters": parameters.total(a), "active": parameters.active(a)}
-        made.append({"name": name, **counts, "source": first.removeprefix("# ")})
-    return sorted(made, key=lambda model: (str(model["name"]).partition("-")[0], model["parameters"]))
-
-
 def sized(
     source: Source,
     sizes: Mapping[str, Value],

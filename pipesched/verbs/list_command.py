@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import click
 
 from pipesched.command import flags
 from pipesched.command.terminal import dumps
+from pipesched.extension import Listing, rows
+
+if TYPE_CHECKING:
+    from pipesched.verbs.catalogue import Entry
 
 _HELD = "\0"  # a blank at which no line ends
 _WIDTH = 120  # of a line, where no terminal says otherwise
@@ -21,50 +28,49 @@ def list_schedules(name: str | None, **given: object) -> int:
     call it; the frameworks whose own code gives schedules; and the transformers that --model takes. With a NAME:
     the file of that schedule or transformer, to read or to begin your own with.
     """
-    from pipesched.interop.frameworks.frameworks import FRAMEWORKS
-    from pipesched.library.inputs import library
-    from pipesched.planning.transformer.model_file import built_in
-    from pipesched.planning.transformer.model_file import source as transformer_file
-    from pipesched.verbs.catalogue import GROUPS, entries
-    from pipesched.verbs.library import models
+    from pipesched.verbs.catalogue import entries
 
-    known, rows = entries(), FRAMEWORKS.values()
-    if name is not None:
-        transformer = name in built_in()
-        source = transformer_file(name) if transformer else library(name)
-        with flags.output_of(given) as out:
-            if out.format == "json":
-                own = models() if transformer else [entry.to_json() for entry in known]
-                (found,) = (one for one in own if one["name"] == source.name.rpartition(".")[0])
-                out.line(dumps({"ok": True, **found, "source": source.text}))
-            else:
-                out.write(source.text)
-        return 0
+    known, others = entries(), rows(Listing)
+    asked = None if name is None else _named(name, known, others)
     with flags.output_of(given) as out:
-        if out.format == "json":
-            frameworks = [{"name": x.name, "title": x.title, "schedules": x.names, "tried": x.tried} for x in rows]
+        if asked is not None:
+            entry, text = asked
+            out.write(dumps({"ok": True, **entry, "source": text}) + "\n" if out.format == "json" else text)
+        elif out.format == "json":
             schedules = [entry.to_json() for entry in sorted(known, key=lambda entry: entry.name)]
-            found = {"schedules": schedules, "frameworks": frameworks, "models": models()}
-            out.line(dumps({"ok": True, **found}))
-            return 0
-        width = max((len(entry.name) for entry in known), default=0)
-        for group in (group for group in GROUPS if any(entry.group == group for entry in known)):
-            out.line(f"{group}:")
-            for entry in (entry for entry in known if entry.group == group):
-                whole = ", ".join(name.replace(" ", _HELD) for name in entry.also)
-                texts = [entry.documentation.partition(";")[0], *([f"also {whole}"] if whole else [])]
-                width_left = max(40, (out.width or _WIDTH) - width - 4)
-                lines = [line for text in texts for line in textwrap.wrap(text, width_left, break_on_hyphens=False)]
-                for name, line in zip([entry.name, *[""] * len(lines)], lines, strict=False):
-                    out.line(f"  {name:<{width}}  {line.replace(_HELD, ' ')}")
-            out.line("")
-        for row in rows:
-            out.line(f"{row.name}:NAME  {row.title}")
-            out.line(f"    {', '.join(row.names)}")
-        out.line("\n--model NAME, billions of parameters:")
-        listed = models()
-        width = max(len(str(model["name"])) for model in listed)
-        for model in listed:
-            said = textwrap.shorten(str(model["source"]), _WIDTH - width, placeholder=" …")
-            out.line(f"  {model['name']:<{width}}  {float(str(model['parameters'])) / 1e9:6.1f}  {said}")
+            added = {row.key: row.entries.load()() for row in others}
+            out.line(dumps({"ok": True, "schedules": schedules, **added}))
+        else:
+            for line in (*_lines(known, out.width or _WIDTH), *(line for row in others for line in row.lines.load()())):
+                out.line(line)
     return 0
+
+
+def _named(name: str, known: Sequence[Entry], others: Iterable[Listing]) -> tuple[Mapping[str, object], str]:
+    """An entry with the text of its file; of a schedule by what others call it too.
+
+    Raises:
+        PipeschedError: PS810, nothing has that name.
+    """
+    from pipesched.library.inputs import library
+
+    for row in others:
+        if row.source is not None and (found := row.source.load()(name)) is not None:
+            return next(entry for entry in row.entries.load()() if entry["name"] == name), found.text
+    found = library(name)
+    return next(entry.to_json() for entry in known if f"{entry.name}.ps" == found.name), found.text
+
+
+def _lines(known: Sequence[Entry], width: int) -> Iterator[str]:
+    """The schedules by group."""
+    wide = max((len(entry.name) for entry in known), default=0)
+    for group, entries in groupby(known, key=lambda entry: entry.group):
+        yield f"{group}:"
+        for entry in entries:
+            whole = ", ".join(name.replace(" ", _HELD) for name in entry.also)
+            texts = [entry.documentation.partition(";")[0], *([f"also {whole}"] if whole else [])]
+            left = max(40, width - wide - 4)
+            lines = [line for text in texts for line in textwrap.wrap(text, left, break_on_hyphens=False)]
+            for name, line in zip([entry.name, *[""] * len(lines)], lines, strict=False):
+                yield f"  {name:<{wide}}  {line.replace(_HELD, ' ')}"
+        yield ""

@@ -11,7 +11,7 @@ of us. To add a framework is to add its recorder and its row here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import ClassVar
@@ -54,6 +54,19 @@ def call(target: str) -> Call | None:
     """The call that a target names, None where it names no framework."""
     name, colon, _ = target.partition(":")
     return Call(target, target) if colon and name in FRAMEWORKS else None
+
+
+def entries() -> list[dict[str, object]]:
+    """All frameworks, as `list` gives them as JSON."""
+    rows = FRAMEWORKS.values()
+    return [{"name": x.name, "title": x.title, "schedules": x.names, "tried": x.tried} for x in rows]
+
+
+def lines() -> Iterator[str]:
+    """All frameworks with their schedules, as text."""
+    for row in FRAMEWORKS.values():
+        yield f"{row.name}:NAME  {row.title}"
+        yield f"    {', '.join(row.names)}"
 
 
 def names() -> list[str]:

@@ -15,12 +15,12 @@ from pipesched.command import options
 from pipesched.compile import load, lower, read
 from pipesched.examine import Options
 from pipesched.extension import Check, Lazy, Option, counting
-from pipesched.planning.workload import Workload
+from pipesched.model.release import AT_W
 from pipesched.schedule_analysis import Analysis
 from pipesched.shell.app import verbs
 
 ALONE = """
-import json, sys
+import contextlib, io, json, sys
 from pipesched import extension
 extension.register()
 from pipesched.compile import load, read
@@ -29,7 +29,11 @@ from pipesched.verbs.verify import verify
 from pipesched.command import options
 report = verify(read("1f1b"), Options({"p": 4, "m": 8}))
 others = sorted(name for name in sys.modules if name.startswith("pipesched.planning"))
-print(json.dumps([report.ok, [option.name for option in options.of("verify")], others, "bytes" in report.to_json()]))
+from pipesched.verbs.list_command import list_schedules
+with contextlib.redirect_stdout(io.StringIO()) as listed:
+    list_schedules.main(["--json"], standalone_mode=False)
+names = [option.name for option in options.of("verify")]
+print(json.dumps([[*json.loads(listed.getvalue())], report.ok, names, others, "bytes" in report.to_json()]))
 """
 
 
@@ -50,7 +54,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> list[extension.Row]:
 
 def test_a_value_of_an_extension_is_one_of_its_class() -> None:
     """Its defaults where there is none; a later one takes the place of an earlier one, and of no other class."""
-    asked = Options({"p": 2}, owned=(Workload(),))
+    asked = Options({"p": 2}, owned=(AT_W,))
     assert asked.of(Mine) == Mine(7)
     asked = asked.owning(Mine(1)).owning(Mine(2))
     assert asked.of(Mine) == Mine(2) and len(asked.owned) == 2 and asked.parameters == {"p": 2}
@@ -59,10 +63,10 @@ def test_a_value_of_an_extension_is_one_of_its_class() -> None:
 def test_a_row_counts_where_its_owner_has_a_value(added: list[extension.Row]) -> None:
     """Nothing is imported to find out: a module that is not there does no harm."""
     every = Check("always", ("PS902",), Lazy("nowhere:check"))
-    owned = Check("owned", ("PS902",), Lazy("nowhere:check"), owner=Lazy("planning.workload:Workload"))
-    added += [every, owned, Check("never", ("PS902",), Lazy("nowhere:check"), owner=Lazy("nowhere:Workload"))]
+    owned = Check("owned", ("PS902",), Lazy("nowhere:check"), owner=Lazy("model.release:Release"))
+    added += [every, owned, Check("never", ("PS902",), Lazy("nowhere:check"), owner=Lazy("nowhere:Release"))]
     assert counting(Check, Options()) == [every]
-    assert counting(Check, Options(owned=(Workload(),))) == [every, owned]
+    assert counting(Check, Options(owned=(AT_W,))) == [every, owned]
 
 
 def test_an_option_follows_the_one_that_it_names(added: list[extension.Row]) -> None:
@@ -105,6 +109,6 @@ def test_the_core_alone_verifies() -> None:
     """Without an extension there are its own options and parts, and nothing of another folder is imported."""
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    ok, names, others, said = json.loads(done.stdout)
+    listed, ok, names, others, said = json.loads(done.stdout)
     assert ok and "mem_cap" in names and not {"model", "device", "efficiency"} & {*names}
-    assert others == [] and not said
+    assert others == [] and not said and listed == ["ok", "schedules"]

@@ -1,0 +1,37 @@
+"""The transformers that come with us, as `list` shows them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from pipesched.planning.transformer import model_file, parameters
+from pipesched.source import Source
+
+_WIDTH = 120  # of a line
+
+
+def entries() -> list[dict[str, object]]:
+    """Name, parameters, those that a token goes through, and the source of each; families by size."""
+    made = list[dict[str, object]]()
+    for name in model_file.built_in():
+        (a, _), first = model_file.read(name), model_file.source(name).line(1)
+        counts = {"parameters": parameters.total(a), "active": parameters.active(a)}
+        made.append({"name": name, **counts, "source": first.removeprefix("# ")})
+    return sorted(made, key=lambda model: (str(model["name"]).partition("-")[0], model["parameters"]))
+
+
+def lines() -> Iterator[str]:
+    """A line a transformer, with billions of parameters."""
+    yield ""
+    yield "--model NAME, billions of parameters:"
+    listed = entries()
+    width = max(len(str(model["name"])) for model in listed)
+    for model in listed:
+        said = textwrap.shorten(str(model["source"]), _WIDTH - width, placeholder=" …")
+        yield f"  {model['name']:<{width}}  {float(str(model['parameters'])) / 1e9:6.1f}  {said}"
+
+
+def source(name: str) -> Source | None:
+    """The file of a transformer that comes with us."""
+    return model_file.source(name) if name in model_file.built_in() else None
