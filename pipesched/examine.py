@@ -121,7 +121,7 @@ class Examination:
     def having(self, program: Program | None, torch_version: TorchVersion | None) -> Examination:
         """The same schedule with another program as that of the file; for a version of torch, or not for torch."""
         loaded = replace(
-            self.loaded, schedule=self.loaded.schedule.with_program(program), torch=torch_version is not None, kept=()
+            self.loaded, schedule=self.loaded.schedule.with_program(program), torch=torch_version is not None, owned=()
         )
         made = Examination(loaded, replace(self.options, torch_version=torch_version))
         if "analysis" in self.__dict__:
@@ -173,7 +173,7 @@ class Examination:
 
     @property
     def judged(self) -> checks.Subject:
-        """What the checks judge."""
+        """The subject of the checks."""
         loaded, options = self.loaded, self.options
         explicit = (options.torch_version or loaded.torch_version) is not None
         return checks.Subject(
@@ -184,7 +184,7 @@ class Examination:
             explicit=explicit,
             fsdp=options.fsdp,
             written=loaded.unit is None and loaded.program is None,
-            kept=loaded.kept,
+            owned=(*options.owned, *loaded.owned),
         )
 
     def _more(self) -> Iterator[Part]:

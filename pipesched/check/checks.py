@@ -1,14 +1,13 @@
-"""All checks, a row each: what it judges, what must be there before it can, and the codes of what it finds.
+"""All checks, a row each: the property, the facts that it needs, and the codes of its violations.
 
-    order of compute ── sound? ── program: messages, deadlock ── memory ── the file's own instructions ── torch
+    order of compute ── sound? ── program: messages, deadlock ── memory ── the file's own instructions
 
-To add a check is three things: its file, the page of its code in ``explain/``, and its row. None of them stops another.
-The proof of an optimum is judged by `check.optimum`, and what cannot be emitted for torch by `check_torch_target`.
+A new check is its file, the page of its code, and its row. Extensions add rows. No check stops another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -22,20 +21,17 @@ from pipesched.check.memory import check_buffers, check_memory
 from pipesched.check.step import check_step
 from pipesched.diagnostics import Diagnostic
 from pipesched.extension import Check, Extended, Needs, counting, explained
-from pipesched.interop.frameworks.kept import Kept, check_kept
-from pipesched.interop.torch.torch_order import check_torch_order
-from pipesched.interop.torch.torch_program import check_torch_program
 from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.schedule_analysis import Analysis
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """What is judged. torch: the version whose rules count where `for_torch`; explicit: the user named it.
+class Subject(Extended):
+    """The schedule that is judged. torch: the version whose rules count where `for_torch`; explicit: the user named it.
 
     written: the order is written down operation by operation, so that a slip of the pen is likely.
-    fsdp: stages are sharded although no action says so. kept: by rank, what a framework keeps where.
+    fsdp: stages are sharded although no action says so. owned: of the options and of the reader.
     """
 
     analysis: Analysis
@@ -45,7 +41,6 @@ class Subject:
     explicit: bool = False
     fsdp: bool = False
     written: bool = False
-    kept: Sequence[Sequence[Kept]] = ()
 
     @property
     def own(self) -> Program:
@@ -124,26 +119,6 @@ PROGRAM_CHECKS: list[Check[Subject]] = [
         place=70,
     ),
     Check(
-        "a framework keeps one microbatch in a buffer at a time",
-        ("PS865",),
-        lambda x: check_kept(x.analysis.own or x.analysis.schedule, x.kept),
-        place=80,
-    ),
-    Check(
-        "torch: one rank for a stage, a backward, a full one behind frozen stages, the last stage's forwards in order",
-        ("PS804", "PS806", "PS814", "PS819", "PS901", "PS903"),
-        lambda x: check_torch_order(x.analysis.schedule, x.analysis.own, explicit=x.explicit),
-        Needs.TORCH,
-        place=90,
-    ),
-    Check(
-        "torch: computes between UNSHARD and RESHARD, actions and waits of that version",
-        ("PS805", "PS807", "PS808"),
-        lambda x: check_torch_program(x.own, x.torch, fsdp=x.fsdp),
-        Needs.TORCH | Needs.OWN,
-        place=100,
-    ),
-    Check(
         "no messages collected without a reason",
         ("PS906",),
         lambda x: check_buffers(x.analysis),
@@ -177,7 +152,7 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
     there |= Needs.ENDS if analysis.finished else Needs.NOTHING
     there |= Needs.SOUND if sound else Needs.NOTHING
     there |= Needs.CAPS if subject.caps else Needs.NOTHING
-    return [*told, *_run(program_checks(subject.analysis), subject, there)], sound
+    return [*told, *_run(program_checks(subject), subject, there)], sound
 
 
 def _run(checks: Iterable[Check[Subject]], subject: Subject, there: Needs) -> Iterator[Diagnostic]:

@@ -13,7 +13,7 @@ reader is imported with the first text that needs it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -21,8 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.extension import Lazy, Names, Reader, explained, rows
-from pipesched.interop.frameworks.kept import Kept
+from pipesched.extension import Extended, Lazy, Names, Reader, explained, rows
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
 from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
@@ -46,9 +45,10 @@ _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What a file holds. unit: of a .ps file. torch: it is a torch CSV. notes: on how a framework came to it; kept:
-    by rank, what it keeps where. comm: the model that its posts follow, where they are known.
+class Loaded(Extended):
+    """The content of a file. unit: of a .ps file. torch: it is a torch CSV. notes: on how an extension came to it.
+
+    comm: the model that its posts follow, where they are known. owned: what an extension knows of it.
     """
 
     source: str
@@ -57,7 +57,6 @@ class Loaded:
     torch: bool = False
     torch_version: TorchVersion | None = None
     notes: tuple[Foreign, ...] = ()
-    kept: Sequence[Sequence[Kept]] = ()
     comm: str | None = None
 
     @property

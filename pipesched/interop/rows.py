@@ -1,8 +1,8 @@
 """Other people's schedules: frameworks, trainers, recorded runs."""
 
-from pipesched.extension import Later, Lazy, Listing, Names, Target, Verb
+from pipesched.extension import Check, Later, Lazy, Listing, Names, Needs, Row, Target, Verb
 
-ROWS = (
+ROWS: tuple[Row, ...] = (
     Target(
         "torch-csv",
         "the computes, as torchtitan and NeMo AutoModel load them; their settings go to stderr",
@@ -29,6 +29,27 @@ ROWS = (
         messages=True,
         blocks=True,
         place=30,
+    ),
+    Check(
+        "a framework keeps one microbatch in a buffer at a time",
+        ("PS865",),
+        Lazy("interop.frameworks.kept:check"),
+        place=80,
+        owner=Lazy("interop.frameworks.kept:Keeping"),
+    ),
+    Check(
+        "torch: one rank for a stage, a backward, a full one behind frozen stages, the last stage's forwards in order",
+        ("PS804", "PS806", "PS814", "PS819", "PS901", "PS903"),
+        Lazy("interop.torch.checks:order"),
+        Needs.TORCH,
+        place=90,
+    ),
+    Check(
+        "torch: computes between UNSHARD and RESHARD, actions and waits of that version",
+        ("PS805", "PS807", "PS808"),
+        Lazy("interop.torch.checks:program"),
+        Needs.TORCH | Needs.OWN,
+        place=100,
     ),
     Later(("recorded",), Lazy("interop.recorded.judged:judged"), place=10),
     Listing(

@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pipesched import render
 from pipesched.analysis.idle import headline
 from pipesched.diagnostics import Diagnostic, Judged, PipeschedError
 from pipesched.model import lists
 from pipesched.model.numbers import Value, ranges, share, shown
-from pipesched.optimizer.verdict import Verdict
 from pipesched.report.parts import Claim, Parts, Recording, activations
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.foreign import Foreign
@@ -46,6 +45,18 @@ class _Known(Generic[Part]):
         if part is None:
             raise PipeschedError(report.diagnostics)
         return part
+
+
+class Verdict(Protocol):
+    """What an extension shows of a whole file, beside its schedule; as `optimizer.verdict.Verdict`."""
+
+    @property
+    def proved(self) -> bool: ...
+    @property
+    def line(self) -> str: ...
+    @property
+    def because(self) -> str: ...
+    def to_json(self) -> dict[str, object]: ...
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,28 @@ in one place for all microbatches: then the B of each comes before the next one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
+from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.schedule import Program, Schedule
 
 Kept = tuple[str, int, int, int, int, int, int]
 """A place, the stage and the microbatch; step and instruction of the first that has it there, and of the last."""
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """The places of a framework by rank: what it keeps where."""
+
+    by_rank: Sequence[Sequence[Kept]] = ()
+
+
+def check(subject: Subject) -> Iterator[Diagnostic]:
+    """PS865, of a framework's schedule."""
+    return check_kept(subject.analysis.own or subject.analysis.schedule, subject.of(Keeping).by_rank)
 
 
 def check_kept(order: Program | Schedule, kept: Sequence[Sequence[Kept]]) -> Iterator[Diagnostic]:

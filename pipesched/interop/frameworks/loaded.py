@@ -11,6 +11,7 @@ from pipesched.formats.readers import TORCH_CSV, Loaded, reader_of
 from pipesched.interop.frameworks import host, recorded
 from pipesched.interop.frameworks.frameworks import Call
 from pipesched.interop.frameworks.host import Answer
+from pipesched.interop.frameworks.kept import Keeping
 from pipesched.model.numbers import Value
 from pipesched.source import Source
 from pipesched.support.foreign import foreign
@@ -62,4 +63,6 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     version = given.get("torch_version")
     comm = str(ONE_STREAM) if answer.later and made.program is not None else None
     notes = (*answer.notes, foreign(_POSTED)) if comm else answer.notes
-    return replace(made, schedule=schedule, torch_version=version, notes=notes, kept=answer.kept, comm=comm)
+    return replace(
+        made, schedule=schedule, torch_version=version, notes=notes, owned=(Keeping(answer.kept),), comm=comm
+    )
