@@ -188,7 +188,9 @@ def emit(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> str:
-    """The text of a verified schedule as ``stream``, ``torch-csv`` (computes alone) or ``torch-comms``.
+    """The text of a verified schedule as ``stream``, ``torch-csv`` (computes alone), ``torch-comms`` or ``deepspeed``.
+
+    As ``order``, ``program`` or ``ps`` an order is written as it is, right or wrong.
 
     Raises:
         PipeschedError: everything that is wrong with the schedule, or that the target cannot run.
