@@ -1,4 +1,4 @@
-"""A measured run as costs: what `pipesched calibrate` makes of a trace, so that the next schedule is made for them.
+"""Costs from a measured run: `pipesched calibrate` fits them to a trace, so that the next schedule is made for them.
 
     trace ── read ──> Measured ── fits ──> medians by stage ── rounded ──> costs.toml ──> --costs of every command
 
@@ -33,7 +33,7 @@ _FINEST = 9  # decimals that costs may have
 
 @dataclass(frozen=True)
 class Calibration:
-    """The costs of a run in microseconds, by stage; what they were fitted from; what must be said of them."""
+    """Costs of a run in microseconds, by stage, with the fits behind them and the doubts about them."""
 
     sources: tuple[str, ...]
     measured: Measured
@@ -50,11 +50,11 @@ class Calibration:
 
     @property
     def costs(self) -> Costs:
-        """As every function takes them."""
+        """Costs in the form that every function takes."""
         return Costs({key: tuple(map(Fraction, row)) for key, row in self.decimals.items()}, unit=MICROSECONDS)
 
     def text(self) -> str:
-        """A line a cost and stage, and what must be said of them."""
+        """Costs, one line per kind and stage, then the doubts."""
         headers = ("cost", "stage", "time", "spread", "samples", "left out")
         rows = [
             (
@@ -116,7 +116,7 @@ class Calibration:
 
 
 def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
-    """The costs of a run.
+    """Fit costs to a run.
 
     Raises:
         PipeschedError: PS816, PS818, as `formats.measured_traces.read`; PS225, digits beyond 1 to 9.
@@ -134,20 +134,20 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
 
 
 def rounded(value: Fraction, digits: int) -> Decimal:
-    """To so many significant digits, and no finer than costs may be."""
+    """Round to the given number of significant digits, no finer than costs may be."""
     exact = Decimal(value.numerator) / Decimal(value.denominator)
     last = max(exact.adjusted() - digits + 1, -_FINEST) if exact else 0
     return exact.quantize(Decimal(1).scaleb(last), ROUND_HALF_EVEN) + 0
 
 
 def plain(value: Decimal) -> str:
-    """Without an exponent, and without zeros behind the point."""
+    """Write without an exponent and without trailing zeros."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _exact(text: str) -> int | str:
-    """A whole number as one, any other as a string, as in every command."""
+    """Give a whole number as an integer and any other as a string, as every command does."""
     return int(text) if text.isdecimal() else text
 
 
@@ -155,7 +155,7 @@ Values = Mapping[tuple[str, int], Fraction]
 
 
 def _row(key: str, values: Values, measured: Measured, notes: list[str]) -> list[Fraction] | None:
-    """A cost of every stage, with what the run did not show filled in; None where it showed none."""
+    """Cost of every stage, with gaps filled in; None if the run showed no stage."""
     stages = range(measured.schedule.stages)
     known = [stage for stage in stages if (key, stage) in values]
     if not known:
@@ -178,7 +178,7 @@ def _missing(key: str, stages: Sequence[int]) -> str:
 
 
 def _instead(key: str, stage: int, values: Values) -> Fraction:
-    """A cost that was not measured, from those that were."""
+    """Derive a cost that was not measured from those that were."""
     zero = Fraction(0)
     if key == "C":
         return zero
@@ -197,7 +197,7 @@ def _total(key: str, values: Values) -> Fraction:
 
 
 def _doubts(measured: Measured) -> Iterator[str]:
-    """What a reader of the costs must know."""
+    """Warnings for the reader of the costs."""
     seen = running(measured)
     schedule = measured.schedule
     if not (schedule.forward_only or schedule.split):

@@ -1,4 +1,4 @@
-"""One rank of a large pipeline on this machine: real bytes, and how long its computes take, as costs.
+"""Rehearse one rank of a large pipeline on this machine: measure its bytes, and the times of its computes as costs.
 
     request, file ──> emit: verified, as a stream ──> the rank's list, its neighbours imitated ──> bytes, costs.toml
 
@@ -53,7 +53,7 @@ _RETURNS = "return a module, (module, inputs) or (module, inputs, loss)"
 
 @dataclass(frozen=True)
 class Request:
-    """factory: ``module:function``. steps: that are measured, after one that counts bytes."""
+    """Request of a rehearsal. factory: ``module:function``. steps: measured steps, after one that counts bytes."""
 
     factory: str | None = None
     rank: int = 0
@@ -70,7 +70,7 @@ class Request:
 
 @dataclass(frozen=True)
 class OneRank:
-    """What the list of a rank took. notes: what was assumed. given: costs by stage. by_model: bytes, by a model."""
+    """Result of a rehearsal. notes: assumptions. given: costs by stage. by_model: bytes that the model predicts."""
 
     stream: Stream
     request: Request
@@ -92,11 +92,11 @@ class OneRank:
 
     @property
     def costs(self) -> Costs:
-        """In milliseconds, as every function takes them."""
+        """Costs in milliseconds, in the form that every function takes."""
         return Costs({key: tuple(map(Fraction, row)) for key, row in self._rows().items()}, unit=MILLISECONDS)
 
     def _rows(self) -> dict[str, list[str]]:
-        """Of each kind that ran, a number for every stage."""
+        """Costs of each kind that ran, a number per stage."""
         made: dict[str, list[str]] = {}
         for kind in _KINDS:
             known = {s: x for s in self.found.stages if (x := self.found.median(kind, s)) is not None}
@@ -127,7 +127,7 @@ class OneRank:
         return " ".join([self.stream.name, *(f"{name}={value}" for name, value in self.stream.parameters.items())])
 
     def text(self) -> str:
-        """The peak, and a row a stage."""
+        """Peak, then one row per stage."""
         found, rank = self.found, self.request.rank
         instructions = self.stream.ranks[rank]
         share = 100 * found.predicted / found.peak if found.peak else 100.0
@@ -190,7 +190,7 @@ class OneRank:
 
 
 def rehearse(source: Source, options: Options, request: Request) -> OneRank:
-    """A rank's list, verified and run. The model of the options says what enters, where the factory does not.
+    """Verify a schedule and run the list of one rank. Where the factory gives no inputs, the model of the options does.
 
     Raises:
         PipeschedError: what the verdict found; PS225; PS814; PS820, there is no torch; PS824, PS825, PS828, PS829 and
@@ -240,7 +240,7 @@ def _require(device: str) -> None:
 
 @contextmanager
 def _raising(code: Code, who: str) -> Iterator[None]:
-    """What somebody's code raises, with the line of it."""
+    """Report an exception of the user's code, with its line."""
     from pipesched.runtime.execute.errors import RunError
     from pipesched.support.functions import Unknown
 
@@ -264,7 +264,7 @@ def _ours(filename: str) -> bool:
 
 
 def _factory(name: str) -> Callable[[int, int], object]:
-    """The function of ``module:function``; modules of its folder, or of this one, are found too.
+    """Import the function of ``module:function``; modules in its folder, or in the current one, are found too.
 
     Raises:
         PipeschedError: PS828.
@@ -292,7 +292,7 @@ def _part(
     trained: Trained | None,
     notes: list[str],
 ) -> Part:
-    """A stage as the factory gives it.
+    """Build a stage with the factory.
 
     Raises:
         PipeschedError: PS828, it raises; PS829, it gives something else.
@@ -312,7 +312,7 @@ def _part(
 
 
 def _module(given: object, rest: Sequence[object], stage: int, request: Request) -> nn.Module:
-    """The module of a stage, on its device.
+    """Move the module of a stage to its device.
 
     Raises:
         PipeschedError: PS829, something else, or on the meta device; PS825, it cannot be moved.
@@ -334,7 +334,7 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
 def _inputs(
     module: nn.Module, rest: Sequence[object], stage: int, request: Request, trained: Trained | None
 ) -> tuple[Tensor, ...]:
-    """One microbatch of the inputs of a stage: those that the factory gives, else those of the model.
+    """Inputs of a stage, one microbatch: from the factory, else from the model.
 
     Raises:
         PipeschedError: PS829, they are unknown, no tensors, or on the meta device.
@@ -358,7 +358,7 @@ def _inputs(
 
 
 def _of_model(trained: Trained, stage: int, module: nn.Module) -> tuple[Tensor, ...]:
-    """One microbatch of what a model says enters a stage: words, or hidden vectors of the module's dtype."""
+    """Inputs of a stage of the model, one microbatch: words, or hidden vectors of the module's dtype."""
     import torch
 
     transformer, training = trained

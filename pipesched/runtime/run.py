@@ -1,4 +1,4 @@
-"""A run on this machine: a schedule trains or evaluates a small real model, and is compared with its prediction.
+"""Run a schedule on this machine: train or evaluate a small model, and compare with the prediction.
 
     request, file ──> emit: verified, as a stream ──> Job ──> a process a rank ──> Outcome ──> Rehearsal
 
@@ -42,8 +42,8 @@ _OF_ONE = ("factory", "model")
 
 @dataclass(frozen=True)
 class Request:
-    """How to run. samples: of each microbatch, where they differ. timeout: seconds that are a stall. pace: milliseconds
-    of a cost of 1. faults: KIND@RANK[:N].
+    """Request of a run. samples: of each microbatch, where they differ. timeout: seconds that are a stall. pace:
+    milliseconds of a cost of 1. faults: KIND@RANK[:N].
     """
 
     net: str = "mlp"
@@ -73,7 +73,7 @@ class Request:
 
     @property
     def breaks(self) -> tuple[Break, ...]:
-        """The faults to make."""
+        """Faults to inject."""
         try:
             return tuple(map(Break.parse, self.faults))
         except ValueError as error:
@@ -81,7 +81,7 @@ class Request:
 
 
 def alone(given: Mapping[str, object]) -> bool:
-    """Whether the options ask for one rank's list.
+    """Tell whether the options ask for one rank's list.
 
     Raises:
         PipeschedError: PS225, an option that means nothing there, or here.
@@ -115,7 +115,7 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
 
 
 def _verified(emission: Emission) -> Emission:
-    """What is right, and can be run on this machine.
+    """Require a right order that can run on this machine.
 
     Raises:
         PipeschedError: what the verdict found; PS225, PS814.
@@ -129,7 +129,7 @@ def _verified(emission: Emission) -> Emission:
 
 
 def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
-    """What the processes do.
+    """Job for the processes.
 
     Raises:
         PipeschedError: PS225, a fault on a rank that is not there, a pace beyond the timeout, samples for too few.
@@ -167,13 +167,13 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
 
 
 def _another(text: str) -> str:
-    """A valid stream that is not this one: the last rank ends before it steps."""
+    """Make another valid stream: the last rank ends before it steps."""
     stream = loads(text)
     return dumps(replace(stream, ranks=(*stream.ranks[:-1], stream.ranks[-1][:-1])))
 
 
 def _outcome(job: Job) -> Outcome:
-    """How all ranks ended, if they ended well.
+    """Wait for the ends of all ranks, and require that they ended well.
 
     Raises:
         PipeschedError: PS820 to PS826, PS836, PS837, what ended the run.
@@ -194,7 +194,7 @@ def diagnostic(fault: Fault) -> Diagnostic:
 
 
 def judge(text: str) -> None:
-    """Whether the order that torch is going to run is right; called in every rank.
+    """Require that the order that torch is going to run is right; called in every rank.
 
     Raises:
         RunError: the first finding.
@@ -208,7 +208,7 @@ def judge(text: str) -> None:
 
 
 def require_right(text: str) -> None:
-    """The verdict on a torch CSV with messages, as text, for the torch that is installed.
+    """Verify a torch CSV with messages, as text, for the installed torch.
 
     Raises:
         PipeschedError: everything that is wrong with it.
@@ -225,7 +225,7 @@ def torch_runtime(
     loss_fn: Callable[..., Tensor] | None = None,
     **options: object,
 ) -> _PipelineScheduleRuntime:
-    """torch's own pipeline runtime with a CSV loaded, refused before its first step if torch lowered it wrong.
+    """Load a CSV into torch's own pipeline runtime; refuse it before its first step if torch lowered it wrong.
 
     order: the path of a torch CSV, of computes alone or with messages, or a stream. stages, loss_fn, options: as of
     torch's schedules, such as ``scale_grads=False``. What torch will run is read back and verified.
@@ -239,7 +239,7 @@ def torch_runtime(
 
 
 def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Prediction) -> Rehearsal:
-    """What the ranks report, with the prediction."""
+    """Compare the reports of the ranks with the prediction."""
     data = [rank.data for rank in outcome.ranks if rank.data]
     worst = max(data, key=lambda entry: entry["error"])
     losses = next(entry["losses"] for entry in data if None not in entry["losses"])
@@ -264,7 +264,7 @@ def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Predict
 
 
 def _measured(spans: Sequence[Sequence[Sequence[float]]]) -> float | None:
-    """The median seconds of a step, over all ranks. The first step warms up, if there are others."""
+    """Median seconds of a step, over all ranks. The first of several steps warms up."""
     later = [own[1:] or own for own in spans]
     times = [max(end for _, end in step) - min(begin for begin, _ in step) for step in zip(*later, strict=True)]
     return median(times) if times else None

@@ -62,7 +62,7 @@ def run(file: str, **given: Any) -> int:
 
 
 def _one_rank(file: str, given: options.Given) -> int:
-    """One rank with stages of the user's: bytes, and costs."""
+    """Rehearse one rank with the user's own stages; write its bytes and costs."""
     from pipesched.compile import read
     from pipesched.runtime import rehearse as verb
 

@@ -1,4 +1,4 @@
-"""What a run measured, with what was predicted, as text and as JSON.
+"""Report a run next to its prediction, as text and as JSON.
 
     gradients   of every tensor, every step       those of the model in one piece
     outputs     of every microbatch               the same, of a schedule without a backward
@@ -37,7 +37,7 @@ _INDENT = " " * 4
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a step is expected to take. costs: those of the verdict, with messages that take no time.
+    """Predicted time of a step. costs: those of the verdict, with messages that take no time.
 
     unit: seconds of a cost of 1, or 0. left_out: the cost of messages that was given, and does not count.
     """
@@ -49,8 +49,8 @@ class Prediction:
 
     @classmethod
     def of(cls, emission: Emission, pace: float, timeout: float) -> Prediction:
-        """The makespan of what is emitted, at `pace` seconds for a cost of 1; or for a forward, where else a step would
-        be beyond the timeout: so costs in microseconds, as `calibrate` writes them, run at any pace.
+        """Predict the makespan of an emission, at `pace` seconds for a cost of 1; at `pace` seconds per forward, if a
+        step would otherwise exceed the timeout: costs in microseconds, as `calibrate` writes them, run at any pace.
         """
         time, order = emission.report.time, emission.order
         assert isinstance(order, Program)
@@ -63,7 +63,7 @@ class Prediction:
         return cls(costs, makespan, pace, Costs({"C": given["C"]} if most(given["C"]) else {}))
 
     def computes(self, stages: int) -> dict[str, tuple[float | tuple[float, ...], ...]]:
-        """The seconds of each kind of compute by stage, and by microbatch where that differs."""
+        """Seconds of each kind of compute by stage, and by microbatch where that differs."""
         rows = {key: self.costs[key] for key in (*LETTERS, "FB")}
         return {key: self._seconds(row, stages) for key, row in rows.items() if row is not None and self.unit}
 
@@ -88,9 +88,8 @@ def _cost(value: object) -> Cost:
 
 @dataclass(frozen=True)
 class Rehearsal(Judged):
-    """A run that ended well. counted, peak: the peaks that were measured and predicted, in microbatches through 1/p of
-    the model. measured: seconds of a step, or None. trace: when each instruction began and ended, as Chrome's trace
-    events, where that was asked for.
+    """Result of a run that ended well. counted, peak: measured and predicted peaks, in microbatches through 1/p of the
+    model. measured: seconds of a step, or None. trace: Chrome's trace events of all instructions, if asked for.
     """
 
     emission: Emission
@@ -108,7 +107,7 @@ class Rehearsal(Judged):
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """The warnings of the verdict; PS827, if a gradient or an output is not what it is to be."""
+        """Warnings of the verdict; PS827 if a gradient or an output is wrong."""
         warnings = list(self.emission.report.diagnostics)
         if self.ok:
             return warnings
@@ -122,19 +121,19 @@ class Rehearsal(Judged):
 
     @property
     def ok(self) -> bool:
-        """Whether every gradient, or every output, is right."""
+        """Tell whether every gradient, or every output, is right."""
         return self.error <= TOLERANCE
 
     @property
     def forward_only(self) -> bool:
-        """Whether the schedule has no backward."""
+        """Tell whether the schedule has no backward."""
         return self.emission.report.forward_only
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, *, color: bool = False) -> str:
-        """The verdict on a run that is right, as a person reads it."""
+        """Verdict on a run that is right, for people."""
         report, job = self.emission.report, self.job
         steps = f"{job.steps} step{'s' if job.steps > 1 else ''}"
         engine = ", torch's engine" if job.engine == "torch" else ""
@@ -167,7 +166,7 @@ class Rehearsal(Judged):
             )
 
     def _prediction(self, measured: float) -> str:
-        """The time that was predicted, if computes had a pace."""
+        """Predicted time, if computes had a pace."""
         unit, makespan = self.predicted.unit, self.predicted.makespan
         if not unit:
             return ""
@@ -176,7 +175,7 @@ class Rehearsal(Judged):
         return f", {predicted * 1e3:g} ms predicted: makespan {shown(makespan)} of {unit * 1e3:g} ms{more}"
 
     def to_json(self) -> dict[str, object]:
-        """The same, with all numbers: measured ones as JSON numbers, exact ones as everywhere."""
+        """Report with all numbers: measured ones as JSON numbers, exact ones as everywhere."""
         report, job, made = self.emission.report, self.job, self.predicted
         time = report.time
         found = {"error": self.error, "tensor": self.tensor, "step": self.step, "allowed": TOLERANCE}

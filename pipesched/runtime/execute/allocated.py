@@ -1,4 +1,4 @@
-"""Bytes that are allocated: now, and at most since `restart`.
+"""Count allocated bytes: now, and the most since `restart`.
 
     cpu     every storage that an operation of torch returned, until it is freed; not what one takes while it runs
     cuda    the figures of torch's allocator
@@ -20,33 +20,33 @@ from torch.utils._pytree import tree_leaves
 
 
 class Bytes(Protocol):
-    """A counter, for as long as it is entered."""
+    """A counter of allocated bytes, active while it is entered."""
 
     def __enter__(self) -> object:
-        """Counts from here on."""
+        """Begin to count."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> object:
-        """Counts no more."""
+        """Stop counting."""
 
     @property
     def now(self) -> int:
-        """Bytes that are allocated."""
+        """Bytes allocated now."""
 
     @property
     def peak(self) -> int:
-        """The most since `restart`."""
+        """Most bytes allocated at once since `restart`."""
 
     def restart(self, *, counts: bool = True) -> None:
-        """The peak is what there is now. counts: whether what is allocated from here on counts where it is the host's.
+        """Set the peak to the bytes allocated now. counts: whether host allocations from here on count.
 
         A copy to host memory is none of the device, which a CPU cannot tell.
         """
 
 
 class OnHost(TorchDispatchMode):
-    """Of a CPU, which has no allocator that counts."""
+    """Counter of a CPU, which has no allocator that counts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class OnHost(TorchDispatchMode):
         self._known: dict[int, weakref.ref[UntypedStorage]] = {}
 
     def restart(self, *, counts: bool = True) -> None:
-        """The peak is what there is now. counts: whether what is allocated from here on does."""
+        """Set the peak to the bytes allocated now. counts: whether allocations from here on count."""
         self.peak, self._counts = self.now, counts
 
     def __torch_dispatch__(
@@ -65,7 +65,9 @@ class OnHost(TorchDispatchMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Every operation, also those of a backward. What it was given is no allocation of its own."""
+        """Count the storages that an operation returns, in a backward too; its arguments are no allocation of its
+        own.
+        """
         given = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
         made = func(*args, **(kwargs or {}))
         for x in tree_leaves(made):
@@ -90,35 +92,35 @@ class OnHost(TorchDispatchMode):
 
 
 class OnDevice:
-    """Of a GPU."""
+    """Counter of a GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def __enter__(self) -> object:
-        """The allocator counts anyway."""
+        """Do nothing: the allocator always counts."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """And goes on."""
+        """Do nothing: the allocator goes on counting."""
 
     @property
     def now(self) -> int:
-        """Bytes that are allocated."""
+        """Bytes allocated now."""
         return torch.cuda.memory_allocated(self._device)
 
     @property
     def peak(self) -> int:
-        """The most since `restart`."""
+        """Most bytes allocated at once since `restart`."""
         return torch.cuda.max_memory_allocated(self._device)
 
     def restart(self, *, counts: bool = True) -> None:
-        """The peak is what there is now."""
+        """Set the peak to the bytes allocated now."""
         torch.cuda.reset_peak_memory_stats(self._device)
 
 
 def counter(device: torch.device) -> Bytes:
-    """That of a device."""
+    """Counter for a device."""
     if device.type == "cuda":
         return OnDevice(device)
     return OnHost()

@@ -41,12 +41,12 @@ Group: TypeAlias = dict[str, Collection[Node]]
 
 
 class NotSplit(UserWarning):
-    """A stage whose backward is not split: I runs all of it."""
+    """Warn that a stage's backward is not split: I runs all of it."""
 
 
 @dataclass(eq=False, slots=True)
 class Saved:
-    """What a microbatch keeps between its F and the end of its backward.
+    """State that a microbatch keeps between its F and the end of its backward.
 
     inputs: leaves. roots: the outputs, or the loss. arrived: the gradients of the roots, once they are known.
     once: why there is one backward for all, if the forward showed it.
@@ -61,7 +61,7 @@ class Saved:
 
 
 def full(saved: Saved) -> Gradients:
-    """B: every gradient; those of the inputs are returned, those of the weights added to ``.grad``."""
+    """B: compute every gradient; return those of the inputs, add those of the weights to ``.grad``."""
     pairs = [(root, arrived) for root, arrived in zip(saved.roots, saved.arrived, strict=True) if root.requires_grad]
     if pairs:
         torch.autograd.backward([root for root, _ in pairs], [arrived for _, arrived in pairs])
@@ -69,7 +69,7 @@ def full(saved: Saved) -> Gradients:
 
 
 def for_input(saved: Saved, module: nn.Module) -> Gradients:
-    """I: the gradients of the inputs. Leaves in `saved` what W needs."""
+    """I: compute the gradients of the inputs. Leave in `saved` what W needs."""
     if not any(x.requires_grad for x in saved.inputs):
         return tuple(None for _ in saved.inputs)
     roots = [(r, a) for r, a in zip(saved.roots, saved.arrived, strict=True) if r.requires_grad]
@@ -87,7 +87,7 @@ def for_input(saved: Saved, module: nn.Module) -> Gradients:
 
 
 def for_weights(saved: Saved, module: nn.Module) -> None:
-    """W: the gradients of the weights, added to ``.grad``."""
+    """W: add the gradients of the weights to ``.grad``."""
     if saved.done:
         return
     if saved.groups is None:
@@ -97,7 +97,9 @@ def for_weights(saved: Saved, module: nn.Module) -> None:
 
 
 def _split(saved: Saved, module: nn.Module, roots: list[tuple[Tensor, Tensor | None]], nodes: list[Node]) -> str | None:
-    """Run torch's backward for the input; why it could not, or None. The graph is whole after a failure."""
+    """Run torch's backward for the input; return the reason if it failed, or None. After a failure the graph is
+    whole.
+    """
     edges = [get_gradient_edge(root) for root, _ in roots]
     arrived = [torch.ones_like(r) if a is None else a for r, a in roots]
     weights = _weights(module)
@@ -120,7 +122,7 @@ def _missed(
     edges: list[GradientEdge],
     arrived: list[Tensor],
 ) -> None:
-    """The gradients of weights that the outputs reach, but not past anything that an input reaches."""
+    """Add the gradients of weights that the outputs reach without passing anything that an input reaches."""
     grouped = {node for group in groups for node in group["params"]}
     by_node = {id(node.variable): node for node in nodes if hasattr(node, "variable")}
     missed = [w for w in weights if id(w) in by_node and by_node[id(w)] not in grouped]
@@ -132,7 +134,9 @@ def _missed(
 
 
 def _counts_once(group: Group) -> bool:
-    """Whether torch's W is right for a group: before 2.13 it counts a weight twice that a stage uses several times."""
+    """Tell whether torch's W is right for a group: before 2.13 it counts a weight twice that a stage uses several
+    times.
+    """
     return _VERSION >= (2, 13) or len(group["intermediates"]) == 1
 
 
@@ -145,7 +149,7 @@ _WHOLE = {
 
 @contextmanager
 def selective() -> Iterator[list[str]]:
-    """Around a forward: why its backward runs once, if it has selective activation checkpointing.
+    """Notice, around a forward, selective activation checkpointing, whose backward can run only once.
 
     That hands out each saved value once, and leaves no mark in the graph; so its forward is noticed.
     """
@@ -168,7 +172,7 @@ def selective() -> Iterator[list[str]]:
 
 
 def _nodes(roots: list[Node]) -> Iterator[Node]:
-    """Every node of the graph."""
+    """Walk every node of the graph."""
     seen = set(roots)
     stack = list(roots)
     while stack:
@@ -185,7 +189,7 @@ def _weights(module: nn.Module) -> list[nn.Parameter]:
 
 
 def _taken(inputs: tuple[Tensor, ...]) -> Gradients:
-    """The gradients of leaves, which they then no longer have."""
+    """Take the gradients of leaves, which lose them."""
     found = tuple(x.grad for x in inputs)
     for x in inputs:
         x.grad = None

@@ -1,4 +1,4 @@
-"""Things that go wrong, done on purpose: to see what a fault looks like, and to test that none goes unseen.
+"""Faults injected on purpose: to show what each looks like, and to test that none goes unseen.
 
 kill, freeze, stall    this rank, at the instruction
 collective             this rank waits in one that no other rank joins
@@ -28,7 +28,7 @@ FOREVER = 3600.0
 
 
 class Broken:
-    """What is broken on one rank."""
+    """The injected faults of one rank."""
 
     def __init__(self, given: Break, modules: Iterable[nn.Module]) -> None:
         self._given, self._armed = given, False
@@ -40,7 +40,7 @@ class Broken:
                 _hook(module)
 
     def before(self, instruction: Instruction, index: int) -> None:
-        """A hook of the runtime."""
+        """Inject the fault when its instruction begins; a hook of the runtime."""
         if index + 1 < self._given.instruction:
             return
         self._armed = True

@@ -1,4 +1,4 @@
-"""What a runtime makes sure of before its first step: modules, replicas, copies of stages, and boundaries."""
+"""Checks of a runtime before its first step: modules, replicas, copies of stages, and boundaries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Known: TypeAlias = dict[tuple[int, Boundary], Boundary]
 
 
 class NotReplicated(UserWarning):
-    """Some stages are wrapped in DistributedDataParallel and others are not: replicas of those train apart."""
+    """Warn that only some stages are wrapped in DistributedDataParallel: replicas of the others train apart."""
 
 
 def check_modules(
@@ -41,7 +41,7 @@ def check_modules(
     *,
     alone: bool = False,
 ) -> None:
-    """Whether the stream is one that is executed, this rank has its stages, and the group its ranks, if it has any.
+    """Require a stream that can be executed, the modules of this rank's stages, and a group of the stream's size.
 
     Raises:
         RunError: PS831, what the stream says that is not executed.
@@ -63,12 +63,12 @@ def check_modules(
 
 
 def beyond(stream: Stream) -> str | None:
-    """What a stream says that is not executed, if anything."""
+    """First instruction of the stream that is not executed, if any."""
     return next((str(x) for rank in stream.ranks for x in rank if x.op in ("UNSHARD", "RESHARD")), None)
 
 
 def signature(modules: Mapping[Held, nn.Module]) -> Note:
-    """What a rank reports of its weights, as JSON: by route/stage names, shapes, dtypes, who shares each, a digest."""
+    """Report the weights of a rank as JSON, by route/stage: names, shapes, dtypes, sharing, and a digest."""
     refused = unsupported(modules)
     if refused is not None:
         return {"unsupported": refused}
@@ -104,7 +104,7 @@ def _replicas(module: nn.Module) -> int:
 
 
 def check_replicated(notes: Sequence[Note]) -> None:
-    """Warn, on the first rank, of a pipeline of which only some stages are averaged over replicas."""
+    """Warn, on the first rank, if only some stages of the pipeline are averaged over replicas."""
     counts = {int(key.partition("/")[2]): count for note in notes for key, count in note["replicas"].items()}
     if len(set(counts.values())) > 1:
         found = ", ".join(f"stage {stage}: {count}" for stage, count in sorted(counts.items()))
@@ -112,7 +112,7 @@ def check_replicated(notes: Sequence[Note]) -> None:
 
 
 def check_copies(stream: Stream, notes: Sequence[Note]) -> None:
-    """Whether both copies of every stage have the same weights, shared alike, and begin with the same values.
+    """Require that both copies of every stage have the same weights, shared alike, with the same initial values.
 
     Every rank finds the same. Of the values a few are compared.
 
@@ -143,7 +143,7 @@ def _value_apart(one: Shown, other: Shown, first: int, rank: int) -> str:
 
 
 def _weight_apart(one: Sequence[Parameter], other: Sequence[Parameter], first: int, rank: int) -> str:
-    """The first weight that differs, by name, and what each rank says of it."""
+    """Name the first weight that differs, with each rank's report of it."""
     a, b = next((a, b) for a, b in zip_longest(one, other) if a != b)
     return f"rank {first} has {_text(a)}, rank {rank} {_text(b)}"
 
@@ -166,8 +166,8 @@ def infer_boundaries(
     device: torch.device,
     known: Known,
 ) -> list[tuple[Boundary, ...]]:
-    """Of each example the model's input and what each stage but the last makes: as given, or by forwards from rank to
-    rank, which `known` spares where the same stage got the same before.
+    """Boundaries of each example: the model's input, and the output of every stage but the last. They are taken as
+    given, or found by forwards from rank to rank; `known` saves a forward of a stage that got the same boundary before.
 
     keywords: of each example.
 
@@ -204,7 +204,7 @@ def infer_boundaries(
 
 
 def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
-    """An example that is what `boundaries_of` returned.
+    """Boundaries, if the example is a result of `boundaries_of`.
 
     Raises:
         ValueError: it has not one boundary a stage.
@@ -229,8 +229,8 @@ def _made(
     device: torch.device,
     known: Known,
 ) -> list[Boundary] | str:
-    """What a stage makes of each example, the model's input of stage -1, or why it is nothing. found: of those before
-    it.
+    """Boundaries behind a stage for each example (stage -1: the model's input), or a message if it cannot run. found:
+    boundaries before it.
     """
     if stage < 0 and examples is None:
         return "there is no example of the model's input on the rank of stage 0"
@@ -252,7 +252,7 @@ def _made(
 
 
 def channels_of(stream: Stream, tied: Tied) -> set[Channel]:
-    """Every channel on which messages pass: the same on every rank."""
+    """Every channel that carries messages, the same on every rank."""
     found: set[Channel] = set()
     for rank, instructions in enumerate(stream.ranks):
         messages = (Message.of(x, rank) for instruction in instructions for x in instruction.messages)
@@ -264,12 +264,12 @@ def channels_of(stream: Stream, tied: Tied) -> set[Channel]:
 
 
 def shared_by_batches(stream: Stream) -> set[int]:
-    """The communicators that carry a batch, whose messages may be of several channels."""
+    """Communicators that carry a batch, whose messages may belong to several channels."""
     return {part.communicator for rank in stream.ranks for x in rank if x.op == BATCH for part in x.parts}
 
 
 def split_batch(value: Iterable[Part], count: int, what: str) -> list[Part]:
-    """A batch as its microbatches: a tensor is cut in `count` along its first dimension.
+    """Cut a batch into microbatches: a tensor along its first dimension, a sequence into its elements.
 
     Raises:
         ValueError: it does not divide, or there is another number of them.
@@ -287,7 +287,7 @@ def split_batch(value: Iterable[Part], count: int, what: str) -> list[Part]:
 def split_keywords(
     keywords: Mapping[str, object] | None, count: int, modules: Mapping[Held, nn.Module]
 ) -> list[dict[str, object]]:
-    """Keyword inputs by microbatch: tensors and lists as those of a batch, anything else the same for all.
+    """Cut keyword inputs into microbatches: tensors and lists as a batch; anything else is repeated.
 
     Raises:
         ValueError: no stage here takes one of them, or one does not divide.

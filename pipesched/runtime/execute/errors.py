@@ -1,4 +1,4 @@
-"""What goes wrong while a program runs, as a value that crosses processes.
+"""A fault of a running program, as a value that crosses processes.
 
     error[PS822]: nothing moves: no rank finished an instruction for 3 s
      --> rank 0, step 1, instruction 5 (0B0): waits for gradient 0 of stage 1, rank 1 to rank 0
@@ -35,7 +35,7 @@ _CODE = re.compile(r"PS\d{3}")
 
 
 def printable(text: object, longest: int = LONGEST) -> str:
-    """A text of another process, fit to be shown: bounded, and no character does anything.
+    """Make a text of another process safe to show: bounded, without control characters.
 
     Raises:
         TypeError: it is no text.
@@ -47,7 +47,7 @@ def printable(text: object, longest: int = LONGEST) -> str:
 
 
 def table(data: object) -> Mapping[str, object]:
-    """An object that JSON gives back.
+    """Require an object in JSON data.
 
     Raises:
         TypeError: it is something else.
@@ -58,7 +58,7 @@ def table(data: object) -> Mapping[str, object]:
 
 
 def fields(data: object, *names: str) -> list[object]:
-    """Fields of an object that JSON gives back.
+    """Take fields of an object in JSON data.
 
     Raises:
         TypeError, KeyError: it is no object, or has no such field.
@@ -68,7 +68,7 @@ def fields(data: object, *names: str) -> list[object]:
 
 
 def whole(number: object) -> int:
-    """A whole number that JSON gives back.
+    """Require a whole number in JSON data.
 
     Raises:
         TypeError: it is something else.
@@ -80,7 +80,7 @@ def whole(number: object) -> int:
 
 @contextmanager
 def _read(what: str) -> Iterator[None]:
-    """However the data of another process is wrong, it is a ValueError."""
+    """Turn any error in the data of another process into a ValueError."""
     try:
         yield
     except (TypeError, KeyError, ValueError, AttributeError) as error:
@@ -89,7 +89,9 @@ def _read(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a rank is. step and instruction count from 1; 0: none. text: the instruction. waits: for what, or empty."""
+    """Position of a rank. step and instruction count from 1; 0: none. text: the instruction. waits: what it waits for,
+    or empty.
+    """
 
     rank: int
     step: int = 0
@@ -99,7 +101,7 @@ class Place:
 
     @classmethod
     def of(cls, data: object) -> Place:
-        """The place of what JSON gives back, fit to be shown whoever sent it.
+        """Read a place from JSON data; it is safe to show, whoever sent it.
 
         Raises:
             ValueError: it is something else.
@@ -123,7 +125,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that went wrong. place: where it began. notes: what proves it, and where the other ranks were."""
+    """A fault of a run. place: where it began. notes: the evidence, and the places of the other ranks."""
 
     code: str
     message: str
@@ -137,12 +139,12 @@ class Fault:
         return "\n".join(lines + ([f"  = help: {self.help}"] if self.help else []))
 
     def dumps(self) -> str:
-        """One line of JSON; `loads` reads it."""
+        """Write one line of JSON; `loads` reads it."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def loads(cls, text: str) -> Fault:
-        """The fault of a text that `dumps` made, fit to be shown whoever sent it.
+        """Read a fault from a text of `dumps`; it is safe to show, whoever sent it.
 
         Raises:
             ValueError: the text is something else.
@@ -151,7 +153,7 @@ class Fault:
 
     @classmethod
     def of(cls, data: object) -> Fault:
-        """The fault of what JSON gives back, as `loads`."""
+        """Read a fault from JSON data, as `loads` does."""
         with _read("a fault"):
             code, message, place, notes, help = fields(data, "code", "message", "place", "notes", "help")
             if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(notes, list | tuple):
@@ -161,7 +163,7 @@ class Fault:
 
 
 class RunError(RuntimeError):
-    """A run that ended with a fault."""
+    """A run ended with a fault."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(str(fault))

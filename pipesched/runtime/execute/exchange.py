@@ -1,4 +1,4 @@
-"""What ranks send each other before step 1: JSON, a text each, as bytes in a collective of their group.
+"""Values that ranks send each other before step 1: one JSON text per rank, as bytes in a collective of their group.
 
     everybody(value)         [value of rank 0, value of rank 1, …]      on every rank
 
@@ -20,7 +20,7 @@ LONGEST = 1 << 26  # bytes of a text
 
 
 def everybody(value: Value, group: dist.ProcessGroup | None = None) -> list[Value]:
-    """The value of every rank, by rank in the group, as JSON gives it back. A collective.
+    """Gather a value from every rank, by rank in the group, through JSON. A collective.
 
     Raises:
         ValueError: which rank sent what cannot be read.
@@ -59,7 +59,7 @@ def _value(rank: int, text: Tensor) -> object:
 
 
 def _device(group: dist.ProcessGroup | None) -> torch.device:
-    """Where the group can carry bytes."""
+    """Device on which the group can carry bytes."""
     able = [part.partition(":")[0] for part in str(dist.get_backend_config(group)).split(",")]
     if "cpu" in able:
         return torch.device("cpu")

@@ -1,4 +1,4 @@
-"""Runs one rank's instruction list on torch.distributed.
+"""Run one rank's instruction list on torch.distributed.
 
     for each instruction:  F B I W R OVERLAP    compute, on what was received or handed over on this rank
                            O L                  copy what an F keeps to host memory, and back
@@ -62,7 +62,7 @@ Targets: TypeAlias = Tensor | Iterable[object]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `Runtime.evaluate` gives.
+    """Result of `Runtime.evaluate`.
 
     outputs: what the last stage made, by microbatch and in their order, of those whose last stage is here. loss: the
     mean over all microbatches, on every rank; None without targets.
@@ -73,7 +73,7 @@ class Evaluation:
 
 
 class Runtime:
-    """One rank of a pipeline.
+    """A rank of a pipeline.
 
     instructions: of a step; during `evaluate`, its forwards and their messages. position: the index of the one under
     way; -1 before the first step, their number at the end of one. losses: of the microbatches whose last stage is
@@ -99,7 +99,7 @@ class Runtime:
         blocking: bool = False,
         imitated: bool = False,
     ) -> None:
-        """A collective: all ranks of the group build theirs at the same time.
+        """Build the runtime of one rank. A collective: all ranks of the group build theirs at the same time.
 
         modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and gives a tensor or a
             tuple of them. One that reads several takes those of each, in the order of ``stream.read(stage)``. Where a
@@ -167,7 +167,7 @@ class Runtime:
         self._evaluates = False
 
     def _reports(self, modules: Mapping[Held, nn.Module], tied: Tied | None) -> list[Note]:
-        """The report of every rank, once all of them are checked."""
+        """Gather the reports of all ranks, and check them."""
         notes: list[Note] = [{**signature(modules), "tied": plain(tied)}]
         if not self._alone:
             notes = [cast("Note", card.note) for card in agree(self.stream, self._group, notes[0])]
@@ -182,22 +182,22 @@ class Runtime:
 
     @property
     def waiting(self) -> Message | None:
-        """The message that this rank, or its GPU, waits for at this moment, if any."""
+        """Message that this rank, or its GPU, is waiting for, if any."""
         return self._channels.waiting
 
     @property
     def enqueues(self) -> bool:
-        """Whether instructions are enqueued behind a wait, as on NCCL: then `position` is ahead of what waits."""
+        """Tell whether instructions are enqueued behind a wait, as on NCCL: `position` is then ahead of the wait."""
         return self._channels.queues
 
     @property
     def waited(self) -> float:
-        """Seconds that this rank has waited for messages since it was built, in all."""
+        """Seconds spent waiting for messages since the runtime was built."""
         return self._channels.waited
 
     @property
     def alive(self) -> int:
-        """How many activations are on the device, on a rank that offloads some."""
+        """Number of activations on the device, on a rank that offloads some."""
         return sum(boxes.here for stage in self._stages.values() for boxes in stage.boxes.values())
 
     @property
@@ -208,7 +208,8 @@ class Runtime:
     def step(
         self, inputs: Inputs | None = None, targets: Targets | None = None, keywords: Keywords | None = None
     ) -> Tensor:
-        """One training step over all m microbatches; the mean of their losses, on every rank, float64 without shape.
+        """Take one training step over all m microbatches; return the mean of their losses on every rank, a float64
+        scalar.
 
         inputs: the model's input on this rank's device, needed where a stage lives that reads it, as stage 0: a tensor,
             cut in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
@@ -234,8 +235,8 @@ class Runtime:
         return total / self.stream.microbatches
 
     def expect(self, examples: Tensor | Iterable[Example] | None = None, keywords: Keywords | None = None) -> None:
-        """The shapes of each microbatch from now on, where microbatches differ. A collective of all ranks, outside of a
-        step; no message of a step is added, so every verdict stays.
+        """Set the shapes of each microbatch from now on, where microbatches differ. A collective of all ranks, outside
+        of a step; it adds no message to a step, so every verdict stays.
 
         examples: m microbatches of the model's input, as `step` takes them, needed where stage 0 lives: what each stage
             makes is found by one forward without a trace, of a shape that the stage has not had before. Or, on every
@@ -263,7 +264,8 @@ class Runtime:
     def evaluate(
         self, inputs: Inputs | None = None, targets: Targets | None = None, keywords: Keywords | None = None
     ) -> Evaluation:
-        """The forwards of all m microbatches alone, in the order of the stream: outputs, and losses for targets.
+        """Run only the forwards of all m microbatches, in the order of the stream; return outputs, and losses for
+        targets.
 
         Arguments as those of `step`. Without gradients, and with all modules in evaluation mode for so long; what is
         in ``.grad``, and the mode that each module was in, stay. A stream without a backward needs no other step.
@@ -300,7 +302,7 @@ class Runtime:
         *,
         evaluates: bool = False,
     ) -> None:
-        """Run a list. evaluates: whether outputs of the last stage are kept, and gradients left alone."""
+        """Run a list. evaluates: keep the outputs of the last stage, and leave gradients alone."""
         count = self.stream.microbatches
         self._inputs = None if inputs is None else split_batch(inputs, count, "inputs")
         self._targets = None if targets is None else split_batch(targets, count, "targets")
@@ -376,7 +378,7 @@ class Runtime:
             self._outputs[x.microbatch] = output
 
     def _keeping(self, stage: Stage, x: Instruction, inputs: Sequence[Tensor]) -> AbstractContextManager[object]:
-        """Around a forward that is run again, or whose activation may be offloaded."""
+        """Wrap a forward that will be recomputed, or whose activation may be offloaded."""
         if (x.route, x.stage, x.microbatch) in self._again and not self._evaluates:
             return stage.letting_go(x.microbatch, inputs)
         if not self._offloads or not stage.train:
@@ -385,7 +387,7 @@ class Runtime:
         return stage.boxing(x.microbatch, tree_leaves([of[x.microbatch] for of in given if of]))
 
     def _score(self, microbatch: int) -> Score | None:
-        """The loss of an output of a microbatch, if there is to be one."""
+        """Loss as a function of the output of a microbatch; None if no loss is wanted."""
         if self._targets is None:
             if self._evaluates:
                 return None
@@ -396,7 +398,9 @@ class Runtime:
         return lambda output: loss(output, target)
 
     def _backward(self, x: Instruction) -> None:
-        """The gradients of all readers, one sum; of what was read, each to the stage that it came from."""
+        """Add up the gradients of all readers, run the backward, and return to each stage that was read its
+        gradient.
+        """
         found = [self._get(GRADIENT, x, reader) for reader in self.stream.readers[x.stage]]
         arrived = [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)] if found else None
         made = iter(self._stages[x.route, x.stage].backward(x.op, x.microbatch, arrived))
@@ -410,7 +414,7 @@ class Runtime:
                 self._put(GRADIENT, x, source, tuple(whole))
 
     def _deliver(self, x: Instruction, made: Gradients) -> None:
-        """The gradients of the model's own input, where it asks for one, as undivided training gives them."""
+        """Pass the gradients of the model's own input on, if it asks for one, as undivided training does."""
         entering = zip(self._input(x), self.boundaries[x.microbatch][0], strict=True)
         able = [given for given, spec in entering if spec.differentiable]
         for given, grad in zip(able, made, strict=True):
@@ -425,7 +429,7 @@ class Runtime:
         return (made,) if isinstance(made, Tensor) else tuple(made)
 
     def _get(self, kind: str, x: Instruction, maker: int) -> tuple[Tensor, ...]:
-        """What another stage made for this one, handed over on this rank or received."""
+        """Take the tensors of another stage, handed over on this rank or received."""
         source = self.stream.placement[x.route].ranks[maker]
         message = Message.between(kind, x, maker, x.stage, source, self.rank)
         if source != self.rank:
@@ -433,13 +437,13 @@ class Runtime:
         return _made(self._inbox.pop(message, None), message)
 
     def _put(self, kind: str, x: Instruction, taker: int, made: tuple[Tensor, ...]) -> None:
-        """Hand over on this rank, or keep until the SEND."""
+        """Hand tensors over on this rank, or keep them until the SEND."""
         target = self.stream.placement[x.route].ranks[taker]
         message = Message.between(kind, x, x.stage, taker, self.rank, target)
         (self._inbox if target == self.rank else self._outbox)[message] = made
 
     def _post(self, x: Instruction) -> None:
-        """Send, or all of a batch."""
+        """Send a message, or post all messages of a batch."""
         parts = [(part.op[:4], Message.of(part, self.rank)) for part in x.messages]
         sends = {m: _made(self._outbox.pop(m, None), m) for kind, m in parts if kind == "SEND"}
         receives = {m: self._boundary(m) for kind, m in parts if kind == "RECV"}
@@ -447,7 +451,7 @@ class Runtime:
         self._posted += len(receives)
 
     def _receive_ahead(self, index: int) -> None:
-        """Post the receives that the list has up to here, and some of those after, each channel in its order.
+        """Post the receives up to this position in the list, and some beyond it, each channel in its order.
 
         Those of a batch are posted with it, those in line with others at their place, and none before these that is
         behind.
@@ -467,7 +471,7 @@ class Runtime:
         return gradients(boundaries[message.taker + 1])
 
     def _agreed(self, examples: Sequence[Example] | None, keywords: Sequence[Keywords]) -> list[tuple[Boundary, ...]]:
-        """The boundaries of some microbatches, the same on every rank."""
+        """Boundaries of microbatches, the same on every rank."""
         group = self._group
         return infer_boundaries(
             self.stream,
@@ -481,7 +485,7 @@ class Runtime:
         )
 
     def _around(self, stage: int) -> tuple[list[Boundary], list[Boundary] | None]:
-        """What enters a stage and what leaves it, by microbatch; of the last stage the loss leaves."""
+        """Boundaries in front of and behind a stage, by microbatch; None behind the last one, which has the loss."""
         read, last = self.stream.read(stage), stage + 1 == self.stream.stages
         leaving = None if last else [boundaries[stage + 1] for boundaries in self.boundaries]
         return [entering(boundaries, read) for boundaries in self.boundaries], leaving
@@ -503,7 +507,7 @@ class Runtime:
         )
 
     def _summed(self) -> tuple[Tensor, int]:
-        """The sum of all losses, on every rank, float64 without shape, and how many there are."""
+        """Sum of all losses, the same float64 scalar on every rank, and their number."""
         total = torch.zeros(2, dtype=torch.float64, device=self._channels.wire)
         for value in self.losses.values():
             total[0] += value.to(total.device)
@@ -514,7 +518,7 @@ class Runtime:
 
 
 def _nothing(runtime: Runtime, x: Instruction) -> None:
-    """A receive was posted before; a reduction is done when it returns."""
+    """Do nothing: a receive was posted before, a reduction is done when it returns."""
 
 
 _EXECUTE: Mapping[str, Callable[[Runtime, Instruction], None]] = {
@@ -536,7 +540,7 @@ _EXECUTE: Mapping[str, Callable[[Runtime, Instruction], None]] = {
 
 
 def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
-    """The forwards of a list with their messages, in its order; the list itself where it has nothing else.
+    """Keep the forwards of a list with their messages, in order; return the list itself if it has nothing else.
 
     Whatever the model of communication, what finishes goes on to finish: the instructions that are left out are whole
     messages and what only they and backwards wait for.
@@ -551,7 +555,7 @@ def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
 
 
 def _made(tensors: tuple[Tensor, ...] | None, message: Message) -> tuple[Tensor, ...]:
-    """What is handed over or sent; a list in a wrong order asks for what is not there."""
+    """Require the tensors of a message: in a wrong order they may not exist yet, or be gone."""
     if tensors is None:
         raise LookupError(f"there is no {message}: it is not made yet, or gone")
     return tensors

@@ -1,4 +1,4 @@
-"""All ranks run the same stream, or none runs.
+"""Require that all ranks run the same stream, or run nothing.
 
 Two valid files that differ train silently wrong or hang, and no transport notices. So before step 1 every rank sends
 all others the fingerprint of its stream, which is a digest of placement and instructions of *all* ranks: equal
@@ -20,7 +20,7 @@ from pipesched.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a rank says of itself. note: anything else that the ranks send each other on this occasion."""
+    """Identity of a rank's stream. note: other data that the ranks exchange on this occasion."""
 
     fingerprint: str
     title: str
@@ -28,7 +28,7 @@ class Card:
 
     @classmethod
     def of(cls, rank: int, data: object) -> Card:
-        """What that rank sent, fit to be shown.
+        """Read the card of a rank; it is safe to show.
 
         Raises:
             RunError: PS821, it is no card.
@@ -46,7 +46,7 @@ class Card:
 def agree(
     stream: Stream, group: dist.ProcessGroup | None = None, note: Mapping[str, object] | None = None
 ) -> list[Card]:
-    """The cards of all ranks, by rank in the group. A collective: every rank of the group calls it.
+    """Exchange the cards of all ranks, by rank in the group. A collective: every rank of the group calls it.
 
     note: what JSON can say, and gives back.
 
@@ -62,7 +62,9 @@ def agree(
 
 
 def disagreement(cards: Sequence[Card]) -> Fault | None:
-    """Who differs from most of the ranks, or None. With a tie, most is what the lowest rank has."""
+    """Fault that names the ranks whose stream differs from the most common one, or None. On a tie that of the lowest
+    rank counts.
+    """
     counted = Counter(card.fingerprint for card in cards)
     if len(counted) <= 1:
         return None

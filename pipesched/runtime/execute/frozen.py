@@ -1,4 +1,4 @@
-"""Stages that are not trained, and what that is for a runtime.
+"""Frozen stages, and their meaning for a runtime.
 
     frozen, no trained stage before it     a forward without a graph, and no backward
     frozen, a trained stage before it      I is the whole backward: it frees all, and hands the gradient on
@@ -20,7 +20,7 @@ _HELP = "set requires_grad as the stream says before the runtime is built, or em
 
 
 def wanting(stream: Stream) -> frozenset[int]:
-    """The stages that a gradient comes to: those that are trained, or have a trained one somewhere before them."""
+    """Stages that receive a gradient: the trained ones, and those with a trained stage somewhere before them."""
     found: set[int] = set()
     for stage in range(stream.stages):
         if stage not in stream.frozen or not found.isdisjoint(stream.read(stage)):
@@ -50,7 +50,7 @@ def check_frozen(stream: Stream, notes: Sequence[Note], tied: Tied) -> None:
 
 
 def _differs(stream: Stream, stage: int, weights: Sequence[Parameter]) -> str | None:
-    """How the weights of a stage contradict the stream, if they do."""
+    """Describe how the weights of a stage contradict the stream; None if they agree."""
     asking = [(name, names) for name, _, _, trained, names in weights if trained]
     if stage not in stream.frozen:
         untrained = bool(weights) and not asking

@@ -37,7 +37,7 @@ _BROKEN = re.compile(r"connection (closed|reset|refused)|broken pipe|socket|remo
 
 
 def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The loss, with an error in the place of a NaN or an infinity. It reads the value, which waits for a GPU.
+    """Wrap a loss so that NaN or infinity raises. Reading the value waits for a GPU.
 
     Raises:
         RunError: PS826, from the function returned.
@@ -55,14 +55,14 @@ def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def end_process(fault: Fault) -> NoReturn:
-    """Tells the fault on stderr and ends the process at once: the last resort."""
+    """Write the fault to stderr and end the process at once: the last resort."""
     sys.stderr.write(f"{fault}\n")
     sys.stderr.flush()
     os._exit(1)
 
 
 class Guard:
-    """The guard of one rank. Enter it on all ranks of the group, around the steps.
+    """Guard of one rank. Enter it on all ranks of the group, around the steps.
 
     group: that of the runtime. timeout: so many seconds without any finished instruction are a stall; more than the
     longest instruction takes. end: what to do when the main thread is stuck; must not return.
@@ -137,7 +137,7 @@ class Guard:
             self._hooks[1](instruction, index)
 
     def _where(self) -> Beat:
-        """What the watchdog reports of this rank; called in its thread."""
+        """Beat of this rank for the watchdog; called in its thread."""
         seen = of_thread(self._thread)
         place = self._place()
         if seen.inside and seen.ours and seen.collective and not (place.instruction or place.waits):
@@ -155,7 +155,7 @@ class Guard:
         return Place(self._rank, self._step, at + 1, str(self._runtime.instructions[at]), waits)
 
     def _publish(self, error: BaseException) -> None:
-        """Tells the watchdog what ended the block."""
+        """Tell the watchdog what ended the block."""
         assert self._watch is not None
         place, waiting = self._place(), self._runtime.waiting
         said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")

@@ -18,7 +18,7 @@ from pipesched.runtime.execute.transport import TRANSPORTS, Channels, _Posted
 
 
 class Imitated(Channels):
-    """The messages of a rank whose neighbours are imitated."""
+    """Channels of a rank whose neighbours are imitated."""
 
     def __init__(self, rank: int, device: torch.device) -> None:
         self.rank, self.group, self.device, self.blocking = rank, None, device, False
@@ -27,7 +27,7 @@ class Imitated(Channels):
         self._received, self._sent, self._queued = {}, {}, deque()
 
     def take(self, message: Message) -> tuple[Tensor, ...]:
-        """Random numbers in the buffers that were posted.
+        """Fill the posted buffers with random numbers.
 
         Raises:
             LookupError: no receive was posted for it, or it was taken before.
@@ -37,7 +37,7 @@ class Imitated(Channels):
         return tuple(map(drawn, self._received.pop(message).tensors))
 
     def exchange(self, outgoing: Message, incoming: Message, tensor: Tensor) -> Tensor:
-        """The gradient of the other copy."""
+        """Imitate the gradient of the other copy."""
         return torch.randn_like(tensor)
 
     def _post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
@@ -49,6 +49,6 @@ class Imitated(Channels):
 
 
 def drawn(buffer: Tensor) -> Tensor:
-    """A buffer with random numbers in it, or zeros where it holds no numbers that have gradients."""
+    """Fill a buffer with random numbers, or with zeros if its dtype has no gradient."""
     with torch.no_grad():
         return buffer.normal_() if buffer.is_floating_point() else buffer.zero_()

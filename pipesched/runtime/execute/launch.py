@@ -38,7 +38,7 @@ IMPORT = 600.0  # seconds for it to import torch
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Something to break on purpose: what, on which rank, from which of its instructions on, counted from 1."""
+    """A fault to inject: its kind, its rank, and the instruction from which it acts, counted from 1."""
 
     kind: str
     rank: int
@@ -46,7 +46,7 @@ class Break:
 
     @classmethod
     def parse(cls, text: str) -> Break:
-        """``kill@1:7``; without a number, from the first instruction on.
+        """Read ``kill@1:7``; without a number the fault acts from the first instruction on.
 
         Raises:
             ValueError: another form, or an unknown kind.
@@ -61,7 +61,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Job:
-    """One run. stream: its text; others: the text that some ranks get instead, by rank.
+    """A run. stream: its text. others: other texts for some ranks, by rank.
 
     samples: of each microbatch, where they are not those of the net. timeout: seconds without any progress that are a
     stall. pace: the seconds that a compute takes at least, by kind (F, I, W, B, FB) and stage, and by microbatch where
@@ -91,12 +91,12 @@ class Job:
     breaks: tuple[Break, ...] = ()
 
     def dumps(self) -> str:
-        """One line of JSON."""
+        """Write one line of JSON."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def loads(cls, text: str) -> Job:
-        """The job of a line."""
+        """Read a job from a line of JSON."""
         data = json.loads(text)
         data["others"] = {int(rank): stream for rank, stream in data["others"].items()}
         data["samples"] = tuple(data["samples"])
@@ -126,7 +126,7 @@ class Measured(Compared):
 
 @dataclass(frozen=True, slots=True)
 class RankResult:
-    """How one rank ended.
+    """End of one rank.
 
     status: as of ``subprocess``, negative for a signal. stopped: whether the supervisor had to end it. data: what it
     measured, if it did. seconds: from its start to its end.
@@ -141,7 +141,7 @@ class RankResult:
 
     @property
     def end(self) -> str:
-        """How it ended, for a rank that could not say it."""
+        """Describe how the rank ended, if it could not say so itself."""
         if self.stopped:
             return "did not end by itself and was killed"
         return _ended(self.status)
@@ -149,13 +149,13 @@ class RankResult:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How all ranks ended."""
+    """Ends of all ranks."""
 
     ranks: tuple[RankResult, ...]
 
     @property
     def fault(self) -> Fault | None:
-        """What went wrong first, with what the system says of ranks that could not say it themselves."""
+        """First fault, with the exit status of every rank that could not report one."""
         silent = sorted((r for r in self.ranks if r.fault is None and r.data is None), key=lambda r: r.seconds)
         notes = tuple(f"rank {r.rank} {r.end}" for r in silent)
         reported = sorted((r for r in self.ranks if r.fault is not None), key=lambda r: r.seconds)
@@ -214,11 +214,11 @@ class Launcher:
 
     @property
     def pid(self) -> int:
-        """The process, and the group, of the supervisor."""
+        """Process and process group of the supervisor."""
         return self._process.pid
 
     def run(self, job: Job) -> Outcome:
-        """Starts the ranks, and waits until the last one has ended."""
+        """Start the ranks, and wait until the last one has ended."""
         assert self._process.stdin is not None
         line, limit = b"", IMPORT
         with contextlib.suppress(BrokenPipeError):
@@ -232,7 +232,7 @@ class Launcher:
         return Outcome(tuple(_result(given) for given in json.loads(line)))
 
     def _line(self, limit: float) -> bytes:
-        """The next line of the supervisor, or nothing if it has ended.
+        """Next line of the supervisor; empty if it has ended.
 
         Raises:
             RunError: PS823, it says nothing for so many seconds; it is killed then, and its ranks.
@@ -255,7 +255,7 @@ class Launcher:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Ends the supervisor, its ranks with it, and waits for it."""
+        """End the supervisor and its ranks, and wait for it."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -273,14 +273,14 @@ def _result(given: Ended) -> RankResult:
 
 
 def _environment() -> dict[str, str]:
-    """Of the ranks: local sockets alone, one thread each, and no log of what we report ourselves."""
+    """Environment of the ranks: local sockets only, one thread each, and no log of faults that we report ourselves."""
     wanted = child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
     loopback = {f"{backend}_SOCKET_IFNAME": "lo" for backend in ("GLOO", "NCCL")} if sys.platform == "linux" else {}
     return {**wanted, **loopback, "MASTER_ADDR": "127.0.0.1"}
 
 
 def require_torch() -> None:
-    """Whether there is a torch to run on.
+    """Require torch.
 
     Raises:
         RunError: PS820.

@@ -30,7 +30,7 @@ _ONWARD = {ACTIVATION: 1, GRADIENT: -1}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message by its name. stage: the one that made it; source, target: ranks; -1 where a field has no meaning.
+    """Name of a message. stage: its maker. source, target: ranks. -1: the field has no meaning.
 
     communicator: on which it travels, which is not part of its name. other: the stage that it is for, -1 where that is
     the neighbour.
@@ -47,7 +47,9 @@ class Message:
 
     @classmethod
     def between(cls, kind: str, made: Instruction, maker: int, taker: int, source: int, target: int) -> Message:
-        """An activation or a gradient from one stage to another; its microbatch, route and communicator are given."""
+        """Message with an activation or a gradient from one stage to another; microbatch, route and communicator come
+        from an instruction.
+        """
         other = -1 if taker == maker + _ONWARD[kind] else taker
         return cls(
             kind, made.route, maker, made.microbatch, source, target=target, communicator=made.communicator, other=other
@@ -55,7 +57,7 @@ class Message:
 
     @classmethod
     def of(cls, instruction: Instruction, rank: int) -> Message:
-        """The message of a SEND or RECV of a rank."""
+        """Message of a SEND or RECV of a rank."""
         x = instruction
         other = x.other if x.other >= 0 else x.stage + NEIGHBOUR[x.op]
         if x.op.startswith("SEND"):
@@ -64,7 +66,7 @@ class Message:
 
     @property
     def taker(self) -> int:
-        """The stage that an activation or a gradient is for."""
+        """Stage that takes the activation or the gradient."""
         return self.other if self.other >= 0 else self.stage + _ONWARD[self.kind]
 
     def __str__(self) -> str:
@@ -76,7 +78,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The tag of each tensor of each message.
+    """Tags of the tensors of all messages.
 
     width: the most tensors that one message holds. far: (stage, reader) of those that are no neighbours.
     """
@@ -94,7 +96,7 @@ class Tags:
         return cls(len(stream.placement), stream.stages, stream.microbatches, max(width, 1), far)
 
     def of_tensor(self, message: Message, index: int) -> int:
-        """A number from 0 up, below 2**31 for any program that fits in memory."""
+        """Tag of a tensor: from 0 up, below 2**31 for any program that fits in memory."""
         rows = self.stages + len(self.far)
         per_kind = self.routes * rows * self.microbatches * self.width
         if message.kind in (ACTIVATION, GRADIENT):
@@ -103,7 +105,7 @@ class Tags:
         return 2 * per_kind + (message.kind == TIED) * self.stages + message.stage
 
     def _row(self, message: Message) -> int:
-        """A number for the two stages of a message, among those of its kind."""
+        """Number of the two stages of a message among the pairs of its kind."""
         if message.other < 0:
             return message.stage
         ends = (message.stage, message.other)

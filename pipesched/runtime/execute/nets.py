@@ -23,7 +23,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Embedding(nn.Module):
-    """Words and their positions: (batch, tokens) int64 to (batch, tokens, width)."""
+    """Embed words and their positions: (batch, tokens) int64 to (batch, tokens, width)."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Block(nn.Module):
 
 
 class Joined(nn.Sequential):
-    """A stage that reads several: the first of them as it is, and a half of the second, a third of the third, …"""
+    """A stage that reads several others: the first as it is, plus 1/2 of the second, 1/3 of the third, …"""
 
     def forward(self, *given: Tensor) -> Tensor:
         made: Tensor = super().forward(_joined(given))
@@ -72,7 +72,7 @@ class Joined(nn.Sequential):
 
 
 class JoinedWords(nn.Sequential):
-    """A stage that reads several, the last of which are words, which its first part embeds."""
+    """A stage that reads several others, the last of which are words that its first part embeds."""
 
     def forward(self, *given: Tensor) -> Tensor:
         embedding, *parts = self
@@ -91,7 +91,7 @@ def _joined(given: tuple[Tensor, ...]) -> Tensor:
 
 @dataclass(frozen=True)
 class Net:
-    """A model of some stages, and what it is trained on.
+    """A model in stages, with data to train it on.
 
     reads: the stages that a stage reads, where it is not the one before it; -1 is the input. samples: of each
     microbatch, where they are not `BATCH`.
@@ -107,11 +107,11 @@ class Net:
     samples: tuple[int, ...] = ()
 
     def read(self, stage: int) -> tuple[int, ...]:
-        """The stages that a stage reads, in the order in which it takes them."""
+        """Stages that a stage reads, in the order in which it takes them."""
         return self.reads.get(stage, (stage - 1,))
 
     def stage(self, index: int) -> nn.Module:
-        """The module of a stage: freshly made, and always the same."""
+        """Build the module of a stage, always with the same weights."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1_000_003 * self.seed + index)
             return self._mlp(index) if self.name == "mlp" else self._transformer(index)
@@ -133,7 +133,7 @@ class Net:
         return nn.Sequential(*parts)
 
     def batch(self, step: int, microbatches: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of one step: the samples of all microbatches, along the first dimension."""
+        """Inputs and targets of one step: samples of all microbatches, along the first dimension."""
         drawn = torch.Generator().manual_seed(7_919 * (step + 1) + self.seed)
         count = sum(self.samples) or microbatches * BATCH
         if self.name == "mlp":
@@ -143,12 +143,12 @@ class Net:
         return words[:, :-1].contiguous(), words[:, 1:].contiguous()
 
     def cut(self, batch: Tensor) -> tuple[Tensor, ...]:
-        """Inputs or targets by microbatch."""
+        """Cut inputs or targets into microbatches."""
         return torch.split(batch, list(self.samples) or BATCH)
 
     @property
     def loss(self) -> Loss:
-        """The mean loss of a microbatch."""
+        """Mean loss of a microbatch."""
         return torch.nn.functional.mse_loss if self.name == "mlp" else _entropy
 
 

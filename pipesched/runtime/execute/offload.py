@@ -1,4 +1,4 @@
-"""What autograd keeps of a forward, where it is to go to host memory and come back.
+"""Tensors that autograd keeps of a forward, on their way to host memory and back.
 
     F   every tensor that autograd keeps is put into a box, which the graph holds
     O   what the boxes, the inputs and the outputs of the stage share is copied to host memory, and let go of
@@ -31,14 +31,16 @@ class _Box:
 
 
 class _Away(NamedTuple):
-    """A storage in host memory, and what to put it into: each a box or a tensor, its dtype, offset, size and stride."""
+    """A storage in host memory, with its holders on the device: a box or a tensor, its dtype, offset, size and
+    stride.
+    """
 
     host: Tensor
     holders: list[tuple[_Box | Tensor, torch.dtype, _Shape]]
 
 
 class Boxes:
-    """Of a stage and microbatch. own: what is never copied."""
+    """Boxes of one stage and microbatch. own: tensors that are never copied."""
 
     def __init__(self, own: Iterable[object]) -> None:
         self._own = {_place(tensor) for tensor in own if _plain(tensor)}
@@ -47,11 +49,11 @@ class Boxes:
 
     @property
     def here(self) -> bool:
-        """Whether the graph keeps anything on the device."""
+        """Tell whether the graph keeps anything on the device."""
         return any(_place(box.data) for box in self._boxes)
 
     def packing(self) -> AbstractContextManager[object]:
-        """Around the forward."""
+        """Put every tensor that autograd keeps of a forward into a box."""
         return torch.autograd.graph.saved_tensors_hooks(self._pack, lambda x: x.data if isinstance(x, _Box) else x)
 
     def _pack(self, tensor: Tensor) -> object:
@@ -62,7 +64,7 @@ class Boxes:
         return box
 
     def out(self, tensors: Iterable[Tensor]) -> None:
-        """To host memory: what the graph keeps, and these, which are empty until it is back."""
+        """Copy the kept tensors and `tensors` to host memory, and empty them until `back`."""
         shared: dict[int, list[_Box | Tensor]] = {}
         holders: list[_Box | Tensor] = [*self._boxes, *(x for x in tensors if _plain(x))]
         for holder in holders:
@@ -80,7 +82,7 @@ class Boxes:
                 holder.data = x.new_empty(0)
 
     def back(self, device: torch.device) -> None:
-        """From host memory."""
+        """Copy everything back from host memory."""
         for host, holders in self._away:
             storage = host.to(device, copy=True).untyped_storage()
             for holder, dtype, shape in holders:
@@ -89,7 +91,7 @@ class Boxes:
 
 
 def _plain(x: object) -> TypeGuard[Tensor]:
-    """Whether it is a tensor whose storage can be copied as bytes."""
+    """Tell whether it is a tensor whose storage can be copied as bytes."""
     return isinstance(x, Tensor) and type(x) in (Tensor, torch.nn.Parameter) and x.layout == torch.strided
 
 
@@ -98,5 +100,5 @@ def _place(tensor: Tensor) -> int:
 
 
 def _over(storage: UntypedStorage, device: torch.device) -> Tensor:
-    """All of a storage, as bytes."""
+    """View a whole storage as bytes."""
     return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)

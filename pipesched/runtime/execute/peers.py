@@ -53,11 +53,11 @@ def _key(secret: bytes, nonce: bytes, *ranks: int) -> bytes:
 
 
 class _Forged(Exception):
-    """What came was not signed."""
+    """A text without a valid signature arrived."""
 
 
 class _Card(TypedDict):
-    """The address at which a rank listens; of rank 0 also the secret, in hexadecimal."""
+    """Address at which a rank listens; rank 0 adds the secret, in hexadecimal."""
 
     host: str
     port: int
@@ -66,7 +66,7 @@ class _Card(TypedDict):
 
 @dataclass
 class _Link:
-    """The connection to one rank. sent, heard: texts so far, which the next one's signature covers."""
+    """Connection to one rank. sent, heard: number of texts so far, which the next signature covers."""
 
     socket: socket.socket
     key: bytes
@@ -78,7 +78,7 @@ class _Link:
     incoming: bytearray = field(default_factory=bytearray)
 
     def say(self, text: bytes) -> None:
-        """Sends a text, if those before it have left."""
+        """Send a text, if the ones before it have left."""
         if not self.outgoing:
             self.outgoing += _HEAD.pack(len(text)) + self._mac(self.me, self.sent, text) + text
             self.sent += 1
@@ -86,7 +86,7 @@ class _Link:
             del self.outgoing[: self.socket.send(self.outgoing)]
 
     def hear(self) -> str | None:
-        """The last whole text that came.
+        """Last whole text that came.
 
         Raises:
             OSError: the other end is closed.
@@ -123,7 +123,7 @@ class _Link:
 
 
 class Peers:
-    """The other ranks, as one of them speaks with them; to be used by one thread, but for `wake`.
+    """Connections to the other ranks, for use by one thread; only `wake` may be called from another.
 
     closed: the ranks whose connection has ended, and how.
     """
@@ -142,13 +142,13 @@ class Peers:
             self._selector.register(link.socket, selectors.EVENT_READ, link)
 
     def say(self, text: str) -> None:
-        """Tells every other rank. A rank that does not read misses it."""
+        """Send a text to every other rank. A rank that does not read misses it."""
         for rank, link in self._links.items():
             if rank not in self.closed:
                 link.say(text.encode())
 
     def hear(self, timeout: float) -> dict[int, str]:
-        """The last text of each rank that says any, once there is one, somebody wakes us, or the time is over."""
+        """Last text of each rank that said any; waits for one, for `wake`, or for the timeout."""
         texts = {}
         for key, _ in self._selector.select(timeout):
             link: _Link | None = key.data
@@ -159,12 +159,12 @@ class Peers:
         return texts
 
     def wake(self) -> None:
-        """Ends a `hear` of another thread, or the next one."""
+        """End a `hear` of another thread, or the next one."""
         with contextlib.suppress(OSError):
             self._waker.send(b"!")
 
     def close(self) -> None:
-        """Says no more, and lets the others read what was said."""
+        """Close all connections, after the others had time to read."""
         open_ = [link for rank, link in self._links.items() if rank not in self.closed]
         for link in open_:
             with contextlib.suppress(OSError):
@@ -190,7 +190,7 @@ class Peers:
 
 
 def meet(rank: int, ranks: int, group: dist.ProcessGroup | None, timeout: float) -> Peers:
-    """Connects every rank with every other. A collective.
+    """Connect every rank with every other. A collective.
 
     Raises:
         RunError: PS820, another rank cannot be reached.
@@ -214,7 +214,7 @@ def meet(rank: int, ranks: int, group: dist.ProcessGroup | None, timeout: float)
 
 
 def _connect(card: _Card, rank: int, other: int, secret: bytes, timeout: float) -> _Link:
-    """To a rank that listens."""
+    """Connect to a rank that listens."""
     at = card["host"], card["port"]
     try:
         made = socket.create_connection(at, timeout)
@@ -233,7 +233,7 @@ def _connect(card: _Card, rank: int, other: int, secret: bytes, timeout: float) 
 
 
 def _accept(listener: socket.socket, rank: int, ranks: int, secret: bytes) -> list[_Link]:
-    """The connections of all higher ranks; a stranger is not waited for."""
+    """Accept the connections of all higher ranks, without waiting for strangers."""
     links: dict[int, _Link] = {}
     with contextlib.closing(_hellos(listener, ranks + _STRANGERS)) as hellos:
         while len(links) < ranks - 1 - rank:
@@ -248,7 +248,9 @@ def _accept(listener: socket.socket, rank: int, ranks: int, secret: bytes) -> li
 
 
 def _hellos(listener: socket.socket, most: int) -> Generator[tuple[socket.socket, bytes, bytes]]:
-    """Whoever connects, the number that it was given, and what it says of itself. Of too many the oldest is closed."""
+    """Yield each caller's socket, the number that it was given, and its answer. Of too many callers the oldest is
+    dropped.
+    """
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as left:
         selector.register(listener, selectors.EVENT_READ)
         left.callback(_close_others, selector, listener)
@@ -284,7 +286,7 @@ def _socket(key: selectors.SelectorKey) -> socket.socket:
 
 
 def _greet(listener: socket.socket, selector: selectors.BaseSelector, most: int) -> None:
-    """Gives the next one its number."""
+    """Accept a caller and send it its number."""
     with contextlib.suppress(OSError):
         made, _ = listener.accept()
         nonce = secrets.token_bytes(_NONCE)
@@ -303,7 +305,7 @@ def _received(made: socket.socket, most: int) -> bytes:
 
 
 def _machine(there: str = "/proc") -> str:
-    """The same for all processes that reach each other on one loopback."""
+    """Identify the machine: the same text for all processes that reach each other on one loopback."""
     try:
         boot = Path(there, "sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot} {os.stat(Path(there, 'self/ns/net')).st_ino}"
@@ -312,7 +314,7 @@ def _machine(there: str = "/proc") -> str:
 
 
 def _address(rank: int, cards: Sequence[Mapping[str, str]]) -> str:
-    """Where this rank listens: on the loopback where all are on one machine.
+    """Address at which this rank listens: the loopback if all ranks are on one machine.
 
     Raises:
         RunError: PS820, no address leads to another machine.
@@ -333,7 +335,7 @@ def _local(address: str) -> bool:
 
 
 def _towards(host: str) -> str:
-    """The address of this machine towards a host, or nothing. No packet is sent."""
+    """Address of this machine towards a host, or nothing. Sends no packet."""
     with contextlib.suppress(OSError):
         for family, kind, _, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
             with socket.socket(family, kind) as probe:

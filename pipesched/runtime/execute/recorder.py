@@ -1,4 +1,4 @@
-"""When each instruction of a rank began and ended, and how much of that it waited for messages.
+"""Record when each instruction of a rank began and ended, and how long it waited for messages.
 
     begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this compute
 
@@ -35,12 +35,12 @@ now = time.monotonic
 
 
 def settling(device: torch.device) -> Callable[[], object]:
-    """What waits until a device is done; a CPU is when a call returns."""
+    """Function that waits until a device is done; it does nothing on a CPU."""
     return partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
 
 
 class Recorder:
-    """The times of one rank, from its next step on. Hooks that are there are called too, and not measured.
+    """Times of one rank, from its next step on. Hooks that were set before are still called, and not measured.
 
     steps: by step [index, begin, end, waited] of each instruction, in order.
     """
@@ -64,7 +64,7 @@ class Recorder:
         self._take, runtime._channels.take = runtime._channels.take, self.take  # type: ignore[method-assign]
 
     def before(self, instruction: Instruction, index: int) -> None:
-        """A hook of the runtime."""
+        """Note when an instruction begins; a hook of the runtime."""
         if index == 0 and self._measures:
             self.steps.append([])
         if self._before is not None:
@@ -72,7 +72,7 @@ class Recorder:
         self._begin, self._waited = now(), 0.0
 
     def take(self, message: Message) -> tuple[Tensor, ...]:
-        """In the place of the runtime's wait for a message."""
+        """Replace the runtime's wait for a message, and measure it."""
         self._settle()
         began = now()
         taken = self._take(message)
@@ -81,7 +81,7 @@ class Recorder:
         return taken
 
     def after(self, instruction: Instruction, index: int) -> None:
-        """A hook of the runtime."""
+        """Note when an instruction ends; a hook of the runtime."""
         self._settle()
         parts = instruction.parts or (instruction,)
         copied = (self._copied.get(_key("O" if x.op == "O" else "L", x), 0.0) for x in parts if x.op in ("O", "I", "B"))
@@ -100,18 +100,18 @@ class Recorder:
             self._after(instruction, index)
 
     def dumps(self) -> str:
-        """The trace of this rank so far, as Chrome's trace events."""
+        """Trace of this rank so far, as Chrome's trace events."""
         first = next((step[0][1] for step in self.steps if step), 0.0)
         base = round((self._wall + first) * 1e9)
         return dumps(self._runtime.stream, {self._runtime.rank: self.steps}, base=base)
 
     @property
     def _measures(self) -> bool:
-        """Whether the whole list is run: the forwards that `Runtime.evaluate` takes from it are no step."""
+        """Tell whether the whole list runs: `Runtime.evaluate` runs its forwards alone, which is no step."""
         return self._runtime.instructions is self._runtime.stream.ranks[self._runtime.rank]
 
     def _least(self, instruction: Instruction) -> float:
-        """The seconds that an instruction takes at least. A pair of F and I is the sum of its parts."""
+        """Least seconds of an instruction. A pair of F and I takes the sum of its parts."""
         parts = instruction.parts or (instruction,)
         if [part.op for part in parts] == ["F", "B"]:
             return self._lasting("FB", parts[0]) if self._pace else 0.0

@@ -30,7 +30,7 @@ Held = tuple[int, int]  # route, stage
 
 
 class Reduction:
-    """The gradients of one rank's weights over a step."""
+    """Gradients of one rank's weights over a step."""
 
     def __init__(
         self, stream: Stream, modules: Mapping[Held, nn.Module], rank: int, channels: Channels, tied: Tied = ()
@@ -46,7 +46,7 @@ class Reduction:
         self._before: dict[nn.Parameter, Tensor] = {}
 
     def begin(self) -> None:
-        """Put aside what ``.grad`` holds: only this step's gradients are divided and exchanged."""
+        """Put the content of ``.grad`` aside: only gradients of this step are divided and exchanged."""
         self._unreduced = {weight: set(holders) for weight, holders in self._holders.items()}
         self._synced = set()
         self._before = {weight: weight.grad for weight in self._holders if weight.grad is not None}
@@ -58,7 +58,7 @@ class Reduction:
 
     @torch.no_grad()
     def reduce(self, stage: int) -> None:
-        """REDUCE_GRAD: every copy of a stage that this rank holds. A collective of its replicas."""
+        """REDUCE_GRAD: divide and average every copy of a stage on this rank. A collective of its replicas."""
         for held in [held for held in self._modules if held[1] == stage]:
             for weight in _weights(self._modules[held]):
                 left = self._unreduced[weight]
@@ -71,7 +71,7 @@ class Reduction:
 
     @torch.no_grad()
     def sync(self, stage: int, peer: int) -> None:
-        """SYNC: the sum of both copies, on both ranks. A copy without a gradient counts as zero."""
+        """SYNC: add up both copies, on both ranks. A copy without a gradient counts as zero."""
         held = next(held for held in self._modules if held[1] == stage)
         outgoing = Message(SYNC, held[0], stage, -1, self._rank, peer)
         other = next(r for r, route in enumerate(self._stream.placement) if route.ranks[stage] == peer)
@@ -84,7 +84,7 @@ class Reduction:
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Tied weights, then what was put aside."""
+        """Exchange tied weights, then add what `begin` put aside."""
         for group in self._tied:
             self._tie(group)
         for weight, before in self._before.items():
@@ -94,7 +94,7 @@ class Reduction:
             part.catch_up()
 
     def _tie(self, group: Sequence[Weight]) -> None:
-        """One gradient for all weights of a group: the sum over its stages, in the order in which they are named.
+        """Give all weights of a group one gradient: the sum over its stages, in the order in which they are named.
 
         Of copies, which are equal by now, that of the first route speaks. It adds to the list of each rank, behind all
         that others wait for, meetings of two ranks in one order of groups, stages and targets: of those that are left
@@ -128,7 +128,7 @@ class Reduction:
 
 
 def holders(stream: Stream, group: Sequence[Weight]) -> list[int]:
-    """The ranks that hold a weight of a tied group, ascending."""
+    """Ranks that hold a weight of a tied group, ascending."""
     return sorted({route.ranks[stage] for route in stream.placement for stage, _ in group})
 
 

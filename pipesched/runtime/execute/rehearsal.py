@@ -1,4 +1,4 @@
-"""One rank's list on one device, its neighbours imitated: how much it holds, and how long each compute takes.
+"""Run one rank's list on one device with imitated neighbours: measure its memory and the time of each compute.
 
     one microbatch     what it keeps, and what each of its computes needs while it runs (`StageBytes`)
     the whole list     peak bytes of a step; seconds of each kind by stage, the median over microbatches and steps
@@ -32,9 +32,7 @@ COMPUTES = ("F", "I", "W", "B", "R", "O", "L", "OVERLAP")
 
 @dataclass(frozen=True)
 class Part:
-    """A stage that is rehearsed: its module, one microbatch of what enters it, and the loss of what the last stage
-    makes, which is a number.
-    """
+    """A stage to rehearse: its module, one microbatch of its inputs, and the loss of the last stage's output."""
 
     module: nn.Module
     inputs: tuple[Tensor, ...]
@@ -43,8 +41,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """What a rank's list showed. weights: their bytes. peak: bytes, at the instruction with that index. predicted: the
-    peak that follows from the bytes of one microbatch. stages: these. seconds: by kind (FB of a pair) and stage.
+    """Result of a rehearsal. weights: their bytes. peak: bytes, at instruction `at`. predicted: the peak that follows
+    from the bytes of one microbatch. stages: bytes of one microbatch. seconds: by kind (FB of a pair) and stage.
     """
 
     weights: int
@@ -55,13 +53,13 @@ class Rehearsed:
     seconds: Mapping[tuple[str, int], Sequence[float]]
 
     def median(self, kind: str, stage: int) -> float | None:
-        """The seconds of a compute, where the list has it."""
+        """Median seconds of a compute, if the list has it."""
         found = self.seconds.get((kind, stage))
         return median(found) if found else None
 
 
 def rehearse(stream: Stream, rank: int, parts: Mapping[int, Part], *, device: str = "cpu", steps: int = 2) -> Rehearsed:
-    """The list of a rank, steps + 1 times: the first one counts bytes, and warms up.
+    """Run the list of a rank steps + 1 times: the first run counts bytes, and warms up.
 
     parts: by stage, those of the rank. A stage with two copies here is one module.
 
@@ -107,13 +105,13 @@ def _forget(weights: Sequence[Tensor]) -> None:
 
 
 def _remember(weights: Sequence[Tensor]) -> None:
-    """Memory for the gradients, allocated first, so that it is no part of what a compute takes."""
+    """Allocate the gradients before a compute, so that they do not count as its memory."""
     for weight in weights:
         weight.grad = torch.zeros_like(weight)
 
 
 class _Watch:
-    """The most bytes of a step, above what there was when its first instruction began."""
+    """Most bytes of a step, above those allocated when its first instruction began."""
 
     def __init__(self, count: Bytes, weights: Sequence[Tensor]) -> None:
         self._count, self._weights = count, weights
@@ -153,7 +151,7 @@ class _Clock:
 
 
 def _one(stage: Stage, part: Part, count: Bytes) -> StageBytes:
-    """One microbatch through a stage, by every way that it may take: whole, run again, split in two."""
+    """Run one microbatch through a stage in every way that it may take: whole, recomputed, split."""
     made, split, whole = _Measured(stage, part, count), stage.split, "I" if stage.frozen else "B"
     ways: list[tuple[str, ...]] = [("F", whole), (LOST, "R", whole), ("F", "I", "W")] if stage.train else [("F",)]
     for way in ways[: 2 if stage.frozen else 3]:
@@ -166,7 +164,7 @@ def _one(stage: Stage, part: Part, count: Bytes) -> StageBytes:
 
 
 class _Measured:
-    """One microbatch after the other; messages are drawn as they are received."""
+    """Bytes of one microbatch after the other; messages are drawn as they are received."""
 
     def __init__(self, stage: Stage, part: Part, count: Bytes) -> None:
         self._stage, self._part, self._count = stage, part, count

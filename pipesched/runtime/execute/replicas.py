@@ -1,4 +1,4 @@
-"""Stages that train on several batches at once: DistributedDataParallel, one group of replicas a stage.
+"""Stages that train on several batches at once: DistributedDataParallel, one group of replicas per stage.
 
     replica 0   rank 0 ── rank 1 ── rank 2        a pipeline each, with a `Runtime` and a group of its own
                   ┆         ┆         ┆           the replicas of a stage: DDP's group
@@ -33,13 +33,13 @@ _Card: TypeAlias = tuple[str, int, int, int]  # fingerprint, rank, route, stage
 
 
 def replicated(module: nn.Module) -> tuple[DistributedDataParallel, ...]:
-    """The DDP wrappers of a stage: itself as a rule, or some of its parts."""
+    """DDP wrappers of a stage: usually itself, or some of its parts."""
     return tuple(part for part in module.modules() if isinstance(part, DistributedDataParallel))
 
 
 @contextmanager
 def passed_by(wrappers: Sequence[DistributedDataParallel]) -> Iterator[None]:
-    """Within this, a forward of each wrapper is that of the module inside."""
+    """Bypass the wrappers: within this context their forward is that of the module inside."""
     with ExitStack() as stack:
         for wrapper in wrappers:
             wrapper.__dict__["forward"] = wrapper.module.__call__
@@ -48,7 +48,7 @@ def passed_by(wrappers: Sequence[DistributedDataParallel]) -> Iterator[None]:
 
 
 class _Reach(torch.autograd.Function):
-    """A number that depends on every weight, with no gradient for any."""
+    """A number that depends on every weight, and gives none of them a gradient."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, *weights: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class _Reach(torch.autograd.Function):
 
 
 class Replica:
-    """One DDP wrapper, here and on the other replicas of its stage."""
+    """A DDP wrapper, with the other replicas of its stage."""
 
     def __init__(self, wrapper: DistributedDataParallel) -> None:
         self._wrapper = wrapper
@@ -71,11 +71,11 @@ class Replica:
 
     @property
     def views(self) -> bool:
-        """Whether gradients are views of DDP's buckets, which the next average overwrites."""
+        """Tell whether gradients are views of DDP's buckets, which the next average overwrites."""
         return bool(self._wrapper.gradient_as_bucket_view)
 
     def average(self) -> None:
-        """A collective of the replicas: what ``.grad`` holds becomes its mean, now, or in a step outside of `no_sync`.
+        """Replace ``.grad`` by its mean over the replicas, now or in the first step outside of `no_sync`. A collective.
 
         What `no_sync` put off is part of ``.grad`` at the end of a step only; then `catch_up` does it.
         """
@@ -84,13 +84,13 @@ class Replica:
             self._reach()
 
     def catch_up(self) -> None:
-        """The end of a step: average what was put off, unless this step was within `no_sync`, too."""
+        """Average at the end of a step what `no_sync` put off, unless this step was within `no_sync`, too."""
         if self._behind and self._wrapper.require_backward_grad_sync:
             self._behind = False
             self._reach()
 
     def _begin(self) -> None:
-        """Two backwards of a static graph, on zeros.
+        """Run two backwards of a static graph, on zeros.
 
         In the first DDP learns which weights have a gradient; until the second it counts hooks, also those of ours.
         """
@@ -104,7 +104,7 @@ class Replica:
 
     @torch.enable_grad()
     def _reach(self) -> None:
-        """A forward and a backward of DDP.
+        """Run a forward and a backward of DDP.
 
         Raises:
             RunError: PS831, DDP waits for weights that were frozen since.
@@ -120,7 +120,7 @@ class Replica:
 
 
 def check_replicas(wrappers: Mapping[Held, Sequence[DistributedDataParallel]], stream: Stream, rank: int) -> None:
-    """Whether the processes between which DDP averages hold the same stages of the same program. Each takes part.
+    """Require that the processes between which DDP averages hold the same stages of the same program. A collective.
 
     Raises:
         RunError: PS831 on all of them, naming one that does not.

@@ -1,4 +1,4 @@
-"""What passes between two stages: the shape and dtype of every tensor, known to both ends before anything is posted.
+"""Boundaries between stages: the shape and dtype of every tensor, known to both ends before anything is posted.
 
     boundary[0] ─> stage 0 ─> boundary[1] ─> stage 1 ─> … ─> boundary[S-1] ─> stage S-1 ─> loss
 
@@ -42,12 +42,12 @@ class TensorSpec:
         return cls(tuple(tensor.shape), tensor.dtype)
 
     def plain(self) -> Plain:
-        """As JSON can say it; `of_plain` reads it."""
+        """JSON form, which `of_plain` reads."""
         return list(self.shape), str(self.dtype).removeprefix("torch.")
 
     @classmethod
     def of_plain(cls, data: Plain) -> TensorSpec:
-        """The spec of what JSON gives back.
+        """Read a spec from JSON data.
 
         Raises:
             ValueError: it is something else.
@@ -86,7 +86,7 @@ def specs(tensors: Sequence[Tensor]) -> Boundary:
 
 
 def gradients(boundary: Boundary) -> Boundary:
-    """The tensors of a boundary that have a gradient."""
+    """Tensors of a boundary that have a gradient."""
     return tuple(spec for spec in boundary if spec.differentiable)
 
 
@@ -95,7 +95,7 @@ def text(boundary: Boundary) -> str:
 
 
 def tensors_of(value: object, what: str) -> tuple[Tensor, ...]:
-    """What a stage takes or gives, as a tuple of tensors.
+    """Inputs or outputs of a stage as a tuple of tensors.
 
     Raises:
         RunError: PS824, it is something else.
@@ -109,7 +109,7 @@ def tensors_of(value: object, what: str) -> tuple[Tensor, ...]:
 
 
 def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place | None = None) -> None:
-    """Whether tensors are what the other end has a buffer for.
+    """Require tensors of the shapes and dtypes that the other end has buffers for.
 
     Raises:
         RunError: PS824, the first difference.
@@ -126,7 +126,7 @@ def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place |
 def dry_forward(
     module: nn.Module, inputs: Boundary, device: torch.device, what: str, keywords: Mapping[str, object] | None = None
 ) -> Boundary:
-    """The boundary behind a stage, by one forward on zeros that leaves no trace in buffers or random numbers.
+    """Boundary behind a stage, found by one forward on zeros that leaves no trace in buffers or random numbers.
 
     keywords: of a microbatch, of which the stage gets what it takes.
     """
@@ -147,7 +147,7 @@ def dry_forward(
 
 
 def taken(module: nn.Module, keywords: Mapping[str, object]) -> dict[str, object]:
-    """Those of some keyword inputs that a stage takes, without a way for a gradient."""
+    """Keyword inputs that a stage takes, detached."""
     inside = module.module if isinstance(module, DistributedDataParallel) else module
     parameters = signature(inside.forward).parameters
     every = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -162,7 +162,7 @@ def boundaries_of(
     keywords: Mapping[str, object] | None = None,
     reads: Mapping[int, Sequence[int]] | None = None,
 ) -> tuple[Boundary, ...]:
-    """The boundaries of a whole model that one process holds, from one microbatch of input.
+    """Boundaries of a whole model that one process holds, from one microbatch of input.
 
     stages: the S stages in order. keywords: of that microbatch. reads: the stages that a stage reads, where it is not
     the one before it, as a stream has them. Returns the input and what each stage but the last makes, S entries.
@@ -175,5 +175,5 @@ def boundaries_of(
 
 
 def entering(boundaries: Sequence[Boundary], read: Sequence[int]) -> Boundary:
-    """What a stage takes that reads some others."""
+    """Boundary in front of a stage, from the stages that it reads."""
     return tuple(spec for source in read for spec in boundaries[source + 1])

@@ -1,4 +1,4 @@
-"""From what the ranks report of themselves to a verdict: does anything move, is everybody there.
+"""Judge from the reports of the ranks whether anything moves, and whether every rank is there.
 
     a rank reports nothing for the timeout                                gone: stopped, or its machine is       PS823
     a rank has left after k steps, another one is in step k + 1, or for
@@ -41,7 +41,7 @@ ELSEWHERE = "look for the rank of that group that is not there, such as another 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a rank reports of itself.
+    """Report of a rank about itself.
 
     state: `IDLE`, `RUNNING` or `DONE`. moves, steps: instructions finished and steps begun so far. at: the line of the
     user's code. outside: whether it is in a collective that is not the pipeline's.
@@ -56,7 +56,7 @@ class Beat:
 
     @classmethod
     def of(cls, data: object) -> Beat:
-        """The beat of what JSON gives back, fit to be shown whoever sent it.
+        """Read a beat from JSON data; it is safe to show, whoever sent it.
 
         Raises:
             ValueError: it is something else.
@@ -69,12 +69,12 @@ class Beat:
             raise ValueError("this is not where a rank is") from error
 
     def plain(self) -> dict[str, object]:
-        """As JSON can say it; `of` reads it."""
+        """JSON form, which `of` reads."""
         return asdict(self)
 
     @property
     def shown(self) -> Place:
-        """The place, with what the rank does there."""
+        """Place, with the rank's state there."""
         return replace(self.place, waits=self.place.waits or ", ".join(filter(None, (self.state, self.at))))
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class Beat:
 
 @dataclass
 class Silence:
-    """The beats of all ranks, and when something about them last changed. Times in seconds of a steady clock.
+    """Beats of all ranks, and the time of the last change. Times are seconds of a steady clock.
 
     fresh: a rank that was heard of within so many seconds is there.
     """
@@ -95,7 +95,7 @@ class Silence:
 
     @classmethod
     def begin(cls, ranks: int, timeout: float, now: float) -> Silence:
-        """Nobody has reported anything yet, and everybody has the timeout to do so."""
+        """Start without any report: every rank has the timeout to send one."""
         return cls(timeout, {}, now, dict.fromkeys(range(ranks), now))
 
     @property
@@ -103,7 +103,7 @@ class Silence:
         return max(self.timeout / 4, 0.2)
 
     def hear(self, rank: int, beat: Beat, now: float) -> None:
-        """What a rank reports."""
+        """Note the beat of a rank."""
         before = self.beats.get(rank)
         if before is None or (before.moves, before.steps, before.state) != (beat.moves, beat.steps, beat.state):
             self.moved = now
@@ -111,7 +111,7 @@ class Silence:
         self.seen[rank] = now
 
     def judge(self, now: float) -> Fault | None:
-        """The fault that all this shows, if any."""
+        """Fault that the beats show, if any."""
         silent = {rank: now - at for rank, at in sorted(self.seen.items()) if not self.left(rank)}
         if max(silent.values(), default=0.0) >= self.timeout:
             lost = [rank for rank, time in silent.items() if time >= self.fresh]
@@ -123,16 +123,16 @@ class Silence:
         return self.stalled() if self._in(RUNNING) else self._alone()
 
     def waits_elsewhere(self, now: float) -> Beat | None:
-        """A rank that waits in a collective of its own between two steps, for as long as would be a stall in one."""
+        """First rank that waits in a collective of its own between two steps, for as long as a stall takes."""
         outside = [beat for beat in self._in(IDLE) if beat.outside]
         return outside[0] if outside and self._stands(now) and len(self._in(IDLE)) == len(self.seen) else None
 
     def left(self, rank: int) -> bool:
-        """Whether the rank has said that it leaves."""
+        """Tell whether the rank has said that it leaves."""
         return rank in self.beats and self.beats[rank].state == DONE
 
     def stalled(self) -> Fault:
-        """Why nobody moves: the rank that is the cause, or where one of those is that wait."""
+        """Fault of a stall: the blocked rank that caused it, or one of those that wait for it."""
         running = self._in(RUNNING)
         elsewhere = [beat for beat in (*running, *self._in(IDLE)) if beat.outside]
         busy = [beat for beat in running if not beat.place.waits and not beat.outside]
@@ -160,11 +160,11 @@ class Silence:
         )
 
     def places(self, without: Place | None) -> tuple[str, ...]:
-        """Where each rank was when it was last heard of, but for the rank that a fault names anyway."""
+        """Last known place of each rank, but for the rank that a fault names anyway."""
         return tuple(str(beat) for rank, beat in sorted(self.beats.items()) if without is None or rank != without.rank)
 
     def _early(self) -> Fault | None:
-        """PS836, where a rank has left that others need for their step."""
+        """PS836: a rank has left that others need for their step."""
         for left in self._in(DONE):
             for other in self._in(RUNNING):
                 if other.steps > left.steps:
@@ -175,7 +175,7 @@ class Silence:
         return None
 
     def _alone(self) -> Fault | None:
-        """PS836, where a rank has left and another one waits for it, or for others, in a collective."""
+        """PS836: a rank has left, and another one waits for it, or for others, in a collective."""
         waiting = [beat for beat in self._in(IDLE) if beat.outside]
         for left in self._in(DONE) if waiting else []:
             message = f"rank {left.place.rank} has left, and rank {waiting[0].place.rank} waits {waiting[0].at}"
@@ -183,7 +183,7 @@ class Silence:
         return None
 
     def _stands(self, now: float) -> bool:
-        """Whether nothing has moved for the timeout, and everybody is there."""
+        """Tell whether nothing has moved for the timeout, and every rank is there."""
         there = all(now - at < self.fresh for rank, at in self.seen.items() if not self.left(rank))
         return there and now - self.moved >= self.timeout
 

@@ -25,8 +25,8 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class StageBytes:
-    """entering, leaving: a message to it, and from it, 0 where there is none; gradients are as large. kept: what there
-    is of the microbatch after F, LOST, R and I, with its input. most: the most of it while each compute runs.
+    """Bytes of one microbatch in a stage. entering, leaving: its messages, 0 where there is none; gradients are as
+    large. kept: after F, LOST, R and I, with the input. most: while each compute runs.
     """
 
     entering: int
@@ -36,7 +36,7 @@ class StageBytes:
 
 
 class _Rank:
-    """A rank as its list runs. waiting: bytes of messages received or made, and not yet used or sent."""
+    """Memory of a rank as its list runs. waiting: bytes of messages received or made, and not yet used or sent."""
 
     def __init__(self, stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> None:
         self._stream, self._rank, self._stages = stream, rank, stages
@@ -51,7 +51,7 @@ class _Rank:
         self.alive += size
 
     def uses(self, message: Message) -> int:
-        """Whether it was counted: its bytes, which are so no longer."""
+        """Stop counting a message; return its bytes, 0 if it was not counted."""
         size = self._waiting.pop(message, 0)
         self.alive -= size
         return size
@@ -99,7 +99,7 @@ class _Rank:
         return Message.between(kind, x, maker, taker, ranks[maker], ranks[taker])
 
     def _needs(self, key: tuple[int, int], own: StageBytes, what: str) -> None:
-        """A compute runs; what is left of its microbatch is kept."""
+        """Account for a compute, and for what is kept of its microbatch."""
         self.alive -= self._kept.pop(key, 0)
         shared = self._shared[key]
         self.peak = max(self.peak, self.alive + own.most[what] - shared)
@@ -110,7 +110,7 @@ class _Rank:
 
 
 def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> int:
-    """The most bytes that a rank's list holds at once. stages: those of the rank, by number.
+    """Most bytes that a rank's list holds at once. stages: the rank's own, by number.
 
     What a stage makes for another one of its own rank is one tensor, which is counted with the stage that made it.
     """

@@ -1,4 +1,4 @@
-"""One stage of this rank: forward, backward, and what each microbatch keeps in between.
+"""A stage of this rank: forward, backward, and the state that each microbatch keeps in between.
 
     inputs ─detach─> leaves ─module─> outputs ─detach─> to the next stage
                         │                │
@@ -34,7 +34,7 @@ Keywords = Mapping[str, object]
 
 @dataclass(frozen=True, eq=False)
 class Lost:
-    """What is left of an F until it is run again: its inputs, how often each was changed, the random state."""
+    """State kept of an F until it is recomputed: its inputs, how often each was changed, the random state."""
 
     inputs: tuple[Tensor, ...]
     versions: tuple[int, ...]
@@ -71,7 +71,7 @@ class Stage:
         self._wrappers = replicated(module)
 
     def forward(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[Tensor, ...]:
-        """F of every stage but the last: what the next stage gets.
+        """F of every stage but the last: return the inputs of the next stage.
 
         Raises:
             RunError: PS824, the output is not what the next stage expects.
@@ -88,7 +88,7 @@ class Stage:
     def forward_last(
         self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords, score: Score | None
     ) -> tuple[object, Tensor | None]:
-        """F of the last stage: its output, and the loss, a number without a graph. score: the loss of an output.
+        """F of the last stage: return its output, and the loss, a number without a graph. score: the loss of an output.
 
         Raises:
             RunError: PS824, the loss is not one number.
@@ -109,7 +109,7 @@ class Stage:
 
     @contextmanager
     def letting_go(self, microbatch: int, inputs: Sequence[Tensor]) -> Iterator[None]:
-        """Around an F that is run again."""
+        """Wrap an F that will be recomputed."""
         random = (torch.get_rng_state(), *map(torch.cuda.get_rng_state, self._gpus))
         self.lost[microbatch] = Lost(tuple(inputs), tuple(x._version for x in inputs), random)
         train, self.train = self.train, False
@@ -120,22 +120,22 @@ class Stage:
             torch.clear_autocast_cache()  # of weights that were cast without a gradient
 
     def boxing(self, microbatch: int, inputs: Sequence[object]) -> AbstractContextManager[object]:
-        """Around an F on a rank that offloads some. inputs: the model's own, which stay where they are."""
+        """Wrap an F on a rank that offloads some. inputs: the model's own, which stay where they are."""
         own = (*self.module.parameters(), *self.module.buffers(), *inputs)
         self.boxes[microbatch] = boxes = Boxes(own)
         return boxes.packing()
 
     def offload(self, microbatch: int) -> None:
-        """O: what the F keeps goes to host memory."""
+        """O: copy what the F keeps to host memory."""
         saved = self._kept(microbatch)
         self.boxes[microbatch].out((*saved.inputs, *saved.roots))
 
     def load(self, microbatch: int) -> None:
-        """L: it comes back."""
+        """L: copy it back."""
         self.boxes[microbatch].back(self.device)
 
     def recompute(self, microbatch: int, keywords: Keywords, score: Score | None) -> None:
-        """R: the forward once more, with the random numbers of the first time.
+        """R: run the forward once more, with the random numbers of the first time.
 
         Raises:
             RunError: PS831, the stage changes its input in place.
@@ -156,7 +156,7 @@ class Stage:
                 self.forward(microbatch, lost.inputs, keywords)
 
     def backward(self, op: str, microbatch: int, arrived: Sequence[Tensor] | None) -> backward.Gradients:
-        """B or I: the gradients of the inputs that can have one, None where nothing depends on the input.
+        """B or I: return the gradients of the inputs that can have one, None where nothing depends on the input.
 
         arrived: the gradients of the outputs that can have one; None on the last stage.
         """
@@ -172,7 +172,7 @@ class Stage:
         return tuple(made for spec, made in zip(entering, found, strict=True) if spec.differentiable)
 
     def backward_weights(self, microbatch: int) -> None:
-        """W: the gradients of the weights, from what I left."""
+        """W: compute the gradients of the weights from what I left."""
         with self._as_computed():
             backward.for_weights(self._kept(microbatch), self.module)
         self._done(microbatch)
@@ -182,12 +182,12 @@ class Stage:
         self.boxes.pop(microbatch, None)
 
     def _as_computed(self) -> AbstractContextManager[object]:
-        """Without autocast: a backward takes the dtypes of its forward."""
+        """Disable autocast: a backward takes the dtypes of its forward."""
         kind = self.device.type
         return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
     def _noticing(self) -> AbstractContextManager[list[str]]:
-        """What a split backward must know of a forward."""
+        """Observe a forward for its split backward."""
         return backward.selective() if self.split else nullcontext([])
 
     def _kept(self, microbatch: int) -> Saved:
@@ -202,17 +202,17 @@ class Stage:
             return leaves, self.module(*leaves, **taken(self.module, keywords))
 
     def _leaf(self, value: Tensor, asks: bool) -> Tensor:
-        """What the graph of this stage begins with; the model's own input has a gradient only if it asks for one."""
+        """Leaf of this stage's graph; the model's own input has a gradient only if it asks for one."""
         leaf = value.detach()
         wanted = value.requires_grad or (asks and (leaf.is_floating_point() or leaf.is_complex()))
         return leaf.requires_grad_(wanted and self.train)
 
     def _root(self, value: Tensor) -> Tensor:
-        """What the backward begins with. torch's split backward cannot detach a view, so it gets a copy."""
+        """Root of the backward: a copy of a view, which torch's split backward cannot detach."""
         return value.clone() if self.split and value._is_view() and value.requires_grad else value
 
     def _spread(self, microbatch: int, arrived: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-        """Gradients at the places of their outputs."""
+        """Put gradients at the places of their outputs."""
         assert self.leaving is not None
         leaving = self.leaving[microbatch]
         check(arrived, gradients(leaving), f"the gradient for stage {self.number}")

@@ -30,14 +30,14 @@ def _own_casts(module: nn.Module) -> bool:
 
 
 def _own_hooks(module: nn.Module) -> bool:
-    """Whether DDP is one that averages by other hooks than its reducer's."""
+    """Tell whether DDP averages by other hooks than its reducer's."""
     if not isinstance(module, DistributedDataParallel):
         return False
     return bool(module._use_python_reducer or getattr(module, "_delay_all_reduce_params", None))
 
 
 def _changed(module: nn.Module) -> bool:
-    """Whether other weights are trained than when DDP was built."""
+    """Tell whether other weights are trained than when DDP was built."""
     if not isinstance(module, DistributedDataParallel):
         return False
     known = module._get_ddp_logging_data()["num_parameter_tensors"]
@@ -72,7 +72,7 @@ WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
 
 
 def unsupported(modules: Mapping[tuple[int, int], nn.Module]) -> tuple[str, str] | None:
-    """The first thing of these stages that is refused, and what to do instead."""
+    """First unsupported part of these stages, and what to do instead."""
     for (_, stage), module in sorted(modules.items(), key=lambda item: item[0]):
         for found, help in _of(module):
             return f"stage {stage}: {found}", help
@@ -90,7 +90,7 @@ def _of(module: nn.Module) -> Iterator[tuple[str, str]]:
 
 
 def check_supported(notes: Sequence[Note]) -> None:
-    """Whether no rank has such a module. notes: what each rank reports of itself.
+    """Require that no rank has an unsupported module. notes: each rank's report.
 
     Raises:
         RunError: PS831 on every rank.

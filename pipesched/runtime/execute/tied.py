@@ -52,11 +52,11 @@ _DRAWN = 3  # of so few different numbers at least, in no order, is said that th
 
 
 class LooksTied(UserWarning):
-    """Weights begin with the same values, and are not declared as tied."""
+    """Warn that weights begin with the same values, and are not declared as tied."""
 
 
 def shown(module: nn.Module) -> dict[str, tuple[str, bool]]:
-    """A few numbers of each weight of a stage, as a digest: equal ones are equal, bit by bit."""
+    """Digest a few numbers of each weight of a stage: equal numbers give equal digests, bit by bit."""
     found = {}
     for name, weight in module.named_parameters(remove_duplicate=False):
         flat = weight.detach().flatten()
@@ -71,18 +71,18 @@ def shown(module: nn.Module) -> dict[str, tuple[str, bool]]:
 
 
 def _drawn(numbers: Sequence[float]) -> bool:
-    """Whether no rule is seen in some numbers: most of them differ, and they neither rise nor fall all along."""
+    """Tell whether numbers look random: most of them differ, and they neither rise nor fall all along."""
     rises = {a < b for a, b in pairwise(numbers)}
     return len(rises) == 2 and len({*numbers}) >= max(_DRAWN, len(numbers) // 2)
 
 
 def plain(tied: Tied | None) -> Tied | None:
-    """What a rank was told, as JSON gives it back."""
+    """Tied weights as JSON data."""
     return None if tied is None else [[(stage, name) for stage, name in group] for group in tied]
 
 
 def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn: bool) -> list[list[Weight]]:
-    """The groups whose gradients are exchanged, of each tensor one name: the same on every rank.
+    """Groups whose gradients are exchanged, with one name per tensor: the same on every rank.
 
     notes: what each rank reports. warn: on one rank, of what may be tied, and may be meant to be several.
 
@@ -104,7 +104,7 @@ def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn:
 
 
 class _Model:
-    """The weights of all stages, as their ranks report them."""
+    """Weights of all stages, as their ranks report them."""
 
     def __init__(self, stream: Stream, notes: Sequence[Note]) -> None:
         self.routes = [route.ranks for route in stream.placement]
@@ -124,7 +124,7 @@ class _Model:
         }
 
     def require_alike(self, group: Sequence[Weight]) -> None:
-        """Whether these are weights of one kind, and begin with the same values."""
+        """Require weights of one kind with the same initial values."""
         for stage, name in group:
             if (stage, name) not in self.weights:
                 there = [other for of, other in self.weights if of == stage]
@@ -147,7 +147,7 @@ class _Model:
             raise _refused(f"{_one(twice)} is named twice in `tied`", self._rank(twice), help)
 
     def apart(self, group: Sequence[Weight]) -> list[Weight]:
-        """Of each tensor one name. Of a model with two copies of each stage all are one tensor on a rank, or none."""
+        """Keep one name per tensor. With two copies of each stage, all names are one tensor on a rank, or none are."""
         once = [x for at, x in enumerate(group) if not any(self._one_tensor(x, y) for y in group[:at])]
         if len(self.routes) == 1:
             return once
@@ -164,7 +164,7 @@ class _Model:
         return other in self.sharing[0, *one]
 
     def look(self, groups: Sequence[Sequence[Weight]], *, told: bool, warn: bool) -> None:
-        """Refuse weights that begin alike and are in no group; warn of them where that may be meant."""
+        """Refuse weights that begin alike and are in no group; only warn where that may be intended."""
         known = [*map(set, groups)]
         found = [
             (one, other)
@@ -179,7 +179,7 @@ class _Model:
             warnings.warn(f"{_both(one, other)} begin with the same values; {help}", LooksTied, stacklevel=4)
 
     def _alike(self) -> Iterator[tuple[Weight, Weight]]:
-        """Pairs of trained weights that begin with the same numbers, which look as if drawn."""
+        """Pairs of trained weights that begin with the same random-looking numbers."""
         of: dict[str, list[Weight]] = {}
         for stage, weights in enumerate(self.shown):
             for name, (digest, drawn) in weights.items():
@@ -189,7 +189,7 @@ class _Model:
             yield from combinations(alike, 2)
 
     def _copied(self, one: Weight, other: Weight) -> bool:
-        """Whether around both there is a block of several weights, in one of which all begin as in the other."""
+        """Tell whether both weights lie in blocks of several weights that all begin alike."""
         names, others = one[1].split("."), other[1].split(".")
         while names and others and names.pop() == others.pop():
             parts = [self._within(of, ".".join(path)) for of, path in ((one[0], names), (other[0], others))]
@@ -198,7 +198,7 @@ class _Model:
         return False
 
     def _within(self, stage: int, block: str) -> dict[str, str]:
-        """The digests of what was drawn of a block, by the names in it."""
+        """Digests of the random-looking weights of a block, by their names in it."""
         before = f"{block}." if block else ""
         return {
             name.removeprefix(before): digest

@@ -1,4 +1,4 @@
-"""torch's own pipeline engine, with an order of ours in it, and a look at what it is going to run.
+"""Run torch's own pipeline engine with an order of ours, and check what it is going to run.
 
     CSV of computes ──_load_csv──> torch's lowering ──> pipeline_order_with_comms ──as CSV──> verify(text)
                                                                                                │ raises: no step is run
@@ -37,7 +37,7 @@ def torch_runtime(
     verify: Callable[[str], object] | None = None,
     **options: object,
 ) -> _PipelineScheduleRuntime:
-    """torch's runtime with an order loaded; ``step()`` it as any other schedule of torch.
+    """Load an order into torch's runtime; ``step()`` it as any other schedule of torch.
 
     order: the path of a torch CSV, of computes alone or with its messages, or a stream, of which the computes are
     taken. stages: the stages of this rank. verify: is handed what torch will run, as the text of a CSV with messages,
@@ -58,7 +58,7 @@ def torch_runtime(
 
 
 def lowered(runtime: _PipelineScheduleRuntime) -> str:
-    """What torch's runtime executes, as the text of a CSV with messages, one row a rank."""
+    """Order that torch's runtime executes, as the text of a CSV with messages, one row per rank."""
     orders: Mapping[int, Sequence[object]] = runtime.pipeline_order_with_comms
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows([map(str, orders[rank]) for rank in sorted(orders)])
@@ -66,7 +66,7 @@ def lowered(runtime: _PipelineScheduleRuntime) -> str:
 
 
 def computes(stream: Stream) -> str:
-    """The computes of a stream as the text of a torch CSV.
+    """Computes of a stream as the text of a torch CSV.
 
     Raises:
         ValueError: the stream has two copies of a stage, and torch's engine has one rank for each; or a stage reads
@@ -92,7 +92,7 @@ def _cell(instruction: object) -> str:
 
 @contextmanager
 def _file(order: str | PathLike[str] | Stream) -> Iterator[Path]:
-    """The path of a CSV, which torch wants."""
+    """Path of a CSV, which torch wants."""
     if not isinstance(order, Stream):
         yield Path(order)
         return
@@ -103,7 +103,7 @@ def _file(order: str | PathLike[str] | Stream) -> Iterator[Path]:
 
 
 def _format(path: Path) -> Literal["compute_only", "compute_comms"]:
-    """``compute_comms`` if any cell is more than a compute. The word is torch's."""
+    """Name the format in torch's words: ``compute_comms`` if any cell is more than a compute."""
     text = path.read_text("utf-8")
     messages = any(word in text for word in ("SEND", "RECV", "SHARD", "REDUCE"))
     return "compute_comms" if messages else "compute_only"

@@ -1,4 +1,4 @@
-"""What a run measured as Chrome's trace events, which Perfetto, chrome://tracing and `pipesched calibrate` open.
+"""Write a measured run as Chrome's trace events, which Perfetto, chrome://tracing and `pipesched calibrate` open.
 
     process  one a rank         slice (X)  an instruction, under torch's name: 0F1, 2SEND_B0, (3F0;3B1)OVERLAP
     args     op, stage, microbatch, step, index; start, end, waited in seconds; `with`: the second part of an overlap
@@ -19,12 +19,12 @@ Steps = Sequence[Sequence[Sequence[float]]]
 
 
 def trace(stream: Stream, ranks: Mapping[int, Steps]) -> dict[str, object]:
-    """The trace of some ranks, or of one, with times from the first instruction of them all."""
+    """Trace of some ranks, with times from the first instruction of them all."""
     return {**_head(stream), "traceEvents": _all_events(stream, ranks)}
 
 
 def dumps(stream: Stream, ranks: Mapping[int, Steps], *, base: int = 0) -> str:
-    """The same as JSON, an event a line. base: nanoseconds of its first instruction on a clock that files share."""
+    """Trace as JSON, one event per line. base: nanoseconds of its first instruction on a clock that files share."""
     head = _head(stream) | ({"baseTimeNanoseconds": base} if base else {})
     events = ",\n".join(map(json.dumps, _all_events(stream, ranks)))
     return json.dumps(head)[:-1] + ', "traceEvents": [\n' + events + "\n]}\n"
@@ -55,13 +55,17 @@ def _events(stream: Stream, rank: int, steps: Steps, zero: float) -> Iterator[di
 
 
 def _span(begin: float, end: float) -> dict[str, float]:
-    """Microseconds, to the nanosecond; both ends are rounded, so that slices that do not overlap still do not."""
+    """Begin and length in microseconds, to the nanosecond; both ends are rounded, so that separate slices stay
+    separate.
+    """
     low, high = round(begin * 1e6, 3), round(end * 1e6, 3)
     return {"ts": low, "dur": max(round(high - low, 3), 0.001)}
 
 
 def _args(instruction: Instruction) -> dict[str, object]:
-    """An overlap under its first part, with the second in `with`, as in the trace of a schedule."""
+    """Arguments of an event; an overlap has those of its first part, with the second in `with`, as in the trace of a
+    schedule.
+    """
     if instruction.op == BATCH:
         return {"op": BATCH, "messages": [str(part) for part in instruction.parts]}
     first, *others = instruction.parts or (instruction,)

@@ -1,4 +1,4 @@
-"""What a rank of ``pipesched run`` does: build its stages, train or evaluate, and compare with the undivided model.
+"""Life of a rank of ``pipesched run``: build its stages, train or evaluate, and compare with the undivided model.
 
     error of a tensor   max |g - g0| / max |g0|, with g0 of the undivided model: the microbatches one after the other
                         through all stages, gradients of their mean loss; of a schedule without a backward the same
@@ -54,7 +54,7 @@ Engine = tuple[Step, list[list[list[float]]]]
 
 @dataclass(frozen=True)
 class Local:
-    """One rank. modules: by (route, stage)."""
+    """State of one rank. modules: by (route, stage)."""
 
     job: Job
     rank: int
@@ -72,7 +72,7 @@ class Local:
 
 
 def train(job: Job, rank: int, folder: str, end: End) -> Measured:
-    """The whole life of a rank; `folder` is empty and shared by the ranks, for them to meet.
+    """Run a rank from beginning to end; the ranks meet in `folder`, which is empty and shared.
 
     Raises:
         RunError: whatever ends it.
@@ -108,7 +108,7 @@ def train(job: Job, rank: int, folder: str, end: End) -> Measured:
 
 
 def _device(job: Job, rank: int) -> torch.device:
-    """Where the stages of a rank are: ranks share the GPUs, if there are less of them.
+    """Device of a rank's stages: ranks share the GPUs if there are fewer of them.
 
     Raises:
         RunError: PS820, the backend or the device is not here, or nccl wants more GPUs.
@@ -128,7 +128,7 @@ def _device(job: Job, rank: int) -> torch.device:
 
 
 def _stream(job: Job, rank: int) -> Stream:
-    """The stream of a rank; where ranks are not to notice that theirs differ, with the fingerprint of the others."""
+    """Stream of a rank; it has the fingerprint of the others if a difference is to go unnoticed."""
     stream = loads(job.others.get(rank, job.stream))
     if not job.agree:
         stream.__dict__["fingerprint"] = loads(job.stream).fingerprint
@@ -137,7 +137,7 @@ def _stream(job: Job, rank: int) -> Stream:
 
 @contextmanager
 def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]:
-    """`Runtime`, under guard. alive: what counts by instructions, if that is asked for."""
+    """Run `Runtime` under guard. alive: counts activations by instructions, if given."""
     job = local.job
     broken = [Broken(given, local.modules.values()) for given in job.breaks if given.rank == local.rank]
 
@@ -177,7 +177,7 @@ def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]
 
 @contextmanager
 def _torch_engine(local: Local) -> Iterator[Engine]:
-    """torch's own runtime; only ranks with the last stage know the loss.
+    """Run torch's own runtime; only ranks with the last stage know the loss.
 
     It has no guard, which sees our instructions alone: a message that does not come within the timeout is a stall, as
     the transport reports it.
@@ -221,7 +221,7 @@ def _torch_engine(local: Local) -> Iterator[Engine]:
 
 
 def _judge(name: str | None) -> Callable[[str], object] | None:
-    """The function of a name such as ``module:function``: the caller chooses who judges, not the runtime."""
+    """Import the function of a name such as ``module:function``: the caller chooses the judge, not the runtime."""
     if name is None:
         return None
     module, _, function = name.partition(":")
@@ -230,7 +230,7 @@ def _judge(name: str | None) -> Callable[[str], object] | None:
 
 
 def _train(local: Local, step: Step) -> Compared:
-    """The losses of every step, and of the undivided model; the largest error of all tensors, with its place."""
+    """Train or evaluate; compare losses and all tensors of every step with the undivided model."""
     stream, trains = local.stream, not local.stream.forward_only
     whole = Undivided(local.net, stream.microbatches, local.device, stream.frozen, trains=trains)
     modules = list(local.modules.values())
@@ -254,7 +254,7 @@ def _train(local: Local, step: Step) -> Compared:
 
 
 class Undivided:
-    """The whole model, step by step. frozen: the stages that are not trained. trains: whether there is a backward."""
+    """The whole model, step by step. frozen: stages that are not trained. trains: whether there is a backward."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class Undivided:
             self.stages[stage].requires_grad_(requires_grad=False)
 
     def step(self, number: int) -> tuple[float, list[Tensor]]:
-        """The mean loss and the outputs of one step, which leaves the gradients."""
+        """Mean loss and outputs of one step; it leaves the gradients."""
         total, outputs = 0.0, []
         inputs, targets = (x.to(self._device) for x in self._net.batch(number, self._microbatches))
         for x, target in zip(self._net.cut(inputs), self._net.cut(targets), strict=True):
@@ -288,13 +288,13 @@ class Undivided:
         return total, outputs
 
     def descend(self) -> None:
-        """The optimizer's step."""
+        """Take the optimizer's step."""
         descend(self.stages)
 
 
 @torch.no_grad()
 def descend(modules: Sequence[nn.Module]) -> None:
-    """Gradient descent, after which no tensor has a gradient."""
+    """Step of gradient descent; it clears all gradients."""
     for module in modules:
         for weight in module.parameters():
             if weight.grad is not None:
@@ -307,7 +307,7 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 def _error(found: Tensor, expected: Tensor) -> float:
-    """How far a tensor is from that of the undivided model; infinite where it is not a number."""
+    """Relative distance of a tensor from that of the undivided model; infinite if it is not a number."""
     scale, distance = float(expected.abs().max()), float((found - expected).abs().max())
     if distance != distance:
         return math.inf
@@ -315,11 +315,11 @@ def _error(found: Tensor, expected: Tensor) -> float:
 
 
 class _Token:
-    """One forward of one stage."""
+    """Token of one forward of one stage."""
 
 
 class Alive:
-    """The forwards of some modules whose saved tensors are alive; `peak` is the most at once."""
+    """Count the forwards of some modules whose saved tensors are alive; `peak` is the most at once."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -327,7 +327,7 @@ class Alive:
         self._open: list[saved_tensors_hooks] = []
 
     def watch(self, module: nn.Module) -> None:
-        """Counts the forwards of a module from now on."""
+        """Count the forwards of a module from now on."""
         module.register_forward_pre_hook(self._begin)
         module.register_forward_hook(self._end, always_call=True)
 

@@ -49,7 +49,7 @@ Group = tuple[tuple[int, ...], Label]
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """What a backend does.
+    """Properties of a backend.
 
     tagged: it honours tags. host: it moves the host's memory, and its `wait` blocks the process until the message is
     there; else `wait` only orders the queues of the GPU, and a handle can be asked whether it is done.
@@ -65,7 +65,7 @@ OTHERS = Transport(tagged=False, host=False)  # right on a backend that honours 
 
 @dataclass(eq=False, slots=True)
 class _Posted:
-    """What is under way. The tensors live as long as the handles. left: held by the thread that waits for them."""
+    """A message under way; its tensors live as long as the handles. left: held by the thread that waits for them."""
 
     tensors: tuple[Tensor, ...]
     works: list[dist.Work]
@@ -78,7 +78,7 @@ class _Posted:
 
 
 class Channels:
-    """The messages of one rank. waited: seconds spent waiting for them, in all."""
+    """Messages of one rank. waited: seconds spent waiting for them, in all."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Channels:
 
     @property
     def waiting(self) -> Message | None:
-        """The message that this rank waits for at this moment, for a watchdog to read.
+        """Message that this rank is waiting for, for a watchdog to read.
 
         Where a wait only orders the queues of the GPU (`queues`), the first that they wait for.
         """
@@ -116,12 +116,12 @@ class Channels:
 
     @property
     def queues(self) -> bool:
-        """Whether a wait does not block the process: it continues, and enqueues instructions behind the message."""
+        """Tell whether a wait returns at once, and instructions are enqueued behind the message."""
         return not self._transport.host
 
     @property
     def posted(self) -> tuple[Message, ...]:
-        """Receives posted and not yet taken, oldest first."""
+        """Receives that are posted and not yet taken, oldest first."""
         return tuple(self._received)
 
     def receive(self, message: Message, boundary: Boundary) -> None:
@@ -129,7 +129,7 @@ class Channels:
         self.post({}, {message: boundary})
 
     def take(self, message: Message) -> tuple[Tensor, ...]:
-        """The tensors of a message, once they are there.
+        """Tensors of a message, once they have arrived.
 
         Raises:
             LookupError: no receive was posted for it, or it was taken before.
@@ -154,7 +154,7 @@ class Channels:
             self._release(message)
 
     def deliver(self, message: Message, tensors: Sequence[Tensor]) -> None:
-        """Send, and wait until it is received."""
+        """Send a message, and wait until it is received."""
         self._post({message: tensors}, {})
         self._release(message)
 
@@ -163,14 +163,14 @@ class Channels:
         self._release(message)
 
     def exchange(self, outgoing: Message, incoming: Message, tensor: Tensor) -> Tensor:
-        """Give a tensor to another rank and get that rank's: both are posted, then both awaited."""
+        """Swap tensors with another rank: post both, then wait for both."""
         self._post({outgoing: (tensor,)}, {incoming: (TensorSpec.of(tensor),)})
         (theirs,) = self.take(incoming)
         self._release(outgoing)
         return theirs
 
     def sweep(self) -> None:
-        """Let go of what has arrived. Of a target only the oldest is asked: a direction keeps its order."""
+        """Let go of what has arrived. Only the oldest message to each target is asked: a direction keeps its order."""
         if not self._transport.host:
             _drop_done(self._sent)
             while self._queued and done(self._queued[0][1]):
@@ -207,7 +207,7 @@ class Channels:
             posted.works.append(_kept(work))
 
     def _as_batch(self, together: Mapping[Message, _Posted]) -> None:
-        """One call for all. Some backends have a handle for each tensor, others one for all."""
+        """Post all messages in one call. Some backends give one handle per tensor, others one for all."""
         calls, owners = [], []
         for message, posted in together.items():
             call, group = dist.isend if message.source == self.rank else dist.irecv, self._groups[self._label(message)]
@@ -242,7 +242,7 @@ class Channels:
 
     @contextmanager
     def _named(self, message: Message) -> Iterator[None]:
-        """For as long as this rank waits for a message."""
+        """Name the message that this rank waits for, while it waits."""
         began = time.monotonic()
         self._waiting = message
         yield
@@ -250,7 +250,7 @@ class Channels:
         self.waited += time.monotonic() - began
 
     def _thread(self, target: int) -> SimpleQueue[Message | None]:
-        """The queue of the thread that waits for what is sent to a rank. It ends when these channels are gone."""
+        """Queue of the thread that waits for sends to a rank. The thread ends when these channels are gone."""
         if target not in self._threads:
             queue = self._threads[target] = SimpleQueue()
             name = f"pipesched sends to rank {target}"
@@ -259,14 +259,14 @@ class Channels:
         return self._threads[target]
 
     def in_line(self, message: Message) -> bool:
-        """Whether a message is behind all that was posted on its communicator before it, and not in its channel alone.
+        """Tell whether a message queues behind everything posted on its communicator, and not only on its channel.
 
         So it is where a process group without tags carries batches. Such a message is posted at its place in the list.
         """
         return message.communicator in self._shared and not self._transport.tagged
 
     def _label(self, message: Message) -> Label:
-        """Of the process group of a message."""
+        """Label of a message's process group."""
         communicator = message.communicator
         one = self._transport.tagged or communicator in self._shared
         return (communicator,) if one else (communicator, message.source, message.target)
@@ -281,7 +281,7 @@ class Channels:
         return rank if self.group is None else dist.get_global_rank(self.group, rank)
 
     def _process_groups(self, channels: Collection[Channel]) -> dict[Label, dist.ProcessGroup | None]:
-        """The process groups of this rank. With tags communicator 0 is the group of the program.
+        """Create the process groups of this rank. With tags, communicator 0 is the group of the program.
 
         torch wants every process of the job in every `new_group`, in one order: a process that leaves one out numbers
         the next ones differently, and where NCCL splits communicators off the default one (``device_id``) the others
@@ -304,11 +304,11 @@ class Channels:
         return made
 
     def _members(self, label: Label) -> Sequence[int]:
-        """The ranks of a process group."""
+        """Ranks of a process group."""
         return label[1:] or range(dist.get_world_size(self.group))
 
     def _of_all_pipelines(self, groups: set[Group]) -> set[Group]:
-        """The process groups of all programs that the processes of the job run, replicas of each other or not."""
+        """Process groups of all programs that the processes of the job run, replicas or not."""
         if self.group is None:
             return groups
         every = everybody(sorted(groups))
@@ -316,7 +316,7 @@ class Channels:
 
 
 def _drop_done(sent: dict[Message, _Posted]) -> None:
-    """Forget the sends that are done, of each target from the oldest on."""
+    """Forget completed sends, for each target from the oldest on."""
     held = set()
     for message, posted in list(sent.items()):
         if message.target not in held and done(posted.works):
@@ -327,7 +327,7 @@ def _drop_done(sent: dict[Message, _Posted]) -> None:
 
 
 def _wait_in_order(queue: SimpleQueue[Message | None], sent: dict[Message, _Posted]) -> None:
-    """The life of a thread: wait for each send, and let its tensors go."""
+    """Run a thread that waits for each send, and lets its tensors go."""
     while (message := queue.get()) is not None:
         posted = sent[message]
         assert posted.left is not None
@@ -346,7 +346,7 @@ def done(works: Sequence[dist.Work]) -> bool:
 
 
 def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
-    """What carries the tensors of a device; gloo if there is nothing for them but the copy through the host."""
+    """Backend that carries the tensors of a device; gloo if only the copy through the host works."""
     if not dist.is_initialized():
         return "gloo"
     by_device = dict(part.split(":") for part in str(dist.get_backend_config(group)).split(","))
@@ -354,7 +354,7 @@ def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
 
 
 def _kept(work: dist.Work | None) -> dist.Work:
-    """A handle; torch gives none to a rank outside of the group."""
+    """Keep a handle; torch gives none to a rank outside of the group."""
     if work is None:
         raise RuntimeError("this process is not part of the group it was given")
     return work

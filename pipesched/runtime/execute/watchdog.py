@@ -33,7 +33,7 @@ _SEEN = (STEPS_DIFFER, STALLED, OUTSIDE, RANK_LOST)  # what ranks find out about
 
 
 class Watch(threading.Thread):
-    """The thread of one rank.
+    """Watchdog thread of one rank.
 
     where: this rank's beat; called in this thread. end: called with the fault when the main thread has not left by
     itself within the grace; it does not return.
@@ -62,7 +62,7 @@ class Watch(threading.Thread):
         self.fault: Fault | None = None
 
     def run(self) -> None:
-        """Tells and hears until all ranks leave, or there is a fault."""
+        """Exchange beats until all ranks leave, or there is a fault."""
         while self.fault is None and not self._all_left():
             self._exchange(self._period)
             if (found := self._found()) is not None:
@@ -79,7 +79,7 @@ class Watch(threading.Thread):
             self._end(self.fault)
 
     def publish(self, fault: Fault, *, weak: bool = False) -> None:
-        """Makes the main thread's own fault that of all ranks, unless there is another one. weak: or a better one."""
+        """Make the main thread's own fault that of all ranks, unless there is another one. weak: or a better one."""
         if weak:
             self._weak = fault, time.monotonic() + PATIENCE
         else:
@@ -87,17 +87,17 @@ class Watch(threading.Thread):
         self._peers.wake()
 
     def lost(self, rank: int, how: str) -> Fault:
-        """The fault that another rank is gone."""
+        """Fault that another rank is gone."""
         return self._silence.lost([rank], how)
 
     def leave(self) -> None:
-        """Ends the thread: on a fault when all ranks know of it, else when all ranks leave."""
+        """End the thread: on a fault when all ranks know of it, else when all ranks leave."""
         self._leaving.set()
         self._peers.wake()
         self.join()
 
     def _exchange(self, period: float) -> None:
-        """Tells once, and hears for a period, or until there is news."""
+        """Send one beat, and listen for a period, or until there is news."""
         self._say()
         before, until = self._news(), time.monotonic() + period
         while self._news() == before and (left := until - time.monotonic()) > 0:
@@ -120,7 +120,7 @@ class Watch(threading.Thread):
         self._peers.say(json.dumps({"beat": beat.plain(), "fault": fault}, separators=(",", ":")))
 
     def _take(self, rank: int, text: str) -> None:
-        """What a rank says. A text that cannot be read is no sign of life."""
+        """Read the text of a rank. An unreadable text is no sign of life."""
         try:
             said = json.loads(text)
             beat, fault = Beat.of(said["beat"]), said["fault"]
@@ -136,7 +136,7 @@ class Watch(threading.Thread):
         self._looked = now
 
     def _found(self) -> Fault | None:
-        """The fault that is reported, that this rank raised, that it sees, or of which it has a weak sign."""
+        """Fault that was reported, that this rank raised, that it sees, or of which it has a weak sign."""
         if self._told:
             return min(self._told.values(), key=_order)
         if self._raised is not None:
@@ -151,7 +151,7 @@ class Watch(threading.Thread):
         return found
 
     def _hint(self) -> None:
-        """Says once what may be a stall between two steps, where a rank may rightly wait for long."""
+        """Warn once of a possible stall between two steps, where a rank may rightly wait for long."""
         beat = self._silence.waits_elsewhere(self._now)
         if beat is not None and not self._hinted and beat.place.rank == self._rank:
             sys.stderr.write(f"warning: for {self._silence.timeout:g} s nothing moves: {beat}\n")
@@ -161,7 +161,7 @@ class Watch(threading.Thread):
         return self._leaving.is_set() and all(self._silence.left(rank) for rank in range(self._ranks))
 
     def _settle(self) -> None:
-        """Until every rank that is there knows of the same fault, but not for long."""
+        """Wait, but not for long, until every rank that is there knows of the same fault."""
         until = time.monotonic() + SETTLE
         while time.monotonic() < until:
             self._exchange(min(self._period, SETTLE / 10))
@@ -175,6 +175,6 @@ class Watch(threading.Thread):
 
 
 def _order(fault: Fault) -> tuple[int, int, str]:
-    """The least of the faults of one moment counts."""
+    """Sort key: of faults at one moment the smallest wins."""
     seen = _SEEN.index(fault.code) + 1 if fault.code in _SEEN else 0
     return seen, fault.place.rank if fault.place else sys.maxsize, fault.dumps()

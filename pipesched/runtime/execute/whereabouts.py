@@ -37,7 +37,9 @@ _CODE = 80  # characters of a line that are shown
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """inside: in a step. line: ``train.py:41 (dist.all_reduce(x))``. collective: its name. ours: called by us."""
+    """Source position of a thread or an error. inside: in a step. line: ``train.py:41 (dist.all_reduce(x))``.
+    collective: its name. ours: called by us.
+    """
 
     inside: bool = False
     line: str = ""
@@ -51,18 +53,18 @@ class Whereabouts:
 
 
 def of_thread(thread: int) -> Whereabouts:
-    """Of a thread that runs."""
+    """Source position of a running thread."""
     frame = sys._current_frames().get(thread)
     return _whereabouts([] if frame is None else [(x, line or 0) for x, line in walk_stack(frame)])
 
 
 def of_error(error: BaseException) -> Whereabouts:
-    """Of the code that raised it."""
+    """Source position at which an exception was raised."""
     return _whereabouts(list(walk_tb(error.__traceback__))[::-1])
 
 
 def _whereabouts(frames: list[tuple[FrameType, int]]) -> Whereabouts:
-    """Of these frames and the lines that they are at, from the innermost one on."""
+    """Source position of these frames and their lines, from the innermost one on."""
     inside = any(frame.f_code in _STEPS for frame, _ in frames)
     collective, ours = "", False
     for frame, _ in frames:

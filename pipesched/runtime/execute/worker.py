@@ -34,7 +34,7 @@ _FORKS = multiprocessing.get_context("fork")
 
 
 def main() -> None:
-    """Reads jobs from stdin, a line each, writes an outcome a line to stdout, until stdin ends."""
+    """Read jobs from stdin, one per line, and write one outcome per line to stdout, until stdin ends."""
     from pipesched.runtime.execute import training  # torch, once for all ranks
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _lines() -> Iterator[str]:
-    """The lines of stdin, read without a buffer, so that its end shows in `wait` while ranks run."""
+    """Read the lines of stdin without a buffer, so that its end shows in `wait` while ranks run."""
     pending = b""
     while chunk := os.read(0, 1 << 16):
         *lines, pending = (pending + chunk).split(b"\n")
@@ -56,7 +56,7 @@ def _lines() -> Iterator[str]:
 
 
 def _say(line: str = "") -> None:
-    """A line for the caller; an empty one is a sign of life."""
+    """Write a line for the caller; an empty one is a sign of life."""
     data = f"{line}\n".encode()
     with contextlib.suppress(BrokenPipeError):  # stdin ends then, too
         while data:
@@ -75,7 +75,7 @@ class _Rank:
 
 
 def _run(job: Job, train: Train) -> list[dict[str, object]]:
-    """The results of all ranks of a job; ends the process if the caller is gone."""
+    """Run all ranks of a job and return their results; end the process if the caller is gone."""
     ranks: list[_Rank] = []
     lifeline, held = os.pipe()  # nobody writes: its end means to a rank that the supervisor is gone
     with tempfile.TemporaryDirectory(prefix="pipesched-") as folder:
@@ -104,7 +104,7 @@ def _run(job: Job, train: Train) -> list[dict[str, object]]:
 
 
 def _supervise(ranks: list[_Rank]) -> None:
-    """Until every pipe has ended; the end of a pipe is the end of its rank."""
+    """Wait until every pipe has ended; the end of a pipe is the end of its rank."""
     began, deadline = time.monotonic(), math.inf
     _say()
     while running := [rank for rank in ranks if rank.seconds is None]:
@@ -134,10 +134,10 @@ def _kill(ranks: list[_Rank]) -> None:
 
 
 def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe: Connection, train: Train) -> NoReturn:
-    """The life of a rank. It leaves by `os._exit`: what it inherited is not its to clean up."""
+    """Live as a rank. It leaves by `os._exit`: what it inherited is not its to clean up."""
 
     def fail(fault: Fault) -> NoReturn:
-        """The last resort of the watchdog: the main thread is stuck."""
+        """End a stuck rank: the last resort of the watchdog."""
         _send(pipe, None, fault)
         os._exit(BAD)
 
@@ -167,7 +167,7 @@ def _send(pipe: Connection, data: Measured | None, fault: Fault | None = None) -
 
 
 def _end_with(lifeline: int) -> None:
-    """Ends this process when its supervisor does."""
+    """End this process when its supervisor ends."""
     os.read(lifeline, 1)
     os._exit(BAD)
 

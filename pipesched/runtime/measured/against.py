@@ -56,7 +56,7 @@ class _Shared(Layout):
 
 
 def text(chart: Chart, run: Against, how: Text | None = None) -> str:
-    """Two rows a rank, and where the run leaves the plan.
+    """Draw two rows per rank, and report where the run leaves the plan.
 
     Raises:
         PipeschedError: PS225, a width below 32 columns, or a viewport without time.
@@ -94,7 +94,7 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
 
 
 def _unseen(layout: Layout) -> int:
-    """How many slots of the part of time that is drawn have no column."""
+    """Number of slots in the drawn part of time that have no column."""
     clock, times, schedule = layout.axis, layout.chart.times, layout.chart.schedule
     inside = (times.end > clock.begin) & (times.start < clock.end) & ~schedule.joined
     drawn = {i for rank in range(schedule.ranks) for i, _, _ in spans(layout, rank) if i >= 0}
@@ -102,7 +102,7 @@ def _unseen(layout: Layout) -> int:
 
 
 def summary(chart: Chart, run: Against) -> str:
-    """How long a unit lasts, and the run next to the plan."""
+    """Say how long a unit lasts, and compare the run with the plan."""
     step = f"step {run.step} of {len(run.lengths)}" if len(run.lengths) > 1 else "one step"
     more = run.makespan / chart.makespan - 1 if chart.makespan else Fraction(0)
     lengths = f"plan {milliseconds(chart.makespan * run.unit)}, run {milliseconds(run.makespan * run.unit)}"
@@ -110,7 +110,7 @@ def summary(chart: Chart, run: Against) -> str:
 
 
 def report(chart: Chart, run: Against) -> Iterator[str]:
-    """Where the run leaves the plan: by kind, by stage, by rank."""
+    """Report where the run leaves the plan: by kind, by stage, by rank."""
     yield f"{'kind':<5}{'cost':>8}{'ran':>8}{'ran / cost':>11}"
     for x in run.kinds:
         ratio = "-" if x.ratio is None else f"{float(x.ratio):.2f}"
@@ -132,13 +132,13 @@ def report(chart: Chart, run: Against) -> Iterator[str]:
 
 
 def furthest(run: Against) -> list[Ratio]:
-    """The kinds and stages whose mean is furthest from the cost, the worst first."""
+    """Kinds and stages whose mean is furthest from the cost, the worst first."""
     far = [x for x in run.stages if abs(x.ran - x.planned) > FAR * x.planned]
     return sorted(far, key=lambda x: (-abs(x.ran - x.planned), x.kind, x.stage))[:SHOWN]
 
 
 def figure(chart: Chart, run: Against, how: Svg | None = None) -> str:
-    """Plan and run as one SVG document, one above the other.
+    """Draw plan and run as one SVG document, one above the other.
 
     Raises:
         PipeschedError: PS225, PS815, as `svg.render`.
@@ -157,7 +157,7 @@ def figure(chart: Chart, run: Against, how: Svg | None = None) -> str:
 
 
 def _stacked(parts: list[str], title: str) -> str:
-    """Documents one under the other."""
+    """Stack documents, one under the other."""
     sizes = [svg.size(part) for part in parts]
     width, height = max(width for width, _ in sizes), sum(height for _, height in sizes)
     lines = [
@@ -174,7 +174,7 @@ def _stacked(parts: list[str], title: str) -> str:
 
 
 def milliseconds(nanoseconds: Fraction) -> str:
-    """To three digits or four: ``326 ms``, ``5.09 ms``, ``12.1 us``."""
+    """Write with three digits or four: ``326 ms``, ``5.09 ms``, ``12.1 us``."""
     if nanoseconds >= MILLI or not nanoseconds:
         return f"{_digits(nanoseconds / MILLI)} ms"
     return f"{_digits(nanoseconds / 1000)} us"
@@ -190,7 +190,7 @@ def percent(value: Fraction) -> str:
 
 
 def decimal(value: Fraction) -> str:
-    """Up to two decimals: ``2.01``, ``12``; of large numbers none."""
+    """Write with up to two decimals: ``2.01``, ``12``; large numbers have none."""
     if abs(value) >= 1000:
         return f"{float(value):.0f}"
     return f"{float(value):.2f}".rstrip("0").rstrip(".")
@@ -208,5 +208,5 @@ def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
 
 
 def _rescaled(plan: Chart, ticks: Ints, scale: int) -> Ints:
-    """Ticks of the plan as nanoseconds, rounded down."""
+    """Convert ticks of the plan to nanoseconds, rounded down."""
     return np.array([int(x) * scale // plan.scale for x in ticks.tolist()], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""A measured run compared with the plan that it ran: how long a cost of 1 lasts, and where the run leaves the plan.
+"""Compare a measured run with its plan: how long a cost of 1 lasts, and where the run leaves the plan.
 
     plan   F0 F1 ·  B0 B1          late(op)  = start in the run - start in the plan
     run    F0 F1 ·· B0- B1         ratio     = work in the run / cost, of all operations of a kind, or of a stage's
@@ -28,7 +28,7 @@ from pipesched.runtime.measured.measured_run import Measured, running
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How long some operations took, and their cost. stage: -1 for all of a kind. Both in units, means."""
+    """Measured time and cost of some operations, as means in units. stage: -1 for all stages."""
 
     kind: str
     stage: int
@@ -71,12 +71,12 @@ class Against:
 
     @property
     def makespan(self) -> Fraction:
-        """Of the step, in units."""
+        """Makespan of the step, in units."""
         return Fraction(int(self.end.max(initial=0)), self.unit)
 
 
 def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measured) -> Against:
-    """The run of a schedule compared with its plan.
+    """Compare a run with the plan of its schedule.
 
     Raises:
         PipeschedError: PS817, the run is of another schedule; the caller has checked that the plan ends (PS306).
@@ -112,14 +112,14 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
 
 
 def _typical(lengths: Ints) -> int:
-    """The step of median length, without the first of several; the lower one of two."""
+    """Step of median length, without the first of several; the lower one of two."""
     later = np.arange(len(lengths))[1:] if len(lengths) > 1 else np.arange(len(lengths))
     order = later[np.argsort(lengths[later], kind="stable")]
     return int(order[(len(order) - 1) // 2])
 
 
 def _matched(plan: Schedule, ran: Schedule) -> Ints:
-    """The index in the run of each operation of the plan.
+    """Index in the run of each operation of the plan.
 
     Raises:
         PipeschedError: PS817.
@@ -159,7 +159,9 @@ def _differ(message: str) -> PipeschedError:
 def _ratios(
     schedule: Schedule, cost: Ints, work: Ints, scale: int, unit: int
 ) -> tuple[tuple[Ratio, ...], tuple[Ratio, ...]]:
-    """By kind, and by kind and stage, in order; an overlap pair counts under the stage of its first operation."""
+    """Ratios by kind, and by kind and stage, in order; an overlap pair counts under the stage of its first
+    operation.
+    """
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
     for i in np.flatnonzero(~schedule.joined).tolist():
         kind = Op(int(schedule.op[i])).name
@@ -181,7 +183,7 @@ def _by_kind(key: tuple[str, int]) -> tuple[int, str, int]:
 
 
 def _late(schedule: Schedule, planned: list[Fraction], ran: list[Fraction], allowance: Fraction) -> tuple[Late, ...]:
-    """The first operation of each rank that is late."""
+    """First late operation of each rank."""
     found = []
     for rank in range(schedule.ranks):
         for i in range(int(schedule.start[rank]), int(schedule.start[rank + 1])):

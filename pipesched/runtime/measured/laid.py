@@ -1,4 +1,4 @@
-"""A measured run as `show` lays it over its plan."""
+"""Lay a measured run over its plan, for `show`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipesched.views import svg as figures
 
 
 def lay(made: Examination, how: Request) -> Laid:
-    """The run that traces hold, and the plan without its messages: it did run, whatever they do.
+    """Lay the run of the traces over the plan, whose messages are left out: it did run, whatever they do.
 
     Raises:
         PipeschedError: the plan does not end; PS816 to PS818, no trace, or of another schedule.
@@ -28,12 +28,12 @@ def lay(made: Examination, how: Request) -> Laid:
 
 
 def text(chart: Chart, how: Request, run: Against) -> str:
-    """Two rows a rank."""
+    """Draw two rows per rank."""
     return against.text(chart, run, Text(how.width or COLUMNS, how.viewport, how.color, how.ascii))
 
 
 def svg(chart: Chart, how: Request, run: Against) -> str | bytes:
-    """The plan above the run."""
+    """Draw the plan above the run."""
     shapes = figures.Svg(how.style or "default", how.messages, how.memory, how.viewport, how.force)
     return figures.written(against.figure(chart, run, shapes), how.written)
 

@@ -1,4 +1,4 @@
-"""A run that was measured: what of every operation is work, what is waiting, and the costs that follow.
+"""Split the time of every measured operation into work and waiting, and fit costs.
 
     begin ── waits for its input ── computes ── end        in nanoseconds from the first operation of the run
 
@@ -74,13 +74,13 @@ class Running:
 
     @property
     def skew(self) -> int:
-        """How much later than its use some input was made, by clocks that therefore disagree; 0 if never."""
+        """Largest time by which an input was made after its use, on clocks that therefore disagree; 0 if never."""
         used = self.start if self.recorded else self.end
         return max(int((self.produced - used).max(initial=0)), 0)
 
 
 def running(measured: Measured) -> Running:
-    """The work of every operation of every step."""
+    """Find the work of every operation of every step."""
     dependencies = Dependencies.of(measured.schedule)
     made = np.where(dependencies.crosses, measured.end[:, dependencies.producer], measured.begin)
     found = dependencies.further
@@ -96,7 +96,7 @@ def running(measured: Measured) -> Running:
 
 
 def _of_pairs(measured: Measured, values: Ints) -> Ints:
-    """The later of both parts, for both parts of a pair."""
+    """Give both parts of a pair the later time of the two."""
     second = np.flatnonzero(measured.schedule.joined)
     if len(second):
         values = values.copy()
@@ -113,7 +113,7 @@ _LEFT = 2
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One cost of one stage in nanoseconds. low, high: the quartiles. samples: those that count; left_out: outliers."""
+    """A fitted cost of one stage in nanoseconds. low, high: quartiles. samples: how many count; left_out: outliers."""
 
     cost: str
     stage: int
@@ -125,12 +125,12 @@ class Fit:
 
     @property
     def spread(self) -> float:
-        """The distance of the quartiles, as a part of the value."""
+        """Distance of the quartiles, as a fraction of the value."""
         return float((self.high - self.low) / self.value) if self.value else 0.0
 
 
 def fits(measured: Measured) -> list[Fit]:
-    """Every cost that follows from the run, by F, I, W, B, FB, C and stage."""
+    """Fit every cost that the run shows, by F, I, W, B, FB, C and stage."""
     seen = running(measured)
     kept = _warm(measured)
     found = _computes(measured, seen, kept)
@@ -139,7 +139,7 @@ def fits(measured: Measured) -> list[Fit]:
 
 
 def _warm(measured: Measured) -> Bools:
-    """What counts, shape (steps, operations)."""
+    """Values that count, shape (steps, operations): without the first of several steps."""
     kept = np.ones(measured.begin.shape, dtype=np.bool_)
     if measured.steps > 1:
         kept[0] = False
@@ -155,7 +155,7 @@ def _warm(measured: Measured) -> Bools:
 
 
 def _computes(measured: Measured, seen: Running, kept: Bools) -> dict[tuple[str, int], Fit]:
-    """The cost of every kind and stage."""
+    """Fit the compute cost of every kind and stage."""
     schedule, paired = measured.schedule, measured.schedule.paired
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
     for i, (op, stage) in enumerate(zip(schedule.op.tolist(), schedule.stage.tolist(), strict=True)):
@@ -167,7 +167,7 @@ def _computes(measured: Measured, seen: Running, kept: Bools) -> dict[tuple[str,
 
 
 def _samples(seen: Running, kept: Bools, members: list[int]) -> Ints:
-    """The work of some operations."""
+    """Work of some operations."""
     work, counts, waiting = seen.work[:, members], kept[:, members], seen.waiting[:, members]
     if not seen.recorded and (counts & ~waiting).any():
         counts = counts & ~waiting
@@ -185,7 +185,7 @@ def _fit(key: tuple[str, int], samples: Ints) -> Fit:
 def _messages(
     measured: Measured, seen: Running, kept: Bools, computes: dict[tuple[str, int], Fit]
 ) -> dict[tuple[str, int], Fit]:
-    """The latency of the messages of every stage that sends any to a rank that waits."""
+    """Fit the latency of the messages of every stage that sends any to a rank that waits."""
     schedule, dependencies = measured.schedule, Dependencies.of(measured.schedule)
     single = dependencies.crosses & ~schedule.paired
     single[dependencies.further.consumer] = False  # which of several messages came last is not known

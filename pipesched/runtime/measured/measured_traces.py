@@ -1,4 +1,4 @@
-"""Measured runs, as Chrome's trace events: the operations of a pipeline among whatever else a trace holds.
+"""Read measured runs from Chrome's trace events, which may hold much else.
 
     {"ph": "X", "name": "PP:2F1", "ts": 12.5, "dur": 80.25}                              torch's profiler
     {"ph": "X", "args": {"op": "F", "stage": 2, "microbatch": 1}, "ts": …, "dur": …}     `pipesched run --trace`
@@ -40,7 +40,7 @@ _STAGES = 4096
 
 
 def read(sources: Sequence[Source]) -> Measured:
-    """The run of which these are the traces, one file for all ranks or a file a rank.
+    """Read a run from its traces: one file for all ranks, or one per rank.
 
     Raises:
         PipeschedError: PS816, no trace, or one without operations of a pipeline; PS818, operations are missing, or are
@@ -53,7 +53,7 @@ def read(sources: Sequence[Source]) -> Measured:
 
 
 def _records(source: Source, number: int) -> tuple[list[Record], bool]:
-    """The slots of a file, and whether it has kernels. number: the rank of a file of torch's that does not say it."""
+    """Slots of a file, and whether it has kernels. number: the rank, if the file does not name one."""
     data = _json(source)
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
@@ -70,11 +70,11 @@ def _records(source: Source, number: int) -> tuple[list[Record], bool]:
 
 
 class _Unusable(Exception):
-    """An operation that is there, and cannot be read."""
+    """An operation in a trace cannot be read."""
 
 
 def _json(source: Source) -> object:
-    """The value of a file.
+    """Value of a file.
 
     Raises:
         PipeschedError: PS816; PS843, it costs more than its budget.
@@ -119,7 +119,7 @@ def _found(events: Sequence[object], rank: int, base: int) -> Iterator[Record]:
 
 
 def _named(text: str) -> tuple[Entry, ...]:
-    """The computes of an action's name; none for sends, receives and the like."""
+    """Computes of an action's name; none for sends, receives and the like."""
     entries = read_cell(text, NEWEST)
     if isinstance(entries, Bad):
         raise _Unusable(f"{_PREFIX}{text} is not an action of torch's pipeline runtime")
@@ -127,7 +127,7 @@ def _named(text: str) -> tuple[Entry, ...]:
 
 
 def _operations(args: Mapping[str, object]) -> tuple[Entry, ...]:
-    """The operation of an event, and the second part of an overlap pair."""
+    """Operation of an event, with the second part of an overlap."""
     found: list[Entry] = []
     for part in (args, args.get("with")):
         if part is None:
@@ -178,7 +178,7 @@ _WHOLE_STEPS = "profile whole steps, and give the traces of all ranks of one pip
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One slot that ran: its one or two operations, on a rank, in nanoseconds. waited: -1 where it is not known."""
+    """A measured slot: its one or two operations, its rank, and its times in nanoseconds. waited: -1 if unknown."""
 
     rank: int
     entries: tuple[Entry, ...]
@@ -191,7 +191,7 @@ Slot: TypeAlias = tuple[Entry, ...]
 
 
 def together(records: Sequence[Record]) -> Measured:
-    """The run of which these are the slots.
+    """Put slots together as a run.
 
     Raises:
         PipeschedError: PS818, operations are missing, or are there more often than others, or on two ranks.
@@ -218,7 +218,7 @@ def together(records: Sequence[Record]) -> Measured:
 
 
 def _slots(records: Sequence[Record]) -> dict[Slot, list[Record]]:
-    """The times of every slot, in order."""
+    """Times of every slot, in order."""
     slots: dict[Slot, list[Record]] = defaultdict(list)
     owner: dict[Entry, tuple[int, Slot]] = {}
     for record in sorted(records, key=lambda record: (record.begin, record.end, record.rank)):
@@ -235,7 +235,7 @@ def _slots(records: Sequence[Record]) -> dict[Slot, list[Record]]:
 
 
 def _steps(slots: Mapping[Slot, Sequence[Record]]) -> int:
-    """How often everything ran."""
+    """Number of steps, the same for every slot."""
     counts = {slot: len(found) for slot, found in slots.items()}
     most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
     if counts[most] != counts[least]:
@@ -249,7 +249,7 @@ def _times(count: int) -> str:
 
 
 def _schedule(orders: Sequence[Sequence[Slot]]) -> Schedule:
-    """The order of the first step. A rank holds a stage if it ran its operations."""
+    """Schedule in the order of the first step. A rank holds a stage if it ran its operations."""
     flat = [(rank, entry) for rank, order in enumerate(orders) for slot in order for entry in slot]
     rank, op, stage, microbatch = (np.array(column) for column in zip(*((r, *e) for r, e in flat), strict=True))
     shape = int(stage.max()) + 1, int(microbatch.max()) + 1
@@ -266,7 +266,7 @@ def _schedule(orders: Sequence[Sequence[Slot]]) -> Schedule:
 
 
 def _require_all(schedule: Schedule) -> None:
-    """Whether every stage ran a forward of every microbatch, and each backward that others of its kind did.
+    """Require a forward of every microbatch on every stage, and every backward of a kind that occurs.
 
     Raises:
         PipeschedError: PS818.
@@ -288,5 +288,5 @@ def _require_all(schedule: Schedule) -> None:
 
 
 def name(entry: Entry) -> str:
-    """An operation as people read it."""
+    """Name an operation for people."""
     return str(Compute(*entry))
