@@ -288,7 +288,7 @@ def counted(steps: int) -> Iterator[Callable[[], int]]:
             meters.append(self)
 
     whole = import_module("pipesched.optimizer.optimize").search
-    stepped = lambda problem, limits, *more: whole(problem, replace(limits, steps=steps), *more)  # noqa: E731
+    stepped = lambda problem, limits, *given, **named: whole(problem, replace(limits, steps=steps), *given, **named)  # noqa: E731
     with ExitStack() as stack:
         for owner, name, value in (
             (search, "Lanes", Lanes),
@@ -359,7 +359,7 @@ def table(kept: dict[str, dict[str, dict[str, object]]]) -> Iterator[str]:
             continue
         sign = {key: worse(one, whole) for key, one, whole in pairs}
         ratio = [
-            sum(float(one[column]) for _, one, _ in pairs) / max(1e-9, sum(float(x[column]) for _, _, x in pairs))
+            sum(float(one[column]) for _, one, _ in pairs) / max(1, sum(float(x[column]) for _, _, x in pairs))
             for column in ("steps", "cpu")
         ]
         used = sum(name in of[""]["used"] for of in kept.values())
