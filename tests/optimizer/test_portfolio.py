@@ -32,6 +32,7 @@ from pipesched.optimizer.solve.portfolio.repeating import blocks, building_block
 from pipesched.optimizer.solve.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.solve.problem import Orders, Problem
 from pipesched.optimizer.solve.reductions import coarsened
+from tests.bench.ablation import MEMBERS, Member, target
 from tests.depth import deep
 from tests.makers.instances import problem_of
 from tests.oracles import brute
@@ -258,3 +259,10 @@ def test_the_zero_bubble_heuristic_meets_the_bound_of_meetings(ranks: int) -> No
             value = min(measured(asked, problem, orders) for orders in found)
             assert value >= bound
             assert value == bound or (microbatches - 1) % room == 0
+
+
+@pytest.mark.parametrize("member", MEMBERS.values(), ids=lambda member: member.name)
+def test_what_an_ablation_leaves_out_is_there(member: Member) -> None:
+    """The table of `bench/ablation.py` names what the optimizer calls."""
+    for path in (*member.where, *filter(None, [member.seen])):
+        assert callable(getattr(*target(path)))

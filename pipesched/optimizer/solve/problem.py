@@ -252,9 +252,8 @@ class Question:
     """Is there a schedule with objective at most `bound` ticks?
 
     engine: cadical, z3 or cpsat. ranks: these alone (see `reductions`), None for all. repeat: the schedule is
-    to repeat itself there. hint: starts of a known schedule, int64, shape (operations,). proof: where to write PATH.cnf
-    and PATH.drat of a refutation. limit: steps after which an engine is to give up, None for never; seed: where its
-    choices begin.
+    to repeat itself there. proof: where to write PATH.cnf and PATH.drat of a refutation. limit: steps after which an
+    engine is to give up, None for never; seed: where its choices begin.
     """
 
     problem: Problem
@@ -262,7 +261,6 @@ class Question:
     engine: str = "cadical"
     ranks: tuple[int, ...] | None = None
     repeat: Repeat | None = None
-    hint: Ints | None = None
     proof: str | None = None
     limit: int | None = None
     seed: int = 0

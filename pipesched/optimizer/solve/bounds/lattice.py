@@ -20,7 +20,7 @@ is left has fewer of them. Dynamic programming over subsets, Held and Karp, 1962
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,16 +95,17 @@ def alone(merged: Merged, rank: int) -> Rank:
     )
 
 
-def between(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> tuple[Ints, Ints] | None:
+def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
     """The times between which operations can start if this rank is to do its work; None if it cannot.
+
+    Beyond MOST states low and high come back as they are.
 
     Args:
         rank: from `alone`.
         low: the earliest start by heads, of every operation of the problem.
         high: the latest start by tails.
-        most: states, beyond which low and high come back as they are.
     """
-    steps = forward(rank, low, high, most)
+    steps = forward(rank, low, high)
     if steps is None:
         return low, high
     return backward(rank, steps, low, high) if len(steps) == rank.length.sum() else None
@@ -126,7 +127,7 @@ class Step:
     soonest: Ints
 
 
-def forward(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> list[Step] | None:
+def forward(rank: Rank, low: Ints, high: Ints) -> list[Step] | None:
     """The ways from nothing done to all done, as far as they lead; None if there are too many states."""
     if not rank.numbered:
         return None
@@ -148,7 +149,7 @@ def forward(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> list[Step] |
         steps.append(Step(len(keys), source, target, q, x, soonest))
         keys, time = reached[new], np.minimum.reduceat((soonest + rank.duration[q])[order], np.flatnonzero(new))
         states += len(keys)
-        if states > most:
+        if states > MOST:
             return None
     return steps
 
@@ -185,26 +186,22 @@ def merged_links(original: Problem, merged: Merged) -> list[Link]:
     return made + [Link(q, q, 1, int(merged.problem.duration[q])) for q, _ in merged.joins]
 
 
-def tighten(
-    merged: Merged, paths: Sequence[Link], bound: int, ranks: Iterable[int] | None = None, *, most: int = MOST
-) -> Merged | None:
+def tighten(merged: Merged, paths: Sequence[Link], bound: int) -> Merged | None:
     """The same with narrower time windows; None if no schedule is within them.
 
     Args:
         merged: a problem, and time windows that are right for the bound.
         paths: its `merged_links`.
         bound: the objective, in ticks.
-        ranks: these only, in this order; the last first, if not given.
-        most: states of a rank beyond which it is left alone.
     """
     problem, low, high = merged.problem, merged.low, merged.high
-    order = tuple(reversed(range(problem.ranks)) if ranks is None else ranks)
+    order = range(problem.ranks)[::-1]
     often = -(-len(order) // _SWEEPS)
     views = {rank: alone(merged, rank) for rank in order}
     width, before = int((high - low).sum()), 0
     while width != before:
         for number, rank in enumerate(order, start=1):
-            found = between(views[rank], low, high, most)
+            found = between(views[rank], low, high)
             if found is None:
                 return None
             low, high = found

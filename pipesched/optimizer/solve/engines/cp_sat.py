@@ -44,7 +44,6 @@ def solve(
     edges: Edges,
     linked: tuple[int, ...],
     repeat: Repeat | None = None,
-    hint: Ints | None = None,
     span: int | None = None,
     effort: Effort = NO_LIMIT,
 ) -> tuple[Ints | None, int]:
@@ -73,8 +72,6 @@ def solve(
         if span is not None:
             for x, z in product(*ends(problem, held)):
                 model.add(starts[z] + duration[z] <= starts[x] + span)
-    for x, t in enumerate([] if hint is None else np.clip(hint, low, high).tolist()):
-        model.add_hint(starts[x], t)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = WORKERS
     solver.parameters.catch_sigint_signal = False  # it would leave the process that calls it without Python's handler

@@ -131,12 +131,9 @@ def _by_intervals(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, 
         return None, 0
     question, problem = made.question, made.problem
     low, high = made.merged.narrowed(problem, made.low, made.high)
-    hint = None if question.hint is None else question.hint[made.kept]
     precedences = edges(problem, links(problem))
     linked, most = linked_ranks(problem), spanned(question)
-    return cp_sat.solve(
-        problem, low, high, precedences, linked, repeat=question.repeat, hint=hint, span=most, effort=effort
-    )
+    return cp_sat.solve(problem, low, high, precedences, linked, repeat=question.repeat, span=most, effort=effort)
 
 
 def spanned(question: Question) -> int | None:
