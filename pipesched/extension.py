@@ -218,13 +218,14 @@ class Overlay(Row):
 class Verb(Row):
     """A command of the command line. group: its heading in the list of commands; help: its line there.
 
-    command: what click runs.
+    command: what click runs. options: its own, besides the rows that name it.
     """
 
     name: str
     group: str
     help: str
     command: Lazy[object]
+    options: Lazy[tuple[Option, ...]] | None = None
 
 
 @dataclass(frozen=True)

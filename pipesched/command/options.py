@@ -1,4 +1,4 @@
-"""Every option of every command, declared once: its name, how its value is read, its default, its help.
+"""Options, declared once: name, reader, default, help; those that verbs share, and those of the core's verbs.
 
     Option("mem_cap", caps, "Most activations that …", "K|K0,K1,...")     --mem-cap 4,4,3,3      mem_cap=[4, 4, 3, 3]
 
@@ -17,7 +17,7 @@ from pipesched.chart.views import taking, views
 from pipesched.command import sizes, values
 from pipesched.command.values import Choice, Not, short, text, whole
 from pipesched.diagnostics import Code, fail
-from pipesched.extension import Lazy, Option, Reading, Taker, flag, rows
+from pipesched.extension import Lazy, Option, Reading, Taker, Verb, flag, rows
 from pipesched.formats.targets import targets
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
 
@@ -50,43 +50,43 @@ _P, _V, _M, _D = SIZES = (
         terminal=True,
     ),
 )
-_LIMIT = Option("max_ops", whole, "Refuse more operations [default: 2 million].", "N", MAX_OPS)
+LIMIT = Option("max_ops", whole, "Refuse more operations [default: 2 million].", "N", MAX_OPS)
 _ONE_EACH = (
     "Costs of F, I, W, B, R, O, L, C, FB; M, K: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
 )
-_COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
+COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
 _BY_STAGE = "Costs from a file, a number or a list by stage each."
-_COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.costs_file)
-_RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
+COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.costs_file)
+RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
 _HELD = "Most activations that a rank may hold, without buffers and parameters; in bytes, as 80GB, with --model."
-_CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
-_COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
-_CHECKS = (_COST, _COSTS, _RELEASE, _CAP, _COMM)
+CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
+COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
+_CHECKS = (COST, COSTS, RELEASE, CAP, COMM)
 _VERSION = f"Rules for a torch CSV [default: {DEFAULT}; check: by the trainer]."
-_TORCH = (
+TORCH = (
     Option("torch_version", values.version, _VERSION, f"{OLDEST}..{NEWEST}"),
     Option("stages", whole, "Stages of a torch CSV, checked against the file.", "N"),
     Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
     Option("frozen", sizes.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
 )
-_FRAMEWORK = (
+FRAMEWORK = (
     Option("framework_path", text, "Where a framework is installed: a folder of packages, an environment.", "DIR"),
     Option("framework_time", values.seconds, "Seconds that its code may take.", "SECONDS", 60),
 )
-_ALL, _READ = (*SIZES, _LIMIT, *_CHECKS, *_TORCH, *_FRAMEWORK), (_LIMIT, *_TORCH, *_FRAMEWORK)
+READ = (LIMIT, *TORCH, *FRAMEWORK)
+ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH, *FRAMEWORK)
+"""Options of a verb that examines schedules."""
 
 FORMATS = ("text", "concise", "json", "github")
 _PER_CENT = "Significant digits of per cent [default: one decimal]."
-_DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
-_FORMAT = Option("format", choices=FORMATS, default="text", terminal=True)
-_JSON = Option("json", flag, "--format json; its shape is emit/report.schema.json.", terminal=True)
-_COLOR = Option("color", choices=("auto", "always", "never"), default="auto", terminal=True)
-_VERBOSE = Option("verbose", flag, "All that is assumed of the model and its device.", terminal=True)
-_FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o", "--output"), terminal=True)
-_OUTPUT = (_FORMAT, _JSON, _COLOR, _FILE)
-_RESULTS = (_DIGITS, *_OUTPUT)
-_SHARE = "Costs are those of 1/p of the model, or of one stage."
-_INSTANTS = "Write when each instruction began and ended, for Perfetto and `calibrate`."
+DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
+FORMAT = Option("format", choices=FORMATS, default="text", terminal=True)
+JSON = Option("json", flag, "--format json; its shape is emit/report.schema.json.", terminal=True)
+COLOR = Option("color", choices=("auto", "always", "never"), default="auto", terminal=True)
+VERBOSE = Option("verbose", flag, "All that is assumed of the model and its device.", terminal=True)
+FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o", "--output"), terminal=True)
+OUTPUT = (FORMAT, JSON, COLOR, FILE)
+RESULTS = (DIGITS, *OUTPUT)
 
 
 def _for(option: str) -> str:
@@ -94,48 +94,19 @@ def _for(option: str) -> str:
     return f"{', '.join(taking(option))}: "
 
 
-def _every(help: str) -> Option:
-    return Option("every", flag, help, flags=("--all",), terminal=True)
-
-
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "verify": (
-        *_ALL,
+        *ALL,
         Option("fsdp", flag, "Ask for UNSHARD and RESHARD in a torch CSV.", default=False),
         Option("require_proof", flag, "Fail unless it is an answer that is proved optimal.", default=False),
         Option("proof", text, "Write its clauses to PATH.cnf, their refutation to PATH.lrat.", "PATH"),
         Option("recorded", values.folder, "What the ranks of a real run posted, held against the schedule.", "DIR"),
-        _VERBOSE,
-        *_RESULTS,
-    ),
-    "optimize": (
-        replace(_P, help="Ranks [default: 4].", metavar="N", read=whole),
-        replace(_V, help="Stages of each rank [default: 1].", metavar="N", read=whole),
-        replace(_M, help="Microbatches [default: 2p].", metavar="N", read=whole),
-        replace(_D, help="Another parameter."),
-        Option("placement", values.placement, "Where the stages are.", "linear|loop|vee|0,1,..|FILE"),
-        replace(_CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=values.caps_or_range),
-        replace(_COST, help="Costs of F, I, W, B, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
-        _COSTS,
-        _RELEASE,
-        Option("objective", choices=("makespan", "span"), default="makespan"),
-        Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),
-        Option("all_m", flag, "One schedule for every number of microbatches.", default=False),
-        Option("time_limit", values.seconds, None, "SECONDS", 60),
-        Option("engine", choices=("auto", "z3", "sat", "cpsat"), default="auto"),
-        Option("seed", whole, "Where chance begins.", "N", 0),
-        Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
-        Option("certify", flag, "Prove what rests on an engine's word; verify follows the proof.", default=False),
-        Option("confirm", flag, "Have Z3 decide it too, also where that takes it long.", default=False),
-        Option("proof", text, "Write the refutation to PATH.cnf and PATH.drat; with --certify .lrat.", "PATH"),
-        Option("require_proof", flag, "End with 3 if it is optimal on an engine's word alone.", terminal=True),
-        Option("plot", text, "Draw bubble against cap, for a range of caps.", "OUT.svg", terminal=True),
-        _VERBOSE,
-        *_RESULTS,
+        VERBOSE,
+        *RESULTS,
     ),
     "show": (
         Option("format", None, "[default: by the suffix of -o, else text]", choices=tuple(views())),
-        _FILE,
+        FILE,
         Option("width", whole, _for("width") + "columns [default: of the terminal, else 80].", "N"),
         Option("begin", values.instant, _for("begin") + "draw from this time on.", "T", flags=("--from",)),
         Option("end", values.end, _for("end") + "draw up to this time; dag: as GraphML.", "T|graphml", flags=("--to",)),
@@ -152,97 +123,31 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
             default=(),
         ),
         Option("force", flag, _for("force") + "draw more than 50,000 and 3,000 operations.", default=False),
-        *_ALL,
-        _DIGITS,
-        replace(_JSON, help="One object: format, picture, and what is wrong with the file."),
-        _COLOR,
+        *ALL,
+        DIGITS,
+        replace(JSON, help="One object: format, picture, and what is wrong with the file."),
+        COLOR,
     ),
-    "why": (_every("Every rank, all of the critical path, and every gap."), *_ALL, _VERBOSE, *_RESULTS),
-    "compare": (
-        Option("library", flag, "Every built-in schedule too.", None, False, ("--all",)),
-        Option("cost_per", None, _SHARE, None, "rank", choices=("rank", "stage")),
-        Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
-        *_ALL,
-        _VERBOSE,
-        *_RESULTS,
-    ),
-    "diff": (_every("Every line, and every operation on it."), *_ALL, _VERBOSE, *_RESULTS),
     "emit": (
         Option("to", default="stream", flags=("--target",), choices=tuple(targets())),
         Option("per_rank", text, "Write a file for each rank into DIR: rank0.json, ...", "DIR", terminal=True),
-        *_ALL,
-        *_OUTPUT,
-    ),
-    "run": (
-        Option("net", choices=("mlp", "transformer"), default="mlp"),
-        Option("samples", values.counts, "Samples of each microbatch [default: 4 each].", "N0,N1,..."),
-        Option("steps", whole, "Training steps.", "N", 3),
-        Option("backend", text, "Of torch.distributed: gloo, nccl.", "NAME", "gloo"),
-        Option("device", choices=("cpu", "cuda"), default="cpu"),
-        Option("engine", choices=("pipesched", "torch"), default="pipesched"),
-        Option("timeout", values.real, "Seconds that are a stall.", "S", 30),
-        Option("pace", values.real, "Milliseconds of a cost of 1.", "MS", 20),
-        replace(_COST, help="Costs of F, I, W, B, FB [default: 1, B 2; F and B given: I = W = B / 2]."),
-        _COSTS,
-        _COMM,
-        Option("trace", flag, _INSTANTS, "FILE", False, typed=text),
-        Option(
-            "faults",
-            values.texts,
-            "Break something, to see it reported.",
-            "KIND@RANK[:N]",
-            (),
-            flags=("--fault",),
-            typed=text,
-        ),
-        Option("rank", whole, "Run the list of this rank alone, its neighbours imitated.", "R"),
-        Option("factory", text, "With --rank: makes a stage of the model.", "FILE.py:FUNCTION", flags=("--stages",)),
-        *SIZES,
-        *(option for option in _READ if option.name != "stages"),
-        *_RESULTS[:-1],
-        replace(_FILE, help="Write to FILE instead of stdout; with --rank, the costs as --costs reads them."),
-    ),
-    "check": (
-        Option("trainer", text, "Trainer, and its release [default: by the file].", "NAME[==RELEASE]"),
-        _TORCH[0],
-        Option("p", whole, "Ranks, where the file does not say: DeepSpeed.", "N"),
-        Option("processes", whole, "All processes: those of every replica.", "N"),
-        Option(
-            "variables",
-            values.variables,
-            "A variable of the script.",
-            "NAME=VALUE",
-            (),
-            flags=("-D",),
-            typed=values.variable,
-        ),
-        Option(
-            "dry_run_script",
-            flag,
-            "EXECUTE the file by bash, with torchrun, python, srun, ... replaced by recorders of their arguments.",
-            default=False,
-        ),
-        *_OUTPUT,
-    ),
-    "calibrate": (
-        Option("digits", whole, "Significant digits.", "WHOLE", 3),
-        replace(_JSON, help="One object: costs, and what they were fitted from."),
-        replace(_FILE, help="Write the costs as --costs reads them; - for stdout.", metavar="COSTS.toml"),
-        _COLOR,
+        *ALL,
+        *OUTPUT,
     ),
     "fmt": (
         Option("check", flag, "Write nothing; name the files that would change: exit status 1 if any.", terminal=True),
         Option("diff", flag, "Write nothing; show what would change: exit status 1 if anything.", terminal=True),
-        *_OUTPUT,
+        *OUTPUT,
     ),
-    "list": _OUTPUT,
-    "explain": _OUTPUT,
+    "list": OUTPUT,
 }
 
 
 def of(command: str) -> tuple[Option, ...]:
     """All options of a command, those of extensions behind the ones that they follow, else at the end."""
-    own, added = COMMANDS.get(command, ()), [row for row in rows(Option) if command in row.on]
+    verb = next((row for row in rows(Verb) if row.name == command), None)
+    own = verb.options.load() if verb and verb.options else COMMANDS.get(command, ())
+    added = [row for row in rows(Option) if command in row.on]
     names = {option.name for option in (*own, *added)}
 
     def behind(option: Option) -> Iterator[Option]:

@@ -8,6 +8,7 @@ ROWS = (
         "Look",
         "Explain a diagnostic code or a word, or list them all.",
         Lazy("explain.explain_command:explain"),
+        Lazy("command.options:OUTPUT"),
         place=5,
     ),
     Hint("syntax", Lazy("explain.recover:mistakes")),

@@ -71,6 +71,7 @@ ROWS: tuple[Row, ...] = (
         "Other people's",
         "Check a trainer's configuration: schedule, sizes, CSV.",
         Lazy("interop.check_command:check"),
+        Lazy("interop.options:CHECK"),
         place=30,
     ),
 )

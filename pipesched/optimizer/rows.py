@@ -18,6 +18,7 @@ ROWS = (
         "Make",
         "Find the least bubble under a memory cap, with a proof.",
         Lazy("optimizer.optimize_command:optimize"),
+        Lazy("optimizer.options:OPTIMIZE"),
         place=10,
     ),
 )

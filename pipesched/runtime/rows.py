@@ -8,6 +8,7 @@ ROWS = (
         "Run",
         "Train a small model with a schedule, or run one rank with your stages.",
         Lazy("runtime.run_command:run"),
+        Lazy("runtime.options:RUN"),
         place=20,
     ),
     Verb(
@@ -15,6 +16,7 @@ ROWS = (
         "Run",
         "Fit the costs of every stage to a measured run.",
         Lazy("runtime.calibrate_command:calibrate"),
+        Lazy("runtime.options:CALIBRATE"),
         place=22,
     ),
     Overlay(

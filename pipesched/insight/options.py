@@ -1,0 +1,25 @@
+"""Options of `why`, `compare` and `diff`."""
+
+from __future__ import annotations
+
+from pipesched.command.options import ALL, RESULTS, VERBOSE
+from pipesched.command.values import text
+from pipesched.extension import Option, flag
+
+_SHARE = "Costs are those of 1/p of the model, or of one stage."
+
+
+def every(help: str) -> Option:
+    return Option("every", flag, help, flags=("--all",), terminal=True)
+
+
+WHY = (every("Every rank, all of the critical path, and every gap."), *ALL, VERBOSE, *RESULTS)
+COMPARE = (
+    Option("library", flag, "Every built-in schedule too.", None, False, ("--all",)),
+    Option("cost_per", None, _SHARE, None, "rank", choices=("rank", "stage")),
+    Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
+    *ALL,
+    VERBOSE,
+    *RESULTS,
+)
+DIFF = (every("Every line, and every operation on it."), *ALL, VERBOSE, *RESULTS)

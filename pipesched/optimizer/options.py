@@ -1,0 +1,38 @@
+"""Options of `optimize`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipesched.command import values
+from pipesched.command.options import CAP, COST, COSTS, RELEASE, RESULTS, SIZES, VERBOSE
+from pipesched.command.values import text, whole
+from pipesched.extension import Option, flag
+
+_P, _V, _M, _D = SIZES
+
+OPTIMIZE = (
+    replace(_P, help="Ranks [default: 4].", metavar="N", read=whole),
+    replace(_V, help="Stages of each rank [default: 1].", metavar="N", read=whole),
+    replace(_M, help="Microbatches [default: 2p].", metavar="N", read=whole),
+    replace(_D, help="Another parameter."),
+    Option("placement", values.placement, "Where the stages are.", "linear|loop|vee|0,1,..|FILE"),
+    replace(CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=values.caps_or_range),
+    replace(COST, help="Costs of F, I, W, B, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
+    COSTS,
+    RELEASE,
+    Option("objective", choices=("makespan", "span"), default="makespan"),
+    Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),
+    Option("all_m", flag, "One schedule for every number of microbatches.", default=False),
+    Option("time_limit", values.seconds, None, "SECONDS", 60),
+    Option("engine", choices=("auto", "z3", "sat", "cpsat"), default="auto"),
+    Option("seed", whole, "Where chance begins.", "N", 0),
+    Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
+    Option("certify", flag, "Prove what rests on an engine's word; verify follows the proof.", default=False),
+    Option("confirm", flag, "Have Z3 decide it too, also where that takes it long.", default=False),
+    Option("proof", text, "Write the refutation to PATH.cnf and PATH.drat; with --certify .lrat.", "PATH"),
+    Option("require_proof", flag, "End with 3 if it is optimal on an engine's word alone.", terminal=True),
+    Option("plot", text, "Draw bubble against cap, for a range of caps.", "OUT.svg", terminal=True),
+    VERBOSE,
+    *RESULTS,
+)

@@ -1,0 +1,48 @@
+"""Options of `run` and `calibrate`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipesched.command import values
+from pipesched.command.options import COLOR, COMM, COST, COSTS, FILE, JSON, READ, RESULTS, SIZES
+from pipesched.command.values import text, whole
+from pipesched.extension import Option, flag
+
+_INSTANTS = "Write when each instruction began and ended, for Perfetto and `calibrate`."
+
+RUN = (
+    Option("net", choices=("mlp", "transformer"), default="mlp"),
+    Option("samples", values.counts, "Samples of each microbatch [default: 4 each].", "N0,N1,..."),
+    Option("steps", whole, "Training steps.", "N", 3),
+    Option("backend", text, "Of torch.distributed: gloo, nccl.", "NAME", "gloo"),
+    Option("device", choices=("cpu", "cuda"), default="cpu"),
+    Option("engine", choices=("pipesched", "torch"), default="pipesched"),
+    Option("timeout", values.real, "Seconds that are a stall.", "S", 30),
+    Option("pace", values.real, "Milliseconds of a cost of 1.", "MS", 20),
+    replace(COST, help="Costs of F, I, W, B, FB [default: 1, B 2; F and B given: I = W = B / 2]."),
+    COSTS,
+    COMM,
+    Option("trace", flag, _INSTANTS, "FILE", False, typed=text),
+    Option(
+        "faults",
+        values.texts,
+        "Break something, to see it reported.",
+        "KIND@RANK[:N]",
+        (),
+        flags=("--fault",),
+        typed=text,
+    ),
+    Option("rank", whole, "Run the list of this rank alone, its neighbours imitated.", "R"),
+    Option("factory", text, "With --rank: makes a stage of the model.", "FILE.py:FUNCTION", flags=("--stages",)),
+    *SIZES,
+    *(option for option in READ if option.name != "stages"),
+    *RESULTS[:-1],
+    replace(FILE, help="Write to FILE instead of stdout; with --rank, the costs as --costs reads them."),
+)
+CALIBRATE = (
+    Option("digits", whole, "Significant digits.", "WHOLE", 3),
+    replace(JSON, help="One object: costs, and what they were fitted from."),
+    replace(FILE, help="Write the costs as --costs reads them; - for stdout.", metavar="COSTS.toml"),
+    COLOR,
+)
