@@ -55,9 +55,11 @@ class Extended:
         return replace(self, owned=(*(x for x in self.owned if type(x) is not type(value)), value))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Row:
     """A row of a table. place: where it stands among the rows of all owners; equal places in the order of owners.
+
+    A row is equal to itself alone: methods that nobody calls would cost `--help` a tenth of its time.
 
     owner: the class of a value without which the row does not count, where its table is asked by `counting`.
     """
@@ -102,7 +104,7 @@ Reading: TypeAlias = Callable[[str], object]
 Taker: TypeAlias = Callable[[dict[str, object], dict[str, object]], object]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Option(Row):
     """An option of verbs. read: from a value of Python, and from a text of the command line where `typed` does not say
     other; None for a text as it is. choices: all values that it takes, where they are few.
@@ -137,14 +139,14 @@ def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
     return [row for row in rows(kind) if row.owner is None or any(map(row.owner.makes, asked.owned))]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CostModel(Row):
     """Costs that follow from an extension's options. costs: of what was loaded, and options; None for its own."""
 
     costs: Lazy[Callable[..., object]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measure(Row):
     """A part of a report. part: of an examination, a `report.parts.Part`; None where there is nothing to say."""
 
@@ -165,7 +167,7 @@ class Needs(Flag):
     TORCH = auto()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Check(Row, Generic[Given]):
     """A check: the property in words, the codes of its violations, the function that finds them in what is judged."""
 
@@ -179,7 +181,7 @@ class Check(Row, Generic[Given]):
         return (self.find.load() if isinstance(self.find, Lazy) else self.find)(judged)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class View(Row):
     """A picture. draw: of a chart and a request its text, or the bytes of a file.
 
@@ -199,7 +201,7 @@ class View(Row):
         return self.forms.get(suffix, self.form or self.name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Overlay(Row):
     """A picture of more than the plan, where an option of `show` asks for it.
 
@@ -214,7 +216,7 @@ class Overlay(Row):
     why: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Verb(Row):
     """A command of the command line. group: its heading in the list of commands; help: its line there.
 
@@ -228,7 +230,7 @@ class Verb(Row):
     options: Lazy[tuple[Option, ...]] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Hint(Row):
     """A better explanation of mistakes. on: where they are, as `syntax` or `torch-csv`.
 
@@ -246,7 +248,7 @@ def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reader(Row):
     """A kind of text. title: its name among people. ending: of a file's name, None for any.
 
@@ -264,7 +266,7 @@ class Reader(Row):
     verify: Lazy[Callable[..., object]] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Names(Row):
     """Schedules that are named with a colon and lie in no file.
 
@@ -280,7 +282,7 @@ class Names(Row):
     takes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Later(Row):
     """A judgement of a whole report, where one of its options is given.
 
@@ -291,7 +293,7 @@ class Later(Row):
     judge: Lazy[Callable[..., object]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Target(Row):
     """A form in which an order is written. title: for the help text. ending: of its files.
 
@@ -310,7 +312,7 @@ class Target(Row):
     judged: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Listing(Row):
     """A list that `list` shows behind the schedules. key: in JSON.
 
