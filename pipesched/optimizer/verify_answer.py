@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, fail
@@ -44,7 +43,7 @@ def verify(source: Source, options: Options) -> Report:
     """
     answer = answer_read.read(source)
     terms, own = _own_terms(answer, options)
-    report = examine(own, replace(options, parameters={}, **_as_asked(answer, options))).report
+    report = examine(own, replace(_as_asked(answer, options), parameters={})).report
     if not report.ok:
         return replace(report, source=source.name)
     judged = judge(own.schedule, terms, answer.certificate, _copies(answer, terms, options))
@@ -60,7 +59,7 @@ def verify(source: Source, options: Options) -> Report:
     elif not found and verdict is not None and options.parameters:
         loaded = load(answer.schedule, options)
         _require_costs(loaded, terms)
-        report = examine(loaded, replace(options, **_as_asked(answer, options))).report
+        report = examine(loaded, _as_asked(answer, options)).report
         if not report.ok:
             return replace(report, source=source.name)
         judged = judge_at(loaded.schedule, own.schedule, terms, verdict)
@@ -134,16 +133,19 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
     return replace(terms, asked=answer.asked), own
 
 
-def _as_asked(answer: Answer, options: Options) -> dict[str, Any]:
-    """The rule and the caps to verify under: the caller's caps, if there are some, count in place of its own; with a
-    model the caps in bytes for which its own stand, and no rule that stands for bytes.
+def _as_asked(answer: Answer, options: Options) -> Options:
+    """The options to verify under: those of the caller, and the rule and the caps of the answer.
+
+    The caller's caps, if there are some, count in place of the answer's. With a model the caps are in bytes, and the
+    rule is the caller's.
     """
-    unit: dict[str, Any] = {"costs": Costs(unit=answer.unit)} if answer.unit else {}
+    if answer.unit:
+        options = replace(options, costs=Costs(unit=answer.unit))
     asked = options.of(Workload)
     if answer.asked and asked.model is not None:
-        caps = {} if options.mem_cap else {"owned": options.owning(replace(asked, cap=asked.cap or answer.asked)).owned}
-        return {**caps, **unit}
-    return {"release": answer.release, "mem_cap": answer.caps if options.mem_cap is None else options.mem_cap, **unit}
+        return options if options.mem_cap else options.owning(replace(asked, cap=asked.cap or answer.asked))
+    caps = answer.caps if options.mem_cap is None else options.mem_cap
+    return replace(options, release=answer.release, mem_cap=caps)
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
