@@ -134,9 +134,6 @@ def _meaning(shape: str) -> Sequence[Entry] | None:
     return None if isinstance(found, Bad) else found
 
 
-_NOTATION = Notation({"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0}, _meaning)
-
-
 def _why(word: str) -> Bad:
     """Why a word is refused that stands where it does."""
     if word in BRACKETS:
@@ -160,6 +157,7 @@ SHOWN = 20
 """So many bad words are reported; the rest of such a file is not read."""
 
 BRACKETS = ("(", ")")
+_DEFAULTS = {"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0}
 
 _HEAD = re.compile(r"[ \t]*rank[ \t]+([0-9]{1,7})[ \t]*:")
 _INSTRUCTION = re.compile(r"[^ \t\r\n#+()]+")  # one of the two of an overlap pair, no bracket of a batch
@@ -177,6 +175,7 @@ class Lines:
     most_ranks: int = RANKS
     ranks: list[Column] = field(default_factory=list)
     reach: list[tuple[int, int]] = field(default_factory=list)
+    notation: Notation = field(default_factory=lambda: Notation(_DEFAULTS, _meaning))
     problems: list[Diagnostic] = field(default_factory=list)
 
     def read(self) -> None:
@@ -208,7 +207,7 @@ class Lines:
 
     def _words(self, text: str) -> Column:
         """The columns of a line's words; batches are numbered from 0 on each rank."""
-        found = _NOTATION.read(text, " ")
+        found = self.notation.read(text, " ")
         op, stage = found.columns[0], found.columns[2]
         received = among(op, RECEIVES)
         stage -= received * NEIGHBOUR[op]  # the words name the stage that made what is received

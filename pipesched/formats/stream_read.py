@@ -31,6 +31,7 @@ _INNERMOST = re.compile(r"\{[^{}]*\}")
 
 _RANK, _BATCHED = -1, len(Op)
 """Codes of what a line holds: an Op, that of a part of a batch, which is so much more, or the beginning of a rank."""
+_FIELDS = {"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0, "other": -1}
 _BETWEEN = "      "
 """The beginning of an instruction's line."""
 
@@ -78,9 +79,6 @@ def _meaning(shape: str) -> list[Entry] | None:
         return None
 
 
-_LINES = Notation({"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0, "other": -1}, _meaning)
-
-
 def _as_written(source: Source) -> tuple[Program, Stream] | None:
     """The program of a text that is to the letter what we write, with what is before its ranks."""
     found = _columns(source.text)
@@ -99,7 +97,7 @@ def _columns(text: str) -> tuple[Program, Stream] | None:
         return None
     if head is None or max(max(*route.ranks, *route.microbatches) for route in head.placement) > LARGEST:
         return None
-    found = _LINES.read(lines, "\n")
+    found = Notation(_FIELDS, _meaning).read(lines, "\n")
     begins = np.flatnonzero(found.columns[0] == _RANK)
     sparse = stream_strict.sparse(head.placement, len(begins), found.columns.shape[1] - len(begins))
     if len(found.bad) or begins[:1].tolist() != [0] or sparse or stream_strict.uneven(head.placement):

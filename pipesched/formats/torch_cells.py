@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 from pipesched.formats.rows import LARGEST, Bad, number, short
-from pipesched.formats.words import Entry, Notation, Words
+from pipesched.formats.words import Entry, Notation
 from pipesched.model.ops import Op
 from pipesched.model.torch_versions import ACTIONS, TorchVersion, first_with
 
@@ -136,19 +135,14 @@ def _advice(text: str) -> str:
     return SHAPE
 
 
-@cache
-def _notation(version: TorchVersion) -> Notation:
+def notation(version: TorchVersion) -> Notation:
+    """The notation of a row, in which a word is a cell: what `cells` and `read_cell` make of it."""
+
     def meaning(shape: str) -> list[Entry] | None:
-        """The entries of a cell without commas, none for an empty one."""
         (cell,) = cells(shape)
         found = read_cell(cell.text, version) if cell.text else []
-        return (
-            None if isinstance(found, Bad) else [(op, _FIELDS[: 1 + (microbatch >= 0)]) for op, _, microbatch in found]
-        )
+        if isinstance(found, Bad):
+            return None
+        return [(op, _FIELDS[: 1 + (microbatch >= 0)]) for op, _, microbatch in found]
 
     return Notation(dict.fromkeys(_FIELDS, -1), meaning)
-
-
-def read_row(row: str, version: TorchVersion) -> Words:
-    """The cells of a row; what `cells` and `read_cell` make of them, unless one is refused."""
-    return _notation(version).read(row, ",")

@@ -20,7 +20,7 @@ import numpy as np
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import numbered
 from pipesched.formats.rows import AnyOrder, Bad, Rows, disagreements, peers, place, require_ranks, short, table_of
-from pipesched.formats.torch_cells import cells, read_cell, read_row
+from pipesched.formats.torch_cells import cells, notation, read_cell
 from pipesched.formats.words import TextOrigin
 from pipesched.model.columns import Column
 from pipesched.model.ops import Op
@@ -79,8 +79,9 @@ def _rows(source: Source, count: int, version: TorchVersion) -> tuple[Rows, list
     problems: list[Diagnostic] = []
     bubbles: list[tuple[int, int]] = []
     columns: list[Column] = []
+    known = notation(version)
     for rank in range(count):
-        words = read_row(source.line(rank + 1), version)
+        words = known.read(source.line(rank + 1), ",")
         columns.append(words.columns)
         if len(words.bad):
             problems += islice(_bad_cells(source, rank, version), SHOWN - len(problems))

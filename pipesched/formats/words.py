@@ -27,7 +27,6 @@ from pipesched.source import Source
 Entry: TypeAlias = tuple[int, Sequence[str]]
 """An `Op`, or what else a notation counts, and the fields that its numbers are."""
 
-_MOST = 10_000  # shapes that are remembered
 _PATIENCE = 100  # shapes without a meaning, after which all that are new count as such
 _ZEROS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))
 _DIGITS = bytes(byte if _ZEROS[byte] == ord("0") else ord(" ") for byte in range(256))
@@ -50,7 +49,7 @@ class Words:
 
 
 class Notation(dict[bytes, int]):
-    """The shapes of words, each numbered when it is first seen.
+    """The shapes of the words of a file, each numbered when it is first seen.
 
     fields: those that are columns, each with its value where a word does not give it. meaning: the entries of a shape,
     None for no word.
@@ -79,9 +78,6 @@ class Notation(dict[bytes, int]):
 
     def read(self, text: str, separator: str) -> Words:
         """The words of a text, between separators."""
-        if len(self) > _MOST:
-            self.clear()
-            del self._entries[1:], self._spans[1:]
         self._patience = _PATIENCE
         coded = text.encode("utf-8", "replace")
         shapes = coded.translate(_ZEROS).split(separator.encode())
@@ -91,7 +87,7 @@ class Notation(dict[bytes, int]):
         numbers = np.fromstring(coded.translate(_DIGITS), dtype=np.int64, sep=" ")[: int(taken.sum())]
         beyond = np.repeat(np.arange(len(kind)), taken)[numbers > LARGEST]
         wrong = np.union1d(np.flatnonzero(bad), beyond)
-        number = np.append(np.minimum(numbers, LARGEST + 1), 0).astype(np.int32)
+        number = np.append(numbers, 0).astype(np.int32)
 
         word = np.repeat(np.arange(len(kind)), entries)
         within = np.arange(len(word)) - (np.cumsum(entries) - entries).take(word)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.formats import torch_csv
 from pipesched.formats.rows import Bad
-from pipesched.formats.torch_cells import cells, read_cell, read_row
+from pipesched.formats.torch_cells import cells, notation, read_cell
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion, parse_version
@@ -55,7 +55,7 @@ def refused(text: str, **options: object) -> tuple[Diagnostic, ...]:
 
 def read_plain_row(line: str, version: TorchVersion) -> tuple[list[int], ...] | None:
     """op, stage, microbatch and second of a row, or None if a cell is refused."""
-    words = read_row(line, version)
+    words = notation(version).read(line, ",")
     op, second, stage, microbatch = words.columns.tolist()
     return None if len(words.bad) else (op, stage, microbatch, second)
 
@@ -237,6 +237,16 @@ def test_every_bad_cell_is_reported() -> None:
     many = refused("0f0," * 30 + "0F0\n" + "1f0," * 3 + "1F0\n")
     assert len(many) == 20
     assert many[-1].notes == ("the rest of the file was not read",)
+    assert len(refused("0f0," * 15 + "0F0\n" + "1f0," * 15 + "1F0\n")) == 20
+
+
+def test_a_rank_without_actions() -> None:
+    """A blank line and a row of empty cells are ranks of torch that do nothing."""
+    found = refused("0F0,0B0\n\n,,\n")
+    assert [(d.code, d.labels[0].span.line) for d in found if d.labels[0].span] == [
+        (Code.EMPTY_CELL, 2),
+        (Code.EMPTY_CELL, 3),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -253,6 +263,7 @@ def test_bubbles_of_a_program(text: str, places: list[tuple[int, int]]) -> None:
     assert {d.code for d in found} == {Code.EMPTY_CELL}
     assert [d.labels[0].span.line for d in found if d.labels[0].span] == [line for line, _ in places]
     assert [int(re.findall(r"cell (\d+)", d.message)[0]) for d in found] == [number for _, number in places]
+    assert {d.labels[0].span.text for d in found if d.labels[0].span} == {","}
 
 
 @pytest.mark.parametrize("text", ["", "\n", "  \n\n", "0UNSHARD,0RESHARD\n"])

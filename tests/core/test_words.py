@@ -6,9 +6,9 @@ import random
 import re
 from collections.abc import Sequence
 
-import pytest
+import numpy as np
 
-from pipesched.formats import words
+from pipesched.formats import numbered
 from pipesched.formats.rows import LARGEST
 from pipesched.formats.words import Entry, Notation
 from tests.depth import deep
@@ -42,6 +42,8 @@ def alone(word: str) -> list[tuple[int, int, int, int]] | None:
 
 def some_words(rng: random.Random) -> list[str]:
     def number() -> str:
+        if rng.random() < 0.05:
+            return str(LARGEST + rng.randrange(2))
         digits = rng.choice((1, 1, 2, 5, 8, 30))
         return "0" * (digits - 1) + str(rng.randrange(10)) if rng.random() < 0.3 else str(rng.randrange(10**digits))
 
@@ -51,10 +53,8 @@ def some_words(rng: random.Random) -> list[str]:
     return [re.sub("#", lambda _: number(), shape) for shape in shapes]
 
 
-@pytest.mark.parametrize("most", [words._MOST, 3])
-def test_a_text_of_words_is_read_as_each_word_is(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries, their words, silent and bad words: those of reading word by word; forgotten shapes change nothing."""
-    monkeypatch.setattr(words, "_MOST", most)
+def test_a_text_of_words_is_read_as_each_word_is() -> None:
+    """Entries, their words, silent and bad words: those of reading word by word."""
     notation = Notation(FIELDS, meaning)
     for seed in range(deep(200)):
         given = some_words(random.Random(seed))
@@ -78,3 +78,13 @@ def test_a_text_of_other_words_alone_is_given_up() -> None:
     given = ["a1", *("z" * i for i in range(1, 2000)), "e"]
     found = Notation(FIELDS, counted).read(",".join(given), ",")
     assert found.bad.tolist()[:100] == [*range(1, 101)] and len(asked) < 200
+
+
+def test_rows_of_large_numbers_are_told_apart() -> None:
+    """The different rows are those of a set of tuples, though the product of their ranges is beyond 64 bits."""
+    rng = random.Random(0)
+    values = (0, 1, 2**30 - 1, 2**34, 2**34 + 1)
+    for _ in range(deep(50)):
+        rows = [tuple(rng.choice(values) for _ in range(4)) for _ in range(rng.randint(1, 40))]
+        found, which = numbered.distinct(*np.array(rows).T)
+        assert [found[i] for i in which.tolist()] == rows and len(found) == len({*rows})
