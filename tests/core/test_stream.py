@@ -323,6 +323,18 @@ def test_scattered_microbatches_of_a_route_are_refused() -> None:
         list(stream_write.pieces(compiler.lower(compiler.load(Source("a", text), Options()).schedule), {}))
 
 
+def test_what_a_stream_has_no_words_for_is_counted() -> None:
+    """PS814 at the first of them, and how many more there are."""
+    text = "rank 0: F0.0 sendshape:F0.0>1 send:F0.0>1 sendshape:F0.1>1\nrank 1: recvshape:F0.0<0 recv:F0.0<0\n"
+    program = order_text.read(Source("a.txt", text))
+    assert isinstance(program, Program)
+    with pytest.raises(PipeschedError) as caught:
+        stream_write.require_words(program.placement, program)
+    (found,) = caught.value.diagnostics
+    assert (str(found.code), found.notes) == ("PS814", ("and 2 more of this kind",))
+    assert found.labels[0].span is not None and found.labels[0].span.text == "sendshape:F0.0>1"
+
+
 # Read
 
 
@@ -437,6 +449,7 @@ def test_what_is_no_stream_is_told_with_its_place(what: str) -> None:
 
     assert str(found.code) == code
     assert span is not None and (shown in span.text if shown != "{" else span.start == 0), span.text
+    assert shown == "{" or len(span.text) < 200
     holds = VALIDATOR.is_valid(json.loads(text))
     assert not holds or what in ("an instruction was dropped", "frozen without the fingerprint")
 

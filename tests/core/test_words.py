@@ -83,7 +83,7 @@ def test_a_text_of_other_words_alone_is_given_up() -> None:
 def test_rows_of_large_numbers_are_told_apart() -> None:
     """The different rows are those of a set of tuples, though the product of their ranges is beyond 64 bits."""
     rng = random.Random(0)
-    values = (0, 1, 2**30 - 1, 2**34, 2**34 + 1)
+    values = (0, 1, 2**32 - 1)
     for _ in range(deep(50)):
         rows = [tuple(rng.choice(values) for _ in range(4)) for _ in range(rng.randint(1, 40))]
         found, which = numbered.distinct(*np.array(rows).T)
