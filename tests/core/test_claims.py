@@ -55,6 +55,7 @@ def verdict(
     "claim",
     [
         "1 / 3 + 1 / 6 == 1 / 2",
+        "(p > 1) == (m > 1) and (p > 1) != (m < 1)",
         "makespan == 24 and span == 24",
         "work(here) == 3 * m",
         "idle(here) == 6 and idle == 6",

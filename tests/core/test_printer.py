@@ -91,6 +91,13 @@ def test_a_file_that_does_not_parse_is_left_alone() -> None:
 
 
 FORMS = {
+    "a line of a rule is an operation with its condition": (
+        "schedule f(p) rank r { greedy { B F when held<p W } }",
+        """
+        schedule f(p)
+        rank r { greedy { B  F when held < p  W } }
+        """,
+    ),
     "items have lines of their own": (
         "schedule f(p,m=2*p)'D'require p>=1,'why' stage s in 0..p on rank s costs F=1,FB=[1,2] claim idle>=0 when p==0",
         """
