@@ -163,8 +163,7 @@ class Needs(Flag):
     ENDS = auto()  # every operation runs: no compute orders wait for each other
     SOUND = auto()  # the order of compute has no error
     CAPS = auto()  # a cap of activations is given
-    # the file is torch's, or is to run there, and no single slip explains all that is wrong with it
-    TORCH = auto()
+    TORCH = auto()  # the file is torch's, or is to run there
 
 
 @dataclass(frozen=True, eq=False, repr=False)

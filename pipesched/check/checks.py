@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from operator import or_
 
 from pipesched.check.channels import check_channels, check_waits
 from pipesched.check.complete import check_complete, check_placement
@@ -144,14 +146,18 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
     found = [*_run(ORDER_CHECKS, subject, Needs.NOTHING)]
     sound = not any(x.severity == "error" for x in found)
     told = explained("order", found, analysis.schedule) if subject.written and found else found
-    there = Needs.TORCH if subject.for_torch and told is found else Needs.NOTHING
     _ = analysis.memory  # fails before anything of the program is made
-    there |= Needs.PROGRAM if analysis.program is not None else Needs.NOTHING
-    there |= Needs.MESSAGES if Needs.PROGRAM in there and (analysis.own is not None or not found) else Needs.NOTHING
-    there |= Needs.OWN if analysis.own is not None else Needs.NOTHING
-    there |= Needs.ENDS if analysis.finished else Needs.NOTHING
-    there |= Needs.SOUND if sound else Needs.NOTHING
-    there |= Needs.CAPS if subject.caps else Needs.NOTHING
+    program, own = analysis.program is not None, analysis.own is not None
+    given = {
+        Needs.PROGRAM: program,
+        Needs.MESSAGES: program and (own or not found),
+        Needs.OWN: own,
+        Needs.ENDS: analysis.finished,
+        Needs.SOUND: sound,
+        Needs.CAPS: bool(subject.caps),
+        Needs.TORCH: subject.for_torch,
+    }
+    there = reduce(or_, (need for need, met in given.items() if met), Needs.NOTHING)
     return [*told, *_run(program_checks(subject), subject, there)], sound
 
 

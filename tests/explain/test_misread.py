@@ -106,6 +106,12 @@ def test_a_wrong_name_leaves_another_operation_missing(case: str) -> None:
     assert any(re.match(rf"stage {stage} never runs F of microbatch(?:es)? .*\b{microbatch}\b", x) for x in told), told
 
 
+def test_letters_of_a_paper_hide_no_other_mistake() -> None:
+    """B for I is one finding; that the last stage runs its forwards out of order is another."""
+    found = errors("0F0,0F1,0B0,0W0,0B1,0W1\n1F1,1F0,1B0,1B1,1W0,1W1\n")
+    assert [x.code for x in found] == ["PS302", "PS804"] and "write I for every B" in (found[0].help or "")
+
+
 @pytest.mark.parametrize("name", ["README.md", "pyproject.toml", "tests/conftest.py"])
 def test_a_file_of_another_kind_is_told_to_be_that(name: str) -> None:
     """One finding that says what it is."""
