@@ -122,7 +122,7 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
         PipeschedError: PS816, PS818, as `formats.measured_traces.read`; PS225, digits beyond 1 to 9.
     """
     if not 1 <= digits <= _FINEST:
-        raise fail(Code.USAGE, f"{digits} significant digits; 1 to {_FINEST} can be given")
+        raise fail(Code.USAGE, f"{digits} significant digits: choose 1 to {_FINEST}")
     measured = reader.read(sources)
     found = tuple(fits(measured))
     values = {(fit.cost, fit.stage): fit.value / _NANO for fit in found}

@@ -65,7 +65,7 @@ class Request:
         if self.factory is None:
             raise fail(Code.USAGE, "no stages to run", help="give --stages FILE.py:FUNCTION, which makes them")
         if not 1 <= self.steps <= MAX_STEPS:
-            raise fail(Code.USAGE, f"{self.steps} steps; 1 to {MAX_STEPS:,} can be run")
+            raise fail(Code.USAGE, f"{self.steps} steps: choose 1 to {MAX_STEPS:,}")
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
         raise PipeschedError(made.report.diagnostics)
     stream = loads("".join(made.pieces()))
     if not 0 <= request.rank < len(stream.ranks):
-        raise fail(Code.USAGE, f"rank {request.rank} is not there: the schedule has {len(stream.ranks)} ranks")
+        raise fail(Code.USAGE, f"there is no rank {request.rank}: the schedule has {len(stream.ranks)} ranks")
     if stream.reads:
         message = f"{stream.name}: stages that read others than the one before them are not rehearsed"
         raise fail(Code.TARGET, message, help="`pipesched run` runs them, on all ranks")
@@ -280,7 +280,7 @@ def _factory(name: str) -> Callable[[int, int], object]:
     with _raising(Code.FACTORY, name):
         function = found(name)[1]
     if not callable(function):
-        raise fail(Code.FACTORY, f"{name} is no function: {type(function).__name__}")
+        raise fail(Code.FACTORY, f"{name} is not a function: {type(function).__name__}")
     return cast("Callable[[int, int], object]", function)
 
 
@@ -306,7 +306,7 @@ def _part(
     inputs = _inputs(module, rest, stage, request, trained)
     if stage + 1 == stages and len(rest) < 2:
         said = "cross entropy of its outputs with random words" if trained is not None else "the mean of its output"
-        notes.append(f"the loss of the last stage is {said}; the factory may give another")
+        notes.append(f"the loss of the last stage is {said}; the factory may return another")
     loss = rest[1] if len(rest) > 1 else _entropy if trained is not None else _mean
     return Part(module, tuple(x.to(request.device) for x in inputs), loss)
 
@@ -321,7 +321,7 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
 
     if not isinstance(given, nn.Module) or len(rest) > 2:
         kinds = ", ".join(type(x).__name__ for x in (given, *rest))
-        raise fail(Code.NO_STAGE, f"{request.factory} gives no module for stage {stage}: {kinds}", help=_RETURNS)
+        raise fail(Code.NO_STAGE, f"{request.factory} returns no module for stage {stage}: {kinds}", help=_RETURNS)
     if any(x.is_meta for x in (*given.parameters(), *given.buffers())):
         help = f"module.to_empty(device={request.device!r}), and set its weights"
         raise fail(
@@ -346,14 +346,14 @@ def _inputs(
     elif trained is not None:
         given = _of_model(trained, stage, module)
     else:
-        message = f"what enters stage {stage} is not known: {request.factory} gives a module alone"
+        message = f"the inputs of stage {stage} are unknown: {request.factory} returns only a module"
         raise fail(Code.NO_STAGE, message, help="return (module, inputs), or give --model")
     inputs = tuple(x for x in given if isinstance(x, Tensor))
     if not given or len(inputs) < len(given):
         kinds = ", ".join(type(x).__name__ for x in given) or "nothing"
-        raise fail(Code.NO_STAGE, f"what enters stage {stage} is no tensor: {kinds}", help=_RETURNS)
+        raise fail(Code.NO_STAGE, f"the inputs of stage {stage} are not all tensors: {kinds}", help=_RETURNS)
     if any(x.is_meta for x in inputs):
-        raise fail(Code.NO_STAGE, f"what enters stage {stage} is on torch's meta device", help="torch.zeros(...)")
+        raise fail(Code.NO_STAGE, f"the inputs of stage {stage} are on torch's meta device", help="torch.zeros(...)")
     return inputs
 
 
@@ -378,8 +378,12 @@ def _one(output: object) -> Tensor:
     from torch import Tensor
 
     if not isinstance(output, Tensor):
-        message = f"the last stage gives {type(output).__name__}, of which no loss is known"
-        raise fail(Code.NO_STAGE, message, help="return (module, inputs, loss): a function from that to a number")
+        message = f"the last stage returns {type(output).__name__}, for which there is no default loss"
+        raise fail(
+            Code.NO_STAGE,
+            message,
+            help="return (module, inputs, loss): a function of that output that returns a number",
+        )
     return output
 
 

@@ -60,11 +60,11 @@ class Request:
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS225, a value beyond its limits, or a fault that is none."""
         if not 1 <= self.steps <= MAX_STEPS:
-            raise fail(Code.USAGE, f"{self.steps} steps; 1 to {MAX_STEPS:,} can be run")
+            raise fail(Code.USAGE, f"{self.steps} steps: choose 1 to {MAX_STEPS:,}")
         if not 0.1 <= self.timeout <= 86_400:
-            raise fail(Code.USAGE, f"a timeout of {self.timeout:g} s; 0.1 s to a day can be given")
+            raise fail(Code.USAGE, f"a timeout of {self.timeout:g} s: choose 0.1 s to a day")
         if not 0 <= self.pace <= 60_000:
-            raise fail(Code.USAGE, f"a pace of {self.pace:g} ms; 0 to a minute can be given")
+            raise fail(Code.USAGE, f"a pace of {self.pace:g} ms: choose 0 to a minute")
         if self.engine == "torch" and (self.trace or self.faults):
             raise fail(Code.USAGE, "--trace and --fault are for our own engine", help="leave out --engine torch")
         if self.engine == "torch" and self.samples:
@@ -124,7 +124,7 @@ def _verified(emission: Emission) -> Emission:
     if order is None:
         raise PipeschedError(emission.report.diagnostics)
     if order.ranks > MAX_RANKS:
-        raise fail(Code.USAGE, f"{order.ranks} ranks are that many processes here; at most {MAX_RANKS} can be run")
+        raise fail(Code.USAGE, f"{order.ranks} ranks need as many processes; at most {MAX_RANKS} can be run")
     return emission
 
 

@@ -61,7 +61,7 @@ REFUSED = {
 }
 REFUSED_EVERYWHERE = {
     "raising": "stage 0 cannot run on",
-    "no tensor": "the output of stage 0 is no tensor or tuple of tensors: dict",
+    "no tensor": "the output of stage 0 is not a tensor or a tuple of tensors: dict",
     "copies": "the copies of stage 0 on ranks 0 and 1 have different weights",
     "values": "the copies of stage 0 on ranks 0 and 1 begin with different values",
 }

@@ -123,7 +123,7 @@ def test_autocast_that_begins_late() -> None:
     with ranks_of(2) as ranks:
         first, _ = ranks.run(2, trainers.cast_late, stream_of("1f1b", p=2, m=2), timeout=1)
     assert first.startswith("RunError: error[PS824]: activation 0 of stage 0 is bfloat16[3, 6]; the other end expects")
-    assert "= help: it is the dtype: autocast that is around `Runtime.step` belongs around `Runtime(…)`, too" in first
+    assert "= help: the dtypes differ: put autocast around `Runtime(…)` as well as around `Runtime.step`" in first
 
 
 EAGER = "compile eager"  # leaves the graph as it is

@@ -55,7 +55,9 @@ def _value(rank: int, text: Tensor) -> object:
     try:
         return json.loads(bytes(text.cpu().numpy()))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"what rank {rank} sends is no JSON: does it run another version of pipesched?") from error
+        raise ValueError(
+            f"rank {rank} sent text that is not JSON: does it run another version of pipesched?"
+        ) from error
 
 
 def _device(group: dist.ProcessGroup | None) -> torch.device:

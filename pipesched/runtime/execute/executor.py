@@ -393,7 +393,7 @@ class Runtime:
                 return None
             raise ValueError("targets are needed on this rank: it has the last stage")
         if self.loss is None:
-            raise ValueError("there are targets and no loss: give one to `Runtime(loss=…)`")
+            raise ValueError("targets were given without a loss: set `Runtime(loss=…)`")
         loss, target = self.loss, self._targets[microbatch]
         return lambda output: loss(output, target)
 

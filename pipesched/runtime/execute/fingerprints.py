@@ -37,7 +37,7 @@ class Card:
             fingerprint, title, note = fields(data, "fingerprint", "title", "note")
             return cls(printable(fingerprint), printable(title), table(note))
         except (TypeError, KeyError, ValueError):
-            message = f"what rank {rank} sends of its stream cannot be read"
+            message = f"rank {rank} sent a description of its stream that cannot be read"
             raise RunError(
                 Fault(STREAMS_DIFFER, message, Place(rank), help="run one version of pipesched on every rank")
             ) from None

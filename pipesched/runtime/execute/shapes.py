@@ -104,7 +104,7 @@ def tensors_of(value: object, what: str) -> tuple[Tensor, ...]:
     if not made or not all(isinstance(x, Tensor) for x in made):
         kinds = ", ".join(type(x).__name__ for x in made) or "nothing"
         help = "between two stages pass a tensor, or a tuple of tensors"
-        raise RunError(Fault(BOUNDARY, f"{what} is no tensor or tuple of tensors: {kinds}", None, (), help))
+        raise RunError(Fault(BOUNDARY, f"{what} is not a tensor or a tuple of tensors: {kinds}", None, (), help))
     return made
 
 
@@ -117,9 +117,9 @@ def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place |
     got = specs(found)
     if got != expected:
         message = f"{what} is {text(got)}; the other end expects {text(expected)}"
-        help = "every microbatch has the shapes of `Runtime(example=…)`; `Runtime.expect(inputs)` says others"
+        help = "every microbatch has the shapes of `Runtime(example=…)`; `Runtime.expect(inputs)` declares others"
         if [spec.shape for spec in got] == [spec.shape for spec in expected]:
-            help = "it is the dtype: autocast that is around `Runtime.step` belongs around `Runtime(…)`, too"
+            help = "the dtypes differ: put autocast around `Runtime(…)` as well as around `Runtime.step`"
         raise RunError(Fault(BOUNDARY, message, place, (), help))
 
 

@@ -66,7 +66,7 @@ class Beat:
             state = next(state for state in (IDLE, RUNNING, DONE) if state == said)
             return cls(Place.of(place), whole(moves), whole(steps), state, printable(at), bool(outside))
         except (TypeError, KeyError, StopIteration) as error:
-            raise ValueError("this is not where a rank is") from error
+            raise ValueError("this is not a beat") from error
 
     def plain(self) -> dict[str, object]:
         """JSON form, which `of` reads."""

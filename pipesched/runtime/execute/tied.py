@@ -216,7 +216,7 @@ class _Model:
                 group += [weight for weight in (one, other) if weight not in group]
         one, other = groups[0][:2]
         where = "" if self._rank(one) != self._rank(other) else ", and are two tensors"
-        message = f"{_both(one, other)} begin with the same values{where}, and nothing says that they are tied"
+        message = f"{_both(one, other)} begin with the same values{where}, and are not declared as tied"
         note = "trained as they are, each gets its own part of the gradient, and they come apart"
         help = f"`Runtime(tied={groups})` trains them as one weight; `tied=()` says that they are several"
         return RunError(Fault(UNSUPPORTED, message, Place(self._rank(other)), (note,), help))

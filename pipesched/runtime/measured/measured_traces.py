@@ -57,7 +57,7 @@ def _records(source: Source, number: int) -> tuple[list[Record], bool]:
     data = _json(source)
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
-        raise fail(Code.TRACE, f"{source.name} is no trace: it has no list `traceEvents`", help=f"give {_WHERE}")
+        raise fail(Code.TRACE, f"{source.name} is not a trace: it has no list `traceEvents`", help=f"give {_WHERE}")
     about: Mapping[str, object] = data if isinstance(data, dict) else {}
     try:
         found = list(_found(events, _rank(about, number), _base(about)))
@@ -87,7 +87,7 @@ def _json(source: Source) -> object:
     except json.JSONDecodeError as wrong:
         at = min(wrong.pos, max(len(source.text) - 1, 0))
         label = Label(source.span(at, at + 1), "the text is no JSON from here on")
-        message = f"{source.name} is no trace: {wrong.msg[:1].lower()}{wrong.msg[1:]}"
+        message = f"{source.name} is not a trace: {wrong.msg[:1].lower()}{wrong.msg[1:]}"
         raise fail(Code.TRACE, message, label, help="a profile that was cut off must be written again") from None
 
 
