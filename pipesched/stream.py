@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import TypeGuard
 
 VERSION = 2
 
@@ -237,13 +237,14 @@ def loads(content: str) -> Stream:
     return stream
 
 
-def header(data: Any) -> Stream:
+def header(data: object) -> Stream:
     """The stream that JSON gives, without its ranks.
 
     Raises:
         StreamError: not version 2, or a name, parameters, placement or frozen stages that are no such value.
     """
-    _need(isinstance(data, dict), "", "a stream is an object")
+    if not isinstance(data, dict):
+        raise StreamError("", "a stream is an object")
     version = data.get("version")
     known = type(version) is int and version == VERSION
     _need(known, "version", f"this reader knows version {VERSION}, not {version}")
@@ -251,7 +252,8 @@ def header(data: Any) -> Stream:
     _need(bool(routes), "placement", "there is no route")
     _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route places every stage")
     parameters = data.get("parameters")
-    _need(isinstance(parameters, dict) and all(map(_whole, parameters.values())), "parameters", "whole numbers by name")
+    if not isinstance(parameters, dict) or not all(map(_whole, parameters.values())):
+        raise StreamError("parameters", "whole numbers by name")
     _need(isinstance(data.get("name"), str), "name", "a text")
     stages = len(routes[0].ranks)
     frozen = _frozen(data["frozen"], stages) if "frozen" in data else ()
@@ -260,31 +262,36 @@ def header(data: Any) -> Stream:
     return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices)
 
 
-def _slices(value: Any, routes: tuple[Route, ...]) -> int:
-    right = _whole(value) and value > 1 and not any(end % value for route in routes for end in route.microbatches)
+def _slices(value: object, routes: tuple[Route, ...]) -> int:
+    if not _whole(value) or value <= 1 or any(end % value for route in routes for end in route.microbatches):
+        wanted = "how many microbatches are one sequence, all on one route; left out where each is for itself"
+        raise StreamError("slices", wanted)
+    return value
+
+
+def _frozen(value: object, stages: int) -> tuple[int, ...]:
+    listed = _list(value, "frozen")
+    given = [x for x in listed if _whole(x) and 0 <= x < stages]
     _need(
-        right, "slices", "how many microbatches are one sequence, all on one route; left out where each is for itself"
+        bool(listed) and sorted({*given}) == listed,
+        "frozen",
+        "stages that are there, ascending; left out where all are trained",
     )
-    return int(value)
-
-
-def _frozen(value: Any, stages: int) -> tuple[int, ...]:
-    given = _list(value, "frozen")
-    right = bool(given) and all(_whole(x) and 0 <= x < stages for x in given) and sorted({*given}) == given
-    _need(right, "frozen", "stages that are there, ascending; left out where all are trained")
     return tuple(given)
 
 
-def _reads(value: Any, stages: int) -> dict[int, tuple[int, ...]]:
+def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
     """Who reads whom: every stage but the last is read."""
-    _need(isinstance(value, dict) and bool(value), "reads", "stages by the stage that reads them")
+    if not isinstance(value, dict) or not value:
+        raise StreamError("reads", "stages by the stage that reads them")
     known = {str(stage): stage for stage in range(stages)} if len(value) <= stages else {}
     found: dict[int, tuple[int, ...]] = {}
     for key, given in value.items():
         _need(key in known, "reads", f"there is no stage {key}")
-        stage, read = known[key], _list(given, f"reads.{key}")
-        right = bool(read) and all(_whole(x) and -1 <= x < stage for x in read)
-        _need(right and sorted({*read}, reverse=True) == read, f"reads.{key}", "stages before it, the nearest first")
+        stage, listed = known[key], _list(given, f"reads.{key}")
+        read = [x for x in listed if _whole(x) and -1 <= x < stage]
+        right = bool(listed) and sorted({*read}, reverse=True) == listed
+        _need(right, f"reads.{key}", "stages before it, the nearest first")
         _need(read != [stage - 1], f"reads.{key}", "left out where it is the stage before alone")
         found[stage] = tuple(read)
     read_by = {source for stage in range(stages) for source in found.get(stage, (stage - 1,))}
@@ -293,7 +300,7 @@ def _reads(value: Any, stages: int) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """An object whose keys are different: of two equal ones some readers take the first, some the last."""
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -307,47 +314,36 @@ def _need(holds: bool, path: str, message: str) -> None:
         raise StreamError(path, message)
 
 
-def _whole(value: Any) -> bool:
+def _whole(value: object) -> TypeGuard[int]:
     return type(value) is int and abs(value) < 2**53
 
 
-def _list(value: Any, path: str) -> list[Any]:
-    _need(isinstance(value, list), path, "a list")
-    made: list[Any] = value
-    return made
+def _list(value: object, path: str) -> list[object]:
+    if not isinstance(value, list):
+        raise StreamError(path, "a list")
+    return value
 
 
-def _route(value: Any, path: str) -> Route:
-    _need(
-        isinstance(value, dict) and set(value) == {"name", "ranks", "microbatches"}, path, "name, ranks, microbatches"
-    )
-    ranks, ends = _list(value["ranks"], f"{path}.ranks"), _list(value["microbatches"], f"{path}.microbatches")
+def _route(value: object, path: str) -> Route:
+    if not isinstance(value, dict) or set(value) != {"name", "ranks", "microbatches"}:
+        raise StreamError(path, "name, ranks, microbatches")
+    listed, given = _list(value["ranks"], f"{path}.ranks"), _list(value["microbatches"], f"{path}.microbatches")
+    ranks, ends = [x for x in listed if _whole(x) and x >= 0], [x for x in given if _whole(x)]
     _need(isinstance(value["name"], str), f"{path}.name", "a text")
-    _need(all(_whole(x) and x >= 0 for x in ranks) and bool(ranks), f"{path}.ranks", "the rank of every stage")
-    _need(
-        len(ends) == 2 and all(map(_whole, ends)) and 0 <= ends[0] <= ends[1], f"{path}.microbatches", "first and end"
-    )
+    _need(bool(ranks) and ranks == listed, f"{path}.ranks", "the rank of every stage")
+    _need(len(ends) == len(given) == 2 and 0 <= ends[0] <= ends[1], f"{path}.microbatches", "first and end")
     return Route(value["name"], tuple(ranks), (ends[0], ends[1]))
 
 
-def _instruction(value: Any, path: str, routes: int) -> Instruction:
+def _instruction(value: object, path: str, routes: int) -> Instruction:
     op = value.get("op") if isinstance(value, dict) else None
-    known = isinstance(op, str) and op in FIELDS
-    _need(known, f"{path}.op", f"no instruction of version {VERSION} is called {op!r}")
-    assert isinstance(op, str)
+    if not isinstance(value, dict) or not isinstance(op, str) or op not in FIELDS:
+        raise StreamError(f"{path}.op", f"no instruction of version {VERSION} is called {op!r}")
     fields = [name for name in FIELDS[op] if name != "route" or routes > 1]
     given = [name for name in fields if name not in DEFAULTS or name in value]
     _need(set(value) == {"op", *given}, path, f"{op} has the fields op, {', '.join(fields)}".rstrip(", "))
     if "parts" in fields:
-        listed = enumerate(_list(value["parts"], f"{path}.parts"))
-        parts = tuple(_instruction(x, f"{path}.parts[{i}]", routes) for i, x in listed)
-        made = Instruction(op, parts=parts)
-        if op == BATCH:
-            _need(parts == made.messages != (), f"{path}.parts", "sends and receives")
-        else:
-            good = len(parts) == 2 and parts[0].op == "F" and parts[1].op in ("B", "I")
-            _need(good, f"{path}.parts", "an F, then a B or I")
-        return made
+        return _compound(op, _list(value["parts"], f"{path}.parts"), f"{path}.parts", routes)
     for name in given:
         _need(_whole(value[name]) and value[name] >= 0, f"{path}.{name}", "a whole number from 0 up")
     _need(value.get("route", 0) < routes, f"{path}.route", f"there are {routes} routes")
@@ -355,3 +351,15 @@ def _instruction(value: Any, path: str, routes: int) -> Instruction:
     near = value.get("other", -1) == value.get("stage", 0) + NEIGHBOUR.get(op, 0)
     _need("other" not in value or not near, f"{path}.other", "left out where it is the neighbour")
     return Instruction(**value)
+
+
+def _compound(op: str, listed: list[object], path: str, routes: int) -> Instruction:
+    """An OVERLAP or a BATCH."""
+    parts = tuple(_instruction(x, f"{path}[{i}]", routes) for i, x in enumerate(listed))
+    made = Instruction(op, parts=parts)
+    if op == BATCH:
+        _need(parts == made.messages != (), path, "sends and receives")
+    else:
+        good = len(parts) == 2 and parts[0].op == "F" and parts[1].op in ("B", "I")
+        _need(good, path, "an F, then a B or I")
+    return made
