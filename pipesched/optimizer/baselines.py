@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
@@ -84,6 +85,10 @@ def comparison(given: Known | None, value: Fraction, instance: Instance, peak: F
     return [f"    {instance.costs.unit.text(abs(theirs - value))}{more} {longer} than {given.name}{remark}", *caps]
 
 
+Row: TypeAlias = "tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction, str]"
+"""Name, figures, remark."""
+
+
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
     """The schedule that was found among the best baselines, in the order of the objective. spent, peak: its own."""
     own = ("this schedule", *_figures(spent, peak), "")
@@ -91,16 +96,21 @@ def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fractio
     rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
     best = [own, *(row for row in rows if row is not own and not row[-1])][:_ANSWERS]
     best += [row for row in rows if row not in best][: _ROWS - len(best)]
-    others, rows = [row for row in rows if row not in best], [row for row in rows if row in best]
+    others = [row[0] for row in rows if row not in best]
+    more = [f"    and {len(others)} more: {', '.join(others)}"] if others else []
+    return [*_unit(known, instance), *_aligned(instance, [row for row in rows if row in best]), *more]
+
+
+def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
+    """Rows as a table under its heads."""
     said, one = instance.costs.unit.text, instance.of_one
     plain = one is None and not instance.costs.unit
     held = (shown if plain else digits) if one is None else lambda amount: gigabytes(amount * one)
     cells = [(x, said(a), said(b), percent(c), percent(d), held(e), remark) for x, a, b, c, d, e, remark in rows]
     cells.insert(0, ("", "makespan", "span", "bubble", "by span", "peak" if plain else "activations", ""))
-    width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]) - 1)]
+    width = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
     aligned = ([row[0].ljust(width[0]), *map(str.rjust, row[1:-1], width[1:]), row[-1]] for row in cells)
-    more = [f"    and {len(others)} more: {', '.join(row[0] for row in others)}"] if others else []
-    return [*_unit(known, instance), *(f"    {'  '.join(row)}".rstrip() for row in aligned), *more]
+    return [f"    {'  '.join(row)}".rstrip() for row in aligned]
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:

@@ -260,6 +260,27 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
     if state.best is None:
         return found
     schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
+    written, judged, more = _certified(request, instance, state, schedule, repeated)
+    made, text, report = _printed(request, instance, state, schedule, judged, repeated)
+    verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
+    return replace(
+        found,
+        judged=judged,
+        analysis=made,
+        reason=state.stopped if judged.status == FOUND else "",
+        given=known[0] if target.given else None,
+        notes=(*found.notes, *more),
+        source=text,
+        certificate=written | verdict,
+        checked=report,
+    )
+
+
+def _certified(
+    request: Request, instance: Instance, state: State, schedule: Schedule, repeated: Periodic | None
+) -> tuple[dict[str, object], Verdict, list[str]]:
+    """The certificate of a schedule, the checker's judgement, and notes on the proofs that were asked for."""
+    problem, said = state.problem, list[str]()
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
     if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show less
@@ -268,19 +289,30 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
         judged = _judged(schedule, instance, written, repeated)
     if request.certify and (judged.word or request.limits.proof):
         proof = _proof(request, instance, state)
-        found = replace(found, notes=(*found.notes, proof.note))
+        said.append(proof.note)
         if judged.word and proof.entry:
             written = certificate(instance, state, repeated, proof.entry)
             judged = _judged(schedule, instance, written, repeated)
     if request.certify and repeated is not None and not judged.everywhere:
         proof = _proof_for_every(request, instance, repeated)
-        found = replace(found, notes=(*found.notes, proof.note))
+        said.append(proof.note)
         if proof.entry:
             written = certificate(instance, state, repeated, least=proof.entry)
             judged = _judged(schedule, instance, written, repeated)
     if judged.value == judged.lower:
         agreed = confirmed(instance, judged.value, judged.lower - problem.time(1), asked=request.confirm)
-        found = replace(found, notes=(*found.notes, agreed) if agreed else found.notes)
+        said += [agreed] if agreed else []
+    return written, judged, said
+
+
+def _printed(
+    request: Request, instance: Instance, state: State, schedule: Schedule, judged: Verdict, repeated: Periodic | None
+) -> tuple[Analysis, str, Report]:
+    """The analysis and the text of a schedule, and the report on that text.
+
+    Raises:
+        PipeschedError: the text does not verify.
+    """
     made = Analysis(schedule, instance.costs, instance.release)
     text = writer.write(
         schedule,
@@ -288,22 +320,12 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
         documentation=documentation(judged, instance),
         costs=instance.costs,
         claims=claims(made, instance, judged),
-        kernel=repeated.printed(problem) if repeated else None,
+        kernel=repeated.printed(state.problem) if repeated else None,
     )
     report = _verified(text, schedule, instance)
     if not report.ok:
         raise PipeschedError([d for d in report.diagnostics if d.severity == "error"])
-    verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
-    return replace(
-        found,
-        judged=judged,
-        analysis=made,
-        reason=state.stopped if judged.status == FOUND else "",
-        given=known[0] if target.given else None,
-        source=text,
-        certificate=written | verdict,
-        checked=report,
-    )
+    return made, text, report
 
 
 def _proof(request: Request, instance: Instance, state: State) -> Made:

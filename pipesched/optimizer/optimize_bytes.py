@@ -99,32 +99,48 @@ def room(
     caps = caps_by_rank(asked, ranks, zero=False, in_bytes=True)
     assert caps is not None
     stages, parts = activations.by_stage(a, x, count), parameters.by_stage(a, x, count)
-    working = [
-        (one.working[0] if fused else max(one.working[1:])) + sum(whole)
-        for one, whole in zip(stages, undivided(a, x, count), strict=True)
-    ]
+    working = _working(stages, undivided(a, x, count), fused=fused)
     messages = aside or set_aside(trained, placement)
-    left, over = [], []
-    for rank, cap in enumerate(caps):
-        held = sorted({stage for _, stage in placement.chunks(rank)})
-        states = sum((state(a, x, parts[stage]).total for stage in held), Fraction(0)) + _ROUNDING
-        left.append(cap - states - max((working[stage] for stage in held), default=0) - messages[rank] - _ROUNDING)
-        if states > cap:
-            over.append(f"rank {rank} {gigabytes(states)} of {gigabytes(cap)}")
-    if over:
-        more = f" and {len(over) - _SHOWN} more" if len(over) > _SHOWN else ""
-        message = f"parameters, gradients and optimizer alone are over the cap: {', '.join(over[:_SHOWN])}{more}"
-        help = "more ranks, more tensor" + ("" if x.zero == 3 else ", a higher stage of zero") + ", or a higher cap"
-        raise PipeschedError([Diagnostic(Code.STATES_OVER_CAP, message, help=help)])
+    held = [sorted({stage for _, stage in placement.chunks(rank)}) for rank in range(ranks)]
+    states = [sum((state(a, x, parts[stage]).total for stage in own), Fraction(0)) + _ROUNDING for own in held]
+    _require_room(states, caps, x.zero)
+    left = [
+        cap - there - max((working[stage] for stage in own), default=0) - waiting - _ROUNDING
+        for cap, there, own, waiting in zip(caps, states, held, messages, strict=True)
+    ]
     saved = [Fraction(ceil(one.saved)) for one in stages]
     unit = mode(saved) or max(saved)
     if release.name in ("W", "torch") and not fused and until_w:
-        more_until_w = max(_up(ceil(one.stored) / size) for one, size in zip(stages, saved, strict=True) if size)
-        release = Release.parse(f"I=-{more_until_w},W={1 + more_until_w}") if more_until_w else release
+        release = _until_w(release, stages)
     sizes = tuple(_up(size / unit) for size in saved)
     share = Fraction(ranks, count)
     fit = tuple(max(Fraction(floor(_FINE * one / unit), _FINE), Fraction(0)) * share for one in left)
     return Room(Costs({"M": sizes}).over(costs), release, fit, tuple(left), unit, unit / share)
+
+
+def _until_w(release: Release, stages: Sequence[activations.StageBytes]) -> Release:
+    """The release under which I takes the most that a stage stores for W."""
+    most = max(_up(Fraction(ceil(one.stored), ceil(one.saved))) for one in stages if one.saved)
+    return Release.parse(f"I=-{most},W={1 + most}") if most else release
+
+
+def _working(
+    stages: Sequence[activations.StageBytes], whole: Sequence[tuple[Fraction, Fraction]], *, fused: bool
+) -> list[Fraction]:
+    """The most that is there only while a backward of each stage runs, with what ZeRO has whole."""
+    each = (one.working[0] if fused else max(one.working[1:]) for one in stages)
+    return [one + sum(parts) for one, parts in zip(each, whole, strict=True)]
+
+
+def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: int) -> None:
+    """Raises PipeschedError: PS503, the bytes that are there all the time are over the cap."""
+    pairs = enumerate(zip(states, caps, strict=True))
+    over = [f"rank {rank} {gigabytes(there)} of {gigabytes(cap)}" for rank, (there, cap) in pairs if there > cap]
+    if over:
+        more = f" and {len(over) - _SHOWN} more" if len(over) > _SHOWN else ""
+        message = f"parameters, gradients and optimizer alone are over the cap: {', '.join(over[:_SHOWN])}{more}"
+        help = "more ranks, more tensor" + ("" if zero == 3 else ", a higher stage of zero") + ", or a higher cap"
+        raise PipeschedError([Diagnostic(Code.STATES_OVER_CAP, message, help=help)])
 
 
 _ROUNDING = 3 * 64  # every figure of `analysis.footprint` is rounded up to a whole byte

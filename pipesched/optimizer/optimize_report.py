@@ -209,7 +209,6 @@ class Optimum:
         """The verdict, what it is for, what proves it, and the best known schedules for comparison. verbose: all that
         is assumed.
         """
-        unit = self.instance.costs.unit
         head, rest = self.verdict[: len(self.status)], self.verdict[len(self.status) :]
         lines = [f"\x1b[1;{_COLORS.get(self.status, '33')}m{head}\x1b[0m{rest}" if color else self.verdict]
         lines += [f"    for: {self.terms}"]
@@ -218,19 +217,24 @@ class Optimum:
             lines.append(f"    stopped: {self.reason}")
         lines += [f"    note: {note}" for note in self.notes]
         lines += [f"    help: {found.help} (pipesched explain {found.code})" for found in self.diagnostics]
-        if (spent := self.spent) is not None:
-            span_first = self.objective == "span"
-            lines += [f"    {headline(spent, unit, span_first=span_first)}"]
-            used = None if self.checked is None else self.checked.parts.of(InBytes)
-            most = activations(max(self.peak)) if unit else shown(max(self.peak))
-            lines += [] if used else [f"    peak {most}      [{_listed(self.peak, digits if unit else shown)}]"]
-            lines += [] if used is None else [f"    {line}" for line in used.lines()]
-            objective = spent.span if span_first else spent.makespan
-            lines += comparison(self.given, objective, self.instance, max(self.peak))
-            lines += ["", *table(self.known, self.instance, spent, max(self.peak))]
+        lines += [] if self.spent is None else self._figures(self.spent)
         if assumed := render.assumptions(self.rests_on, verbose=verbose):
             lines += ["", *(f"    {line}" for line in assumed)]
         return "\n".join(lines)
+
+    def _figures(self, spent: Idle) -> list[str]:
+        """Times, the peak, and how the best known schedules compare."""
+        unit, span_first = self.instance.costs.unit, self.objective == "span"
+        used = None if self.checked is None else self.checked.parts.of(InBytes)
+        most = activations(max(self.peak)) if unit else shown(max(self.peak))
+        peak = f"peak {most}      [{_listed(self.peak, digits if unit else shown)}]"
+        return [
+            f"    {headline(spent, unit, span_first=span_first)}",
+            *(f"    {line}" for line in (used.lines() if used else [peak])),
+            *comparison(self.given, spent.span if span_first else spent.makespan, self.instance, max(self.peak)),
+            "",
+            *table(self.known, self.instance, spent, max(self.peak)),
+        ]
 
     def to_json(self) -> dict[str, object]:
         """The published form, ``emit/optimum.schema.json``; times and peaks are whole numbers or strings such as

@@ -57,14 +57,10 @@ class InBytes(Part):
 
     def lines(self) -> list[str]:
         """The most against the cap, and a table by rank: of many ranks the ends and the fullest."""
-        total, cap = self.total, self.cap or (None,) * len(self.ranks)
+        total = self.total
         top = total.index(max(total))
         limit = gigabytes(self.cap[top]) if self.cap else "none"
-        kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
-        rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]
-        for rank, (sizes, most, own, at) in enumerate(zip(self.ranks, total, cap, self.at, strict=True)):
-            free = [] if own is None else [gigabytes(own), gigabytes(own - most)]
-            rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *free, at])
+        rows = self._rows()
         if len(rows) > _ROWS:
             kept = sorted({*range(1, 4), top + 1, *range(len(rows) - 3, len(rows))})
             rows = [rows[0], *(rows[i] for i in kept)]
@@ -75,6 +71,16 @@ class InBytes(Part):
             most = max(self.host)
             lines.append(f"host memory: {gigabytes(most)}, on rank {self.host.index(most)}")
         return [head, *lines]
+
+    def _rows(self) -> list[list[str]]:
+        """The heads and a row by rank: bytes by kind, of kinds that are there."""
+        cap = self.cap or (None,) * len(self.ranks)
+        kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
+        rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]
+        for rank, (sizes, most, own, at) in enumerate(zip(self.ranks, self.total, cap, self.at, strict=True)):
+            free = [] if own is None else [gigabytes(own), gigabytes(own - most)]
+            rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *free, at])
+        return rows
 
     def to_json(self) -> dict[str, object]:
         """Whole bytes, by rank; room, what is free, is below 0 over the cap."""

@@ -74,12 +74,8 @@ class Clauses:
 
     def _write(self) -> None:
         windows = self.windows
-        self.base: dict[Line, list[int]] = {line: [] for line in windows.order}
         self.until = 1 + max((high[-1] + windows.work[line] for line, high in windows.high.items() if high), default=0)
-        for line in windows.order:
-            for low, high in zip(windows.low[line], windows.high[line], strict=True):
-                self.base[line].append(self.variables + 1 - low)
-                self.variables += max(0, high - low)
+        self.base = self._bases()
         if max(self.variables, self.until * len(windows.cap)) > self.most:
             raise TooManyError(self.most)
         if not windows.possible():
@@ -91,14 +87,28 @@ class Clauses:
                 for i in range(windows.length[after]):
                     self._after(after, i, before, i, windows.work[before] + message)
         for rank in range(len(windows.cap)):
-            first, mine = self.count + 1, [line for line in windows.order if windows.rank[line] == rank]
-            self._machine([line for line in mine if windows.work[line]])
-            self._memory(mine, windows.cap[rank])
-            self._merged(mine)
-            if self.span:
-                self._span(mine)
+            first = self.count + 1
+            self._rank(windows, rank)
             self.of_rank.append(range(first, self.count + 1))
         return None
+
+    def _bases(self) -> dict[Line, list[int]]:
+        """The variable of each operation at time 0, were its window there."""
+        made: dict[Line, list[int]] = {}
+        for line in self.windows.order:
+            made[line] = []
+            for low, high in zip(self.windows.low[line], self.windows.high[line], strict=True):
+                made[line].append(self.variables + 1 - low)
+                self.variables += max(0, high - low)
+        return made
+
+    def _rank(self, windows: Windows, rank: int) -> None:
+        mine = [line for line in windows.order if windows.rank[line] == rank]
+        self._machine([line for line in mine if windows.work[line]])
+        self._memory(mine, windows.cap[rank])
+        self._merged(mine)
+        if self.span:
+            self._span(mine)
 
     def _add(self, *literals: int) -> None:
         if TRUE in literals:
@@ -202,6 +212,15 @@ class Clauses:
         return [(v, literal[v]) for v in values]
 
 
+def _narrow(made: Windows, mine: list[Line], bound: int) -> None:
+    """Cuts the windows of a rank, which has C from its own first start on."""
+    begun = min((made.high[line][0] for line in mine if line.op == Op.F), default=0)
+    ended = max((made.low[line][-1] + made.work[line] for line in mine), default=0)
+    for line in mine:
+        made.low[line] = [max(x, ended - bound) for x in made.low[line]]
+        made.high[line] = [min(x, begun + bound - made.work[line]) for x in made.high[line]]
+
+
 def _windows(problem: Problem, bound: int) -> Windows:
     """Those of the whole. Of a span the first start of one rank is 0, and each rank has C from its own first start on;
     that narrows the windows of ranks with which it shares a route, and so on. Those that share none have no end.
@@ -212,12 +231,7 @@ def _windows(problem: Problem, bound: int) -> Windows:
     for _ in ranks if problem.span else ():
         before = [made.of(rank) for rank in ranks]
         for rank in ranks:
-            mine = [line for line in made.order if made.rank[line] == rank]
-            begun = min((made.high[line][0] for line in mine if line.op == Op.F), default=0)
-            ended = max((made.low[line][-1] + made.work[line] for line in mine), default=0)
-            for line in mine:
-                made.low[line] = [max(x, ended - bound) for x in made.low[line]]
-                made.high[line] = [min(x, begun + bound - made.work[line]) for x in made.high[line]]
+            _narrow(made, [line for line in made.order if made.rank[line] == rank], bound)
         made.spread()
         if before == [made.of(rank) for rank in ranks]:
             break

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 from pipesched.optimizer.proof.problem import Line, Problem, Times, between
@@ -32,6 +32,10 @@ from pipesched.optimizer.proof.work import Work
 
 Word: TypeAlias = list[Line]
 """What a rank runs; the i-th operation of a line is that of the i-th microbatch."""
+
+
+Run: TypeAlias = list[tuple[Line, int]]
+"""The operations of a rank with their starts."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +57,17 @@ class Repeated:
         if any(b < a + problem.work[line] for run in runs for (line, a), (_, b) in pairwise(run)):
             return "two of its operations run at once"
         at: Times = defaultdict(list)
-        for line, start in (one for run in runs for one in run):
+        for line, start in chain(*runs):
             at[line].append(start)
-        for before, after, offset, message in problem.arcs:
-            late = problem.work[before] + message
-            if not offset and any(b < a + late for a, b in zip(at[before], at[after], strict=True)):
-                return "one of its operations starts before its input is there"
-        first = [run[0][1] if problem.span else 0 for run in runs if run]
-        last = [run[-1][1] + problem.work[run[-1][0]] for run in runs if run]
-        if min(x for times in at.values() for x in times) < 0 or self.value < max(
-            b - a for a, b in zip(first, last, strict=True)
-        ):
-            return "its starts take more time"
-        return self._unrepeated(problem, at) or self._uncopied(words)
+        return (
+            _unfed(problem, at) or self._longer(problem, runs) or self._unrepeated(problem, at) or self._uncopied(words)
+        )
+
+    def _longer(self, problem: Problem, runs: Sequence[Run]) -> str:
+        """A start before 0, or more time than the value."""
+        taken = (run[-1][1] + problem.work[run[-1][0]] - (run[0][1] if problem.span else 0) for run in runs if run)
+        early = min(start for _, start in chain(*runs)) < 0
+        return "its starts take more time" if early or self.value < max(taken) else ""
 
     def _unrepeated(self, problem: Problem, at: Times) -> str:
         """n(t + P) = n(t) + K at the first t, and between it and the last one the same starts, P later."""
@@ -94,6 +96,15 @@ class Repeated:
         if bound is not None and bound.each * self.step >= self.period:
             return True
         return not problem.span and apart(problem, self.step) >= self.period
+
+
+def _unfed(problem: Problem, at: Times) -> str:
+    """An operation that starts before its input is there."""
+    for before, after, offset, message in problem.arcs:
+        late = problem.work[before] + message
+        if not offset and any(b < a + late for a, b in zip(at[before], at[after], strict=True)):
+            return "one of its operations starts before its input is there"
+    return ""
 
 
 def apart(problem: Problem, step: int) -> int:

@@ -98,9 +98,7 @@ def problem(terms: Terms) -> Problem:
     made.cap = [None] * placement.ranks if terms.caps is None else [int(cap * fine // 1) for cap in terms.caps]
     back, counts = Op.B if terms.fused else Op.I, np.bincount(placement.route_of, minlength=placement.routes).tolist()
     for route in filter(lambda route: counts[route], range(placement.routes)):
-        forward = [Line(Op.F, route, s) for s in range(placement.stages)]
-        chain = forward + [Line(back, route, line.stage) for line in reversed(forward)]
-        weights = [] if terms.fused else [Line(Op.W, route, line.stage) for line in forward]
+        forward, chain, weights = _lines(route, placement.stages, back)
         for line in chain + weights:
             made.rank[line] = int(placement.rank_of[route, line.stage])
             made.length[line] = counts[route]
@@ -112,6 +110,13 @@ def problem(terms: Terms) -> Problem:
         made.arcs += [(Line(Op.I, route, line.stage), line, 0, 0) for line in weights]
         made.arcs += [arc for line in forward for arc in _memory(made, line, back)]
     return made
+
+
+def _lines(route: int, stages: int, back: Op) -> tuple[list[Line], list[Line], list[Line]]:
+    """F of a route, F with the backwards that follow each other, and W."""
+    forward = [Line(Op.F, route, stage) for stage in range(stages)]
+    backward = [Line(back, route, stage) for stage in reversed(range(stages))]
+    return forward, forward + backward, [Line(Op.W, route, stage) for stage in range(stages) if back is Op.I]
 
 
 def _memory(made: Problem, line: Line, back: Op) -> Iterator[Arc]:

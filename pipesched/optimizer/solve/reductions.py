@@ -133,10 +133,10 @@ def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
     origin = [(q,) for q in range(problem.sequences) if q not in inside] + groups
     number = {group[0]: i for i, group in enumerate(origin) if len(group) == 1}
     producer = dict(zip(problem.after.tolist(), problem.before.tolist(), strict=True))
-    kept = [e for e, a in enumerate(problem.after.tolist()) if a not in inside]
-    edges = [[number[int(q[e])] for e in kept] for q in (problem.before, problem.after)]
+    kept = np.flatnonzero(~np.isin(problem.after, list(inside)))
+    renamed = np.array([number.get(q, -1) for q in range(problem.sequences)], dtype=np.int64)
+    before, after = renamed[problem.before[kept]], renamed[problem.after[kept]]
     first = np.array([group[0] for group in origin], dtype=np.int64)
-    before, after = np.array(edges, dtype=np.int64).reshape(2, -1)
     part = _with(problem, [column[first] for column in _columns(problem)], (before, after, problem.lag[kept]))
     part = replace(part, length=np.array([problem.length[list(group)].sum() for group in origin], dtype=np.int64))
     joins = [(number_of, tuple(number[producer[w]] for w in group)) for number_of, group in _numbered(origin, groups)]

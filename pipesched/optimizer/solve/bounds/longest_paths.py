@@ -73,23 +73,28 @@ def memory_links(problem: Problem) -> list[Link]:
 
 def _needed(problem: Problem, f: int, waits: list[int], cap: int) -> list[Link]:
     """The links of one F, latest waits first: what comes before a wait at no greater distance is implied."""
-    stage, takes, frees = problem.stage, problem.takes, problem.frees
+    stage, takes = problem.stage, problem.takes
     below = [q for q in problem.on[problem.rank[f]] if problem.route[q] == problem.route[f] and problem.op[q] == Op.F]
     base = sum(int(takes[q]) for q in below if stage[q] <= stage[f])
     made: list[Link] = []
     for w in sorted(waits, key=lambda q: (problem.op[q] != Op.W, stage[q])):
-        own = next(q for q in below if stage[q] == stage[w])
-        if problem.op[w] == Op.W:
-            slope = min(int(frees[w]), int(takes[own])) if stage[w] <= stage[f] else 0
-        else:
-            slope = sum(int(takes[q]) for q in below if stage[q] <= min(stage[f], stage[w]))
-        least = max(base, _when_it_takes(problem, [q for q in below if stage[q] <= min(stage[f], stage[w])], w))
+        held = [q for q in below if stage[q] <= min(stage[f], stage[w])]
+        slope = _slope(problem, held, w)
+        least = max(base, _when_it_takes(problem, held, w))
         if slope <= 0 or cap < least:
             continue
         offset = (cap - least) // slope + 1
         if not any(_precedes(problem, w, x.earlier) and x.offset <= offset for x in made):
             made.append(Link(f, w, offset, int(problem.duration[w])))
     return made
+
+
+def _slope(problem: Problem, held: list[int], w: int) -> int:
+    """The part of a microbatch that is free after a wait. held: F up to the stage of the wait and of the F."""
+    if problem.op[w] != Op.W:
+        return int(problem.takes[held].sum())
+    own = [q for q in held if problem.stage[q] == problem.stage[w]]
+    return min(int(problem.frees[w]), int(problem.takes[own[0]])) if own else 0
 
 
 def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:

@@ -20,7 +20,7 @@ from pipesched.optimizer.solve.engines.sat_engines import NO_LIMIT, Effort, Unkn
 from pipesched.optimizer.solve.problem import Problem, Repeat
 
 if TYPE_CHECKING:
-    from ortools.sat.python.cp_model import CpModel, IntVar
+    from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
 
 WORKERS = 2  # ways to search, taken in turn by one thread: what it finds does not depend on which is quicker
 STEPS = 1_000_000  # of a unit of its own deterministic time
@@ -60,6 +60,23 @@ def solve(
     if repeat is not None:
         raise UnknownError("cpsat knows no part that repeats")
     model = cp_model.CpModel()
+    starts = _starts(model, problem, low, high, edges, linked, span)
+    solver = _solver(effort)
+    status = solver.solve(model)
+    steps = int(solver.response_proto.deterministic_time * STEPS)
+    if status == cp_model.INFEASIBLE:
+        return None, steps
+    if status == cp_model.UNKNOWN and effort.limit is not None:
+        raise UnknownError(steps=max(steps, effort.limit))
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        raise UnknownError(f"cpsat: {solver.status_name(status)}")
+    return np.array([solver.value(x) for x in starts], dtype=np.int64), steps
+
+
+def _starts(
+    model: CpModel, problem: Problem, low: Ints, high: Ints, edges: Edges, linked: tuple[int, ...], span: int | None
+) -> list[IntVar]:
+    """A variable for every start, with what holds of them in the model."""
     starts = [model.new_int_var(a, b, "") for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     for later, earlier, delay in zip(*(column.tolist() for column in edges), strict=True):
         model.add(starts[later] >= starts[earlier] + delay)
@@ -72,6 +89,12 @@ def solve(
         if span is not None:
             for x, z in product(*ends(problem, held)):
                 model.add(starts[z] + duration[z] <= starts[x] + span)
+    return starts
+
+
+def _solver(effort: Effort) -> CpSolver:
+    from ortools.sat.python import cp_model
+
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = WORKERS
     solver.parameters.catch_sigint_signal = False  # it would leave the process that calls it without Python's handler
@@ -79,15 +102,7 @@ def solve(
     solver.parameters.random_seed = effort.seed
     if effort.limit is not None:
         solver.parameters.max_deterministic_time = effort.limit / STEPS
-    status = solver.solve(model)
-    steps = int(solver.response_proto.deterministic_time * STEPS)
-    if status == cp_model.INFEASIBLE:
-        return None, steps
-    if status == cp_model.UNKNOWN and effort.limit is not None:
-        raise UnknownError(steps=max(steps, effort.limit))
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        raise UnknownError(f"cpsat: {solver.status_name(status)}")
-    return np.array([solver.value(x) for x in starts], dtype=np.int64), steps
+    return solver
 
 
 def _memory(model: CpModel, problem: Problem, rank: int, ops: list[int], starts: list[IntVar]) -> None:

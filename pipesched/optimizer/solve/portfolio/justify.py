@@ -70,22 +70,12 @@ def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
         for y, wait in net.into[x]:
             ready = max(ready, start[y] + wait)
         begun, over, states = starts[rank], ends[rank], held[rank]
-        k = bisect_left(over, ready)
+        k, size = bisect_left(over, ready), len(begun)
         if change > 0:
-            room = net.cap[rank] - change
-            least = len(states)
-            if states and states[-1] > room:
+            k = _with_room(states, net.cap[rank] - change, k)
+            if k < 0:
                 return None
-            while least >= max(k, 1) and states[least - 1] <= room:
-                least -= 1
-            k = max(k, least + 1 if least else 0)  # it comes after a state that leaves room, too
-            if k == 0 and change > net.cap[rank]:
-                return None
-        size = len(begun)
-        while k < size:
-            at = max(ready, over[k - 1]) if k else ready
-            if at + length <= begun[k]:
-                break
+        while k < size and (max(ready, over[k - 1]) if k else ready) + length > begun[k]:
             k += 1
         at = max(ready, over[k - 1]) if k else ready
         start[x] = at
@@ -96,6 +86,17 @@ def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
             for i in range(k, size + 1):
                 states[i] += change
     return np.array(start, dtype=np.int64)
+
+
+def _with_room(states: list[int], room: int, k: int) -> int:
+    """The first place from k on behind which every state leaves room; -1 where there is none."""
+    least = len(states)
+    if states and states[-1] > room:
+        return -1
+    while least >= max(k, 1) and states[least - 1] <= room:
+        least -= 1
+    found = max(k, least + 1 if least else 0)  # it comes after a state that leaves room, too
+    return -1 if found == 0 and room < 0 else found
 
 
 def pushed(name: str) -> str:

@@ -10,6 +10,7 @@ microbatches keep the order in which they come: every stage behind has them in t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -27,24 +28,29 @@ def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[O
 
     start: of a schedule in which these orders begin as late as wanted; else what they take is made less, rank by rank.
     """
-    entries = [r for r, order in enumerate(orders) if len(order) and problem.stage[problem.sequence[order[0]]] > 0]
+    entries = _late_ranks(problem, orders)
     if problem.objective != "span" or problem.placement.routes > 1 or not entries:
         return orders, 0
     words = [problem.sequence[np.asarray(order, dtype=np.int64)] for order in orders]
     chosen = dict.fromkeys(entries, 0) if start is None else _wanted(problem, entries, start)
     best, tried = (_spans(problem, made := labelled(problem, words, chosen)), made), 1
     improved, most = True, WORK // problem.operations
+    firsts = range(min(MOST, problem.placement.microbatches))
     while improved:
         improved = False
-        for rank in entries:
-            for first in range(min(MOST, problem.placement.microbatches)):
-                if first != chosen[rank] and tried < most:
-                    made = labelled(problem, words, {**chosen, rank: first})
-                    spans, tried = _spans(problem, made), tried + 1
-                    if spans < best[0]:
-                        best, improved, chosen = (spans, made), True, {**chosen, rank: first}
+        for rank, first in product(entries, firsts):
+            if first != chosen[rank] and tried < most:
+                made = labelled(problem, words, {**chosen, rank: first})
+                spans, tried = _spans(problem, made), tried + 1
+                if spans < best[0]:
+                    best, improved, chosen = (spans, made), True, {**chosen, rank: first}
     own, found = convert.value(problem, orders), convert.value(problem, best[1])
     return (orders if own is not None and (found is None or own <= found) else best[1]), tried + 2
+
+
+def _late_ranks(problem: Problem, orders: Orders) -> list[int]:
+    """The ranks whose first operation waits for another rank."""
+    return [r for r, order in enumerate(orders) if len(order) and problem.stage[problem.sequence[order[0]]] > 0]
 
 
 def _spans(problem: Problem, orders: Orders) -> list[int]:
