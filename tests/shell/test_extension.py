@@ -1,0 +1,85 @@
+"""The extension of CONTRIBUTING runs, and touches no file of the core; without any extension the core does its work."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+FILES = re.compile(r"^```python (pipesched/\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WITH_IT = """\
+import sys, pipesched
+from pipesched import extension
+pipesched.__path__.append(sys.argv.pop(1))
+extension.register(*extension.registered(), "busy")
+from pipesched.__main__ import main
+sys.exit(main())
+"""
+WITHOUT = """\
+import sys
+from pipesched import extension
+extension.register()
+from pipesched.__main__ import main
+sys.exit(main())
+"""
+
+
+def ran(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=TOP)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """The files of the page, and nothing else."""
+    page = (TOP / ".github" / "CONTRIBUTING.md").read_text("utf-8")
+    files = dict(FILES.findall(page))
+    assert len(files) == 2 and sum(text.count("\n") for text in files.values()) <= 80
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return str(tmp_path / "pipesched")
+
+
+def test_the_extension_of_the_page_has_its_verb(folder: str) -> None:
+    """1F1B at p = 4, m = 8, F = 1, B = 2: every rank computes m / (m + p - 1) of the time."""
+    done = ran(WITH_IT, folder, "busy", "1f1b", "--p", "4", "--m", "8", "--json")
+    assert done.returncode == 0, done.stderr
+    m, p, forward, backward = 8, 4, 1, 2
+    part = Fraction(m * (forward + backward), (m + p - 1) * (forward + backward))
+    assert json.loads(done.stdout)["busy"] == [str(part)] * p
+    assert "rank 3   72.7 %" in ran(WITH_IT, folder, "busy", "1f1b", "--p", "4", "--m", "8").stdout
+    assert "busy       Say how much" in ran(WITH_IT, folder, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("verify", "interleaved", "--p", "4", "--v", "2"), "deadlock-free (strict, so under every model)"),
+        (("show", "1f1b", "--p", "2", "--m", "2"), "rank 1"),
+        (("emit", "1f1b", "--p", "2", "--m", "2"), '"version"'),
+        (("emit", "1f1b", "--p", "2", "--m", "2", "--target", "order"), "rank 0: F0.0"),
+        (("list",), "zb_h1"),
+        (("fmt", "--check", "schedules/1f1b.ps"), ""),
+        (("--help",), "verify"),
+    ],
+)
+def test_the_core_does_its_work_alone(arguments: tuple[str, ...], said: str) -> None:
+    """Without extensions every verb of the core ends as it does with them."""
+    done = ran(WITHOUT, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["why", "optimize", "plan", "run", "check"])
+def test_a_verb_without_its_extension_is_unknown(verb: str) -> None:
+    """An extension that is not there is no crash."""
+    done = ran(WITHOUT, verb, "1f1b")
+    assert done.returncode == 2 and f"no command is called '{verb}'" in done.stderr
