@@ -39,6 +39,7 @@ def test_every_asset_is_in_the_wheel() -> None:
     assert {"grammars", "schedules", "emit"} <= set(targets)
     assert all(target == f"pipesched/_assets/{source}" for source, target in targets.items())
     assert asset("grammars", "pipesched.lark").is_file()
+    assert asset("grammars", "pipesched.lalr.json").is_file()
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
