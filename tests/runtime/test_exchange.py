@@ -73,7 +73,7 @@ def test_what_is_no_fault_is_refused(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("sent", [None, [], 3, {}, {"fingerprint": 1, "title": "t", "note": {}}])
 def test_what_is_no_card_is_another_version(sent: Any) -> None:
-    with pytest.raises(RunError, match=r"PS821.*what rank 2 sends"):
+    with pytest.raises(RunError, match=r"PS821.*rank 2 sent"):
         Card.of(2, sent)
 
 

@@ -82,7 +82,8 @@ def recorded(given: Iterable[Iterable[tuple[object, Place | None]]], version: st
     batched = any(one.name == COMMIT for one in chain(*ranks))
     stages = _stages(ranks)
     _name(stages)
-    words, places, kept = list[list[str]](), list[list[Place | None]](), list[list[Kept]]()
+    words, places = list[list[str]](), list[list[Place | None]]()
+    kept: list[list[Kept]] = []
     for rank, row in enumerate(ranks):
         own = [x for x in stages if x.rank == rank]
         said, at = _row(row, own, batched)
