@@ -7,7 +7,7 @@ anything else               is held against the contract, an object an instructi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +31,7 @@ _INNERMOST = re.compile(r"\{[^{}]*\}")
 
 _RANK, _BATCHED = -1, len(Op)
 """Codes of what a line holds: an Op, that of a part of a batch, which is so much more, or the beginning of a rank."""
+_BLOCK = 1_000_000  # characters that are read at once
 _FIELDS = {"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0, "other": -1}
 _BETWEEN = "      "
 """The beginning of an instruction's line."""
@@ -92,17 +93,33 @@ def _columns(text: str) -> tuple[Program, Stream] | None:
     """
     before, ranks, lines = text.partition('\n  "ranks": [')
     try:
-        head = header(json_of(f"{before}{ranks}]}}")) if ranks else None
+        head = header(json_of(f"{before}{ranks}]}}")) if lines else None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     if head is None or max(max(*route.ranks, *route.microbatches) for route in head.placement) > LARGEST:
         return None
-    found = Notation(_FIELDS, _meaning).read(lines, "\n")
-    begins = np.flatnonzero(found.columns[0] == _RANK)
-    sparse = stream_strict.sparse(head.placement, len(begins), found.columns.shape[1] - len(begins))
-    if len(found.bad) or begins[:1].tolist() != [0] or sparse or stream_strict.uneven(head.placement):
+    notation, found = Notation(_FIELDS, _meaning), []
+    for block in _blocks(lines):
+        words = notation.read(block, "\n")
+        if len(words.bad):
+            return None
+        found.append(words.columns)
+    columns = np.concatenate(found, axis=1)
+    begins = np.flatnonzero(columns[0] == _RANK)
+    sparse = stream_strict.sparse(head.placement, len(begins), columns.shape[1] - len(begins))
+    if begins[:1].tolist() != [0] or sparse or stream_strict.uneven(head.placement):
         return None
-    return _program(head, found.columns, begins), head
+    return _program(head, columns, begins), head
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """The text in blocks of whole lines, so that little is held at once."""
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at + _BLOCK)
+        end = len(text) if end < 0 else end
+        yield text[at:end]
+        at = end + 1
 
 
 def _same(text: str, program: Program, head: Stream) -> bool:

@@ -385,6 +385,19 @@ def test_the_fast_reader_is_never_more_lenient() -> None:
     assert 0 < taken < 500  # names and parameters may change, and nothing else
 
 
+@pytest.mark.parametrize("name", [path.stem for path in sorted((EMIT / "v2").glob("*_p*.json"))])
+def test_a_stream_is_read_alike_in_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few lines are read at once, the columns are the same; a text that ends early is refused (PS811)."""
+    text = (EMIT / "v2" / f"{name}.json").read_text("utf-8")
+    whole, _ = read(text)
+    monkeypatch.setattr(stream_read, "_BLOCK", 1)
+    pieces, _ = read(text)
+    for column in (*COLUMNS, "group"):
+        assert np.array_equal(getattr(pieces, column), getattr(whole, column))
+    for end in (text.index('"ranks": [') + 10, len(text) // 2, len(text) - 3):
+        assert [str(x.code) for x in verify(Source("a.json", text[:end]), Options()).diagnostics] == ["PS811"]
+
+
 def edited(name: str, change: Callable[[dict[str, Any]], object], *, sign: bool = True) -> str:
     """A golden stream with a change, under the fingerprint of the changed one where that can be said."""
     data = json.loads(text_of(name))
