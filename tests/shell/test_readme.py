@@ -277,7 +277,7 @@ def test_lines_are_short(readme: str) -> None:
 
 
 def test_what_to_touch_is_there() -> None:
-    """A recipe of CONTRIBUTING has at most four lines, and each name of a file that it gives is defined in that file."""
+    """A recipe of CONTRIBUTING has at most four lines, and each name of a file that it gives is defined there."""
     page = TOP / ".github" / "CONTRIBUTING.md"
     recipes = page.read_text("utf-8").partition("## To add something")[2].partition("\n## ")[0].split("\n### ")[1:]
 
