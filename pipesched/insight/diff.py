@@ -28,6 +28,7 @@ from pipesched.insight.likeness import Moves, moves
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Instruction, Op
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.report.tables import grouped
 from pipesched.source import Source
@@ -146,6 +147,11 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
         if one.routes != two.routes:
             yield f"{one.routes} routes, then {two.routes}"
         return
+    yield from _placements(one, two)
+
+
+def _placements(one: Placement, two: Placement) -> Iterator[str]:
+    """Stages on other ranks, stages that read others, microbatches on other routes."""
     for route, stage in np.argwhere(one.rank_of != two.rank_of).tolist():
         on = f" of route {route}" if one.routes > 1 else ""
         yield f"stage {stage}{on} on rank {one.rank_of[route, stage]}, then on rank {two.rank_of[route, stage]}"

@@ -136,11 +136,7 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
     (first, reads), *others = [(route, _reads_of(route, stages)) for route in routes]
     for route, other in others:
         if other != reads:
-            stage = min(s for s in range(stages) if other.get(s) != reads.get(s))
-            named = [", ".join(map(str, x.get(stage, (stage - 1,)))) for x in (reads, other)]
-            message = f"stage {stage} reads {named[0]} on route {first.name} and {named[1]} on route {route.name}"
-            places = (Label(x.stages[stage].node.span, f"route {x.name}") for x in (first, route))
-            raise fail(Code.ROUTES, message, *places, help="all copies of a stage read the same: say it on every route")
+            raise _read_otherwise(first, reads, route, other)
     taken = {x for s in range(stages) for x in reads.get(s, (s - 1,))}
     if loose := [stage for stage in range(stages - 1) if stage not in taken]:
         message = f"stage {loose[0]} is read by no stage, and it is not the last one"
@@ -151,6 +147,17 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
         what = f"{edges} reads and {microbatches} microbatches: {edges * microbatches} results"
         raise _too_many(f"{what} at least; the limit is {max_ops}", first.span)
     return reads
+
+
+def _read_otherwise(
+    first: Route, reads: dict[int, tuple[int, ...]], route: Route, other: dict[int, tuple[int, ...]]
+) -> PipeschedError:
+    """The first stage that reads others on two routes."""
+    stage = min(s for s in {*reads, *other} if other.get(s) != reads.get(s))
+    named = [", ".join(map(str, x.get(stage, (stage - 1,)))) for x in (reads, other)]
+    message = f"stage {stage} reads {named[0]} on route {first.name} and {named[1]} on route {route.name}"
+    places = (Label(x.stages[stage].node.span, f"route {x.name}") for x in (first, route))
+    return fail(Code.ROUTES, message, *places, help="all copies of a stage read the same: say it on every route")
 
 
 def _reads_of(route: Route, stages: int) -> dict[int, tuple[int, ...]]:
@@ -193,6 +200,12 @@ def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, in
     total = max((high for _, high in ranges), default=0) if microbatches is None else microbatches
     if total <= 0:
         raise _wrong(f"there are {total} microbatches", first, "nothing to run", code=unknown)
+    _require_each_once(ranges, routes, total)
+    return ranges
+
+
+def _require_each_once(ranges: list[tuple[int, int]], routes: list[Route], total: int) -> None:
+    """Raises PipeschedError: PS216, a microbatch takes no route or several."""
     at = 0
     for (low, high), route in sorted(zip(ranges, routes, strict=True), key=lambda pair: pair[0]):
         if low == high and 0 <= low <= total:
@@ -205,7 +218,6 @@ def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, in
         at = high
     if at != total:
         raise _wrong(f"microbatch {at} takes no route", routes[-1].span, "none follows", code=Code.ROUTES)
-    return ranges
 
 
 def _limit(checked: Checked, stages: int, ranges: list[tuple[int, int]], max_ops: int) -> None:

@@ -129,6 +129,18 @@ class Programs:
         if len(general) > 1:
             again = Label(general[1].node.span, "and this one")
             raise fail(Code.RANK_PROGRAM, "two programs for every rank", Label(general[0].node.span, "this one"), again)
+        own, ranks = self._own(), self.placement.ranks
+        bare = [r for r in range(ranks) if r not in own and not general]
+        if bare:
+            label = Label(self.checked.file.name.span, f"has {len(own)} programs for {ranks} ranks")
+            known = [code.node.rank.id for code in self.checked.ranks if isinstance(code.node.rank, ast.Name)]
+            help = f"`{known[0]}` is a value here, so `rank {known[0]}` is one rank; use a new name" if known else None
+            help = help or f"write `rank {bare[0]} {{ … }}`"
+            raise fail(Code.RANK_PROGRAM, f"rank {bare[0]} has no program", label, help=help)
+        return [own.get(r) or general[0] for r in range(ranks)]
+
+    def _own(self) -> dict[int, RankCode]:
+        """The programs of single ranks."""
         own: dict[int, RankCode] = {}
         ranks = self.placement.ranks
         for code in self.checked.ranks:
@@ -139,14 +151,7 @@ class Programs:
                 if wrong:
                     raise fail(Code.RANK_PROGRAM, wrong, Label(code.node.rank.span, f"this is rank {rank}"))
                 own[rank] = code
-        bare = [r for r in range(ranks) if r not in own and not general]
-        if bare:
-            label = Label(self.checked.file.name.span, f"has {len(own)} programs for {ranks} ranks")
-            known = [code.node.rank.id for code in self.checked.ranks if isinstance(code.node.rank, ast.Name)]
-            help = f"`{known[0]}` is a value here, so `rank {known[0]}` is one rank; use a new name" if known else None
-            help = help or f"write `rank {bare[0]} {{ … }}`"
-            raise fail(Code.RANK_PROGRAM, f"rank {bare[0]} has no program", label, help=help)
-        return [own.get(r) or general[0] for r in range(ranks)]
+        return own
 
     def _function(self, code: RankCode) -> Callable[..., None]:
         self.names.run(code.program)

@@ -63,12 +63,11 @@ def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[s
         PipeschedError: PS208, one that none of the files has.
     """
     taken = [_takes(source) for source in sources]
-    if all(names is not None for names in taken):
-        strangers = [name for name in sizes if not any(name in (names or ()) for names in taken)]
-        if strangers:
-            message = f"none of these schedules has a parameter {', '.join(f'`{name}`' for name in strangers)}"
-            known = ", ".join(dict.fromkeys(name for names in taken for name in names or ())) or "none"
-            raise fail(Code.PARAMETER_UNKNOWN, message, help=f"they have {known}")
+    known = dict.fromkeys(name for names in taken for name in names or ())
+    strangers = [f"`{name}`" for name in sizes if name not in known]
+    if strangers and None not in taken:
+        message = f"none of these schedules has a parameter {', '.join(strangers)}"
+        raise fail(Code.PARAMETER_UNKNOWN, message, help=f"they have {', '.join(known) or 'none'}")
     return [{name: x for name, x in sizes.items() if names is None or name in names} for names in taken]
 
 

@@ -20,7 +20,7 @@ from pipesched.command.options import Given
 from pipesched.compile import examined
 from pipesched.diagnostics import Code, Diagnostic, Judged, fail
 from pipesched.examine import Options
-from pipesched.extension import Overlay, rows
+from pipesched.extension import Overlay, View, rows
 from pipesched.model.numbers import exact
 from pipesched.source import Source
 
@@ -41,7 +41,15 @@ def request(given: Given, suffix: str = "") -> Request:
     written = view.written(suffix)
     if given["end"] == GRAPHML and GRAPHML in view.forms.values():
         written, given = GRAPHML, {**given, "end": None}
-    for name in dict.fromkeys(option for each in by_name.values() for option in takes(each)):
+    _require_options_of(view, given)
+    if given["end"] == GRAPHML:
+        raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {view.name}")
+    return options.request(Request, given, format=view.name, written=written)
+
+
+def _require_options_of(view: View, given: Given) -> None:
+    """Raises PipeschedError: PS225, an option that means nothing for a view, or beside another."""
+    for name in dict.fromkeys(option for each in views().values() for option in takes(each)):
         if given[name] not in (None, False, ()) and name not in takes(view):
             option = {"begin": "from", "end": "to"}.get(name, name)
             raise fail(Code.USAGE, f"--{option} is for {' and '.join(taking(name))}, not for {view.name}")
@@ -49,9 +57,6 @@ def request(given: Given, suffix: str = "") -> Request:
         if given[row.option] and any(given[name] for name in row.without):
             said = " and ".join(f"--{name}" for name in row.without if given[name])
             raise fail(Code.USAGE, f"{said} {row.why}")
-    if given["end"] == GRAPHML:
-        raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {view.name}")
-    return options.request(Request, given, format=view.name, written=written)
 
 
 @dataclass(frozen=True)

@@ -99,16 +99,14 @@ def plot(
     """
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
-    below = [line for note in notes for line in wrap(note, (WIDTH - _LEFT - _BARE) // _LETTER, subsequent_indent="  ")]
+    below = _wrapped(notes)
     low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1))  # the more there are, the more space they have
     frame = (_LEFT, _TOP, WIDTH - (_LEGEND if legend else _BARE), low)
     across = axis([point.x for point in points], frame[0], frame[2])
     up = axis([point.y for point in points], frame[3], frame[1])
     best = front(points) if frontier else []
     lines = [*_head(low + _BOTTOM + _LINE * len(below), title, f"{y} against {x}"), *_axes(across, up, frame, x, y)]
-    if best:
-        path = " ".join(f"{across.at(point.x)},{up.at(point.y)}" for point in best)
-        lines.append(f'<polyline class="front" points="{path}"/>')
+    lines += _joined(best, across, up)
     for number, name in enumerate(series):
         mine = [point for point in points if point.series == name]
         lines += _series(mine, number, across, up, said)
@@ -121,6 +119,19 @@ def plot(
     for number, line in enumerate(below):
         lines.append(f'<text class="label" x="{_LEFT}" y="{low + 58 + _LINE * number}">{safe(line, "xml")}</text>')
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _wrapped(notes: Sequence[str]) -> list[str]:
+    """The lines of notes, as wide as the plot."""
+    wide = (WIDTH - _LEFT - _BARE) // _LETTER
+    return [line for note in notes for line in wrap(note, wide, subsequent_indent="  ")]
+
+
+def _joined(best: Sequence[Point], across: Axis, up: Axis) -> Iterator[str]:
+    """The line through the points that nothing beats."""
+    if best:
+        path = " ".join(f"{across.at(point.x)},{up.at(point.y)}" for point in best)
+        yield f'<polyline class="front" points="{path}"/>'
 
 
 def _head(height: int, title: str, axes: str) -> list[str]:
@@ -246,9 +257,7 @@ def labels(
 
     for text, (x, y) in zip(texts, spots, strict=True):
         wide = _LETTER * len(text)
-        near = [(x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)]
-        afar = [*_afar(x, y, wide)] if drawn is not None else []
-        for (left, base), end in (*((at, None) for at in near), *afar):
+        for (left, base), end in _places(x, y, wide, afar=drawn is not None):
             box = (left, base - 9, left + wide, base + 2)
             if not text or not free(box) or (end and any(_meets((x, y), end, other) for other in taken)):
                 continue
@@ -258,6 +267,14 @@ def labels(
                 yield f'<line class="lead" x1="{x:g}" y1="{y:g}" x2="{end[0]:g}" y2="{end[1]:g}"/>'
             yield f'<text class="label" x="{left:g}" y="{base:g}">{safe(text, "xml")}</text>'
             break
+
+
+def _places(x: float, y: float, wide: float, *, afar: bool) -> Iterator[tuple[Spot, Spot | None]]:
+    """Places of a label that is `wide`: beside its spot, then those that a line leads to."""
+    for at in ((x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)):
+        yield at, None
+    if afar:
+        yield from _afar(x, y, wide)
 
 
 def _afar(x: float, y: float, wide: float) -> Iterator[tuple[Spot, Spot]]:
