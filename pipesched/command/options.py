@@ -58,7 +58,7 @@ COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
 _BY_STAGE = "Costs from a file, a number or a list by stage each."
 COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.costs_file)
 RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
-_HELD = "Most activations that a rank may hold, without buffers and parameters; in bytes, as 80GB, with --model."
+_HELD = "Most activations that a rank may hold, without buffers and parameters."
 CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
 COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
 _CHECKS = (COST, COSTS, RELEASE, CAP, COMM)
@@ -144,19 +144,22 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 
 
 def of(command: str) -> tuple[Option, ...]:
-    """All options of a command, those of extensions behind the ones that they follow, else at the end."""
+    """All options of a command. That of an extension takes the place of the verb's of its name, is behind the one that
+    it follows, or at the end.
+    """
     verb = next((row for row in rows(Verb) if row.name == command), None)
-    own = verb.options.load() if verb and verb.options else COMMANDS.get(command, ())
-    added = [row for row in rows(Option) if command in row.on]
-    names = {option.name for option in (*own, *added)}
+    listed = verb.options.load() if verb and verb.options else COMMANDS.get(command, ())
+    added = {row.name: row for row in rows(Option) if command in row.on}
+    own = [added.pop(option.name, option) for option in listed]
+    names = {option.name for option in (*own, *added.values())}
 
     def behind(option: Option) -> Iterator[Option]:
         yield option
-        for row in added:
+        for row in added.values():
             if row.after == option.name:
                 yield from behind(row)
 
-    first = (*own, *(row for row in added if row.after not in names))
+    first = (*own, *(row for row in added.values() if row.after not in names))
     return tuple(each for option in first for each in behind(option))
 
 

@@ -15,7 +15,7 @@ from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
-from pipesched.model.numbers import Bytes, cap_help, in_bytes, number
+from pipesched.model.numbers import number
 from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.source import Source
 
@@ -28,8 +28,6 @@ Raw = TypeVar("Raw")
 WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
 _FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
-MOST_CAPS = 200
-_LONGEST = 200  # characters of a range of caps
 
 
 class Not(ValueError):
@@ -131,45 +129,21 @@ def _exact(value: object, what: str) -> Fraction:
         raise ValueError(error.diagnostics[0].message) from None
 
 
-def caps(value: object) -> tuple[Fraction, ...]:
-    """``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2; bytes such as 80GB."""
+def cap(value: object) -> Fraction:
+    """A number of activations."""
     if isinstance(value, str):
-        return tuple(_cap(part.strip()) for part in value.split(","))
-    return tuple(map(_cap, listed(value, _FROM_0) if isinstance(value, Iterable) else [value]))
-
-
-def _cap(value: object) -> Fraction:
-    """Raises PipeschedError: PS225, an unknown unit or per cent; ValueError."""
-    if isinstance(value, Bytes):
-        return value
-    if isinstance(value, str):
-        if (found := in_bytes(value)) is not None:
-            return found
-        if help := cap_help(value):
-            raise fail(Code.USAGE, f"{short(value)} is no number of activations", help=help)
+        if value.strip().lower() in ("none", "inf", "unlimited", "no"):
+            raise fail(Code.USAGE, f"{short(value)} is no number of activations", help="leave the cap out for none")
         if not _NUMBER.fullmatch(value.strip()):
             raise Not(value, _FROM_0)
     return _exact(value, "a cap")
 
 
-_RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+?)\s*)?")
-
-
-def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
-    """Caps, or a range ``2..8`` or ``2..8:1/2`` with both ends; whether it is a range."""
-    match = _RANGE.fullmatch(value) if len(value) <= _LONGEST else None
-    if match is None:
-        return False, caps(value)
-    low, high, step = (caps(part)[0] for part in (match[1], match[2], match[3] or "1"))
-    if Bytes in (type(low), type(high)):
-        raise ValueError(f"the range {value} is of bytes; give one cap in bytes at a time")
-    if low > high:
-        raise ValueError(f"the range {value} is empty; write {match[2]}..{match[1]}")
-    if step <= 0:
-        raise ValueError(f"the range {value} has a step of 0")
-    if (high - low) / step >= MOST_CAPS:
-        raise ValueError(f"the range {value} has more than {MOST_CAPS} caps")
-    return True, tuple(low + i * step for i in range(int((high - low) / step) + 1))
+def caps(value: object, each: Callable[[object], Fraction] = cap) -> tuple[Fraction, ...]:
+    """``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2. each: reads one."""
+    if isinstance(value, str):
+        return tuple(each(part.strip()) for part in value.split(","))
+    return tuple(map(each, listed(value, _FROM_0) if isinstance(value, Iterable) else [value]))
 
 
 def ranks(value: object) -> tuple[int, ...]:

@@ -17,8 +17,9 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Judged, exit_status
-from pipesched.model.numbers import Value, digits, exact, gigabytes, percent, shown
+from pipesched.model.numbers import Value, digits, exact, percent, shown
 from pipesched.model.units import NO_UNIT, Unit
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.report.tables import grouped, ratio, short, table
 from pipesched.views.plot import Point
 

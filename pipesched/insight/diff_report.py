@@ -13,6 +13,7 @@ from pipesched import render
 from pipesched.examine import Examination
 from pipesched.model import numbers
 from pipesched.model.numbers import exact, percent
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint_report import InBytes
 from pipesched.render import clean
 from pipesched.report.parts import activations
@@ -231,7 +232,7 @@ def _written(made: Examination) -> dict[str, Said]:
         "makespan": unit.text,
         "span": unit.text,
         "peak": numbers.shown if bare else activations,
-        "bytes": numbers.gigabytes,
+        "bytes": gigabytes,
     }
 
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from math import floor, log10
 from typing import TypeAlias
 
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, fail
 
 _EXACT = re.compile(r"-?\d+/[1-9]\d*", re.ASCII)
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}", re.ASCII)
@@ -60,42 +60,8 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(low) if high - low == 1 else f"{low} to {high - 1}" for low, high in runs(numbers))
 
 
-class Bytes(Fraction):
-    """A number of bytes, where others count activations; written: as it was given, ``60 GB``."""
-
-    written: str = ""
-
-
-UNITS = {
-    "B": 1,
-    **{
-        unit: 10**power
-        for power, units in ((3, ("kB", "KB")), (6, ("MB",)), (9, ("GB",)), (12, ("TB",)))
-        for unit in units
-    },
-    **{f"{letter}iB": 2 ** (10 * power) for power, letter in enumerate("KMGT", 1)},
-}
-"""GB is 10^9 bytes, GiB is 2^30."""
-_UNITS = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})\s*([A-Za-z]{1,9}|%)", re.ASCII)
-SHARE = "a cap counts activations, each of one microbatch through 1/p of the model, not bytes"
-
-
-def in_bytes(text: str) -> Bytes | None:
-    """``80GB``; None for what has none of the units."""
-    given = _UNITS.fullmatch(text.strip())
-    if given is None:
-        return None
-    unit = next((unit for unit in UNITS if given[2] in (unit, unit.lower())), None)
-    if unit is None:
-        return None
-    made = Bytes(Fraction(given[1]) * UNITS[unit])
-    made.written = f"{given[1]} {unit}"
-    return made
-
-
 Ladder: TypeAlias = Sequence[tuple[str, Fraction]]
 """The units of a quantity with their sizes, the largest first."""
-_BYTES: Ladder = tuple((name, Fraction(UNITS[name])) for name in ("TB", "GB", "MB", "kB", "B"))
 
 
 def quantity(value: int | Fraction, ladder: Ladder) -> str:
@@ -118,33 +84,6 @@ def digits(value: int | Fraction) -> str:
 
 _SIGNIFICANT = 3
 _ROUNDS_UP = Fraction(9995, 10000)  # to 1 of a unit
-
-
-def gigabytes(count: int | Fraction) -> str:
-    """``80 GB``, ``6.38 GB``, ``512 MB``; a cap as it was given."""
-    return count.written if isinstance(count, Bytes) and count.written else quantity(count, _BYTES)
-
-
-def cap_help(text: str) -> str | None:
-    """The remedy for a cap that has no meaning; None for a text that is no number."""
-    if text.strip().lower() in ("none", "inf", "unlimited", "no"):
-        return "leave the cap out for none"
-    given = _UNITS.fullmatch(text.strip())
-    if given is None:
-        return None
-    if given[2] == "%":
-        return f"{SHARE}: give for example half of m"
-    return f"units are {', '.join(UNITS)}: GB is 10^9 bytes, GiB 2^30"
-
-
-def no_bytes(cap: Fraction) -> PipeschedError:
-    """PS225, a cap in bytes where there is no model that says what an activation takes."""
-    help = (
-        f"{SHARE}:\ntake what {gigabytes(cap)} leaves after weights, gradients and optimizer, divide it by what\n"
-        "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`;\n"
-        "or have `verify`, `compare` or `optimize` count bytes: `--model FILE.toml`"
-    )
-    return fail(Code.USAGE, f"{gigabytes(cap)} is no number of activations", help=help)
 
 
 def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.model.numbers import Bytes, no_bytes, number
+from pipesched.model.numbers import number
 from pipesched.model.ops import Op, Result
 
 _HELP = "a release rule is W, I, torch, split:x with 0 <= x <= 1, or I=a,W=b with a + b = 1"
@@ -78,19 +78,14 @@ def _signed(text: str) -> Fraction:
 AT_W = Release.parse("W")
 
 
-def caps_by_rank(
-    asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool = True, in_bytes: bool = False
-) -> tuple[Fraction, ...] | None:
+def caps_by_rank(asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
     """A cap for each rank, from one for all or one for each; None where there is none. zero: whether one may be 0.
-    in_bytes: whether it may be of bytes.
 
     Raises:
         PipeschedError: PS225, a cap that is too small, or not one a rank.
     """
     if asked is None:
         return None
-    if not in_bytes and (bytes_ := next((cap for cap in asked if isinstance(cap, Bytes)), None)) is not None:
-        raise no_bytes(bytes_)
     least = min(asked, default=Fraction(0))
     if least < 0 or not (least or zero):
         raise fail(Code.USAGE, f"a cap is {least}", help=f"a cap is {'0 or more' if zero else 'above 0'}, as 4 or 5.5")

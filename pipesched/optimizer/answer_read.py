@@ -14,9 +14,10 @@ from fractions import Fraction
 from typing import TypeVar
 
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
-from pipesched.model.numbers import Bytes, in_bytes, number, single
+from pipesched.model.numbers import number, single
 from pipesched.model.release import Release
 from pipesched.model.units import NO_UNIT, UNITS, Unit
+from pipesched.planning.byte_counts import Bytes, in_bytes
 from pipesched.source import Source
 from pipesched.support.foreign import json_of, real
 

@@ -11,11 +11,12 @@ import numpy as np
 
 from pipesched.analysis.idle import Idle
 from pipesched.model.costs import equations
-from pipesched.model.numbers import digits, exact, gigabytes, percent, shown
+from pipesched.model.numbers import digits, exact, percent, shown
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.problem import Orders, Problem
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.schedule_analysis import Analysis
 
 _ANSWERS, _ROWS = 4, 7  # of the table: best answers to the question, and with what is no answer; others are named

@@ -68,7 +68,7 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         PipeschedError: PS2xx, options that mean nothing; PS503, PS504, a cap in bytes that is too low; PS702, what
             cannot be optimized; all that is wrong in a file.
     """
-    if request.workload.cap is None:
+    if request.workload.cap is None or request.workload.model is None:
         return _optimized(request, progress)
     if request.fused:
         return _tried(request, progress)

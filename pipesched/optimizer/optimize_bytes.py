@@ -19,11 +19,12 @@ from statistics import mode
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import gigabytes, percent
+from pipesched.model.numbers import percent
 from pipesched.model.placement import Placement
-from pipesched.model.release import Release, caps_by_rank
+from pipesched.model.release import Release
 from pipesched.optimizer.solve.bounds.least_cap import infeasible
 from pipesched.optimizer.solve.problem import Problem
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.transformer import activations, parameters
 from pipesched.planning.transformer.config import Trained
 from pipesched.planning.transformer.state import state, undivided
@@ -83,7 +84,7 @@ def room(
     placement: Placement,
     costs: Costs,
     release: Release,
-    asked: tuple[Fraction, ...],
+    caps: tuple[Fraction, ...],
     *,
     fused: bool,
     aside: Sequence[int] | None,
@@ -92,12 +93,10 @@ def room(
     """aside: bytes of messages by rank. until_w: whether what I leaves for W counts.
 
     Raises:
-        PipeschedError: PS225, not one cap a rank; PS235; PS503, what is there all the time is over the cap.
+        PipeschedError: PS235; PS503, what is there all the time is over the cap.
     """
     a, x = trained
     ranks, count = placement.ranks, placement.stages
-    caps = caps_by_rank(asked, ranks, zero=False, in_bytes=True)
-    assert caps is not None
     stages, parts = activations.by_stage(a, x, count), parameters.by_stage(a, x, count)
     working = _working(stages, undivided(a, x, count), fused=fused)
     messages = aside or set_aside(trained, placement)

@@ -15,14 +15,15 @@ from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.formats.readers import Loaded
 from pipesched.library.assets import built_in
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import Bytes, Value
+from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import optimize_bytes
 from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Asked, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.search.state import MOST_SEED, Limits
-from pipesched.planning.workload import Workload, own_costs, workload
+from pipesched.planning.byte_counts import Bytes
+from pipesched.planning.workload import Workload, caps_at, own_costs, workload
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 
@@ -159,11 +160,11 @@ def _target(
             fit(placement.stages)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
-    if (caps := request.workload.cap) is not None:
+    if (caps := caps_at(request.workload, placement.ranks, zero=False)) is not None:
         assert request.workload.model is not None
         way = (request.workload.model, placement, costs, request.release, caps)
         room = optimize_bytes.room(*way, fused=fused, aside=request.aside, until_w=request.until_w)
-        asked = tuple(cap for cap in caps if isinstance(cap, Bytes))
+        asked = tuple(cap for cap in request.workload.cap or () if isinstance(cap, Bytes))
         way_ = (placement, room.costs, room.release, room.caps, fused, request.objective)
         instance = Instance(*way_, asked, room.unit)
         return Target(instance, given, sizes, room)

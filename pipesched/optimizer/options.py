@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipesched.command import values
-from pipesched.command.options import CAP, COST, COSTS, RELEASE, RESULTS, SIZES, VERBOSE
+from pipesched.command.options import COST, COSTS, RELEASE, RESULTS, SIZES, VERBOSE
 from pipesched.command.values import text, whole
 from pipesched.extension import Option, flag
+from pipesched.optimizer.values import caps_or_range
+from pipesched.planning.rows import CAP
 
 _P, _V, _M, _D = SIZES
 
@@ -17,7 +19,7 @@ OPTIMIZE = (
     replace(_M, help="Microbatches [default: 2p].", metavar="N", read=whole),
     replace(_D, help="Another parameter."),
     Option("placement", values.placement, "Where the stages are.", "linear|loop|vee|0,1,..|FILE"),
-    replace(CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=values.caps_or_range),
+    replace(CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=caps_or_range),
     replace(COST, help="Costs of F, I, W, B, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
     COSTS,
     RELEASE,

@@ -17,12 +17,13 @@ from textwrap import fill
 
 from pipesched.model.cost_values import in_text, least, most
 from pipesched.model.costs import TIMES, Costs, equations
-from pipesched.model.numbers import Bytes, exact, gigabytes, percent, plain, shown
+from pipesched.model.numbers import exact, percent, plain, shown
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import NO_UNIT, Unit
+from pipesched.planning.byte_counts import Bytes, gigabytes
 
 PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible", "nothing found"
 

@@ -14,7 +14,6 @@ from pipesched.examine import Examination, Options
 from pipesched.formats.readers import Loaded
 from pipesched.model.columns import among
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import gigabytes
 from pipesched.model.ops import COPIES, Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
@@ -28,6 +27,7 @@ from pipesched.optimizer.proof.judge import Copies, judge, judge_at
 from pipesched.optimizer.proof.problem import problem
 from pipesched.optimizer.proof.repeats import unrepeated
 from pipesched.optimizer.verdict import Terms, Verdict
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.workload import Workload
 from pipesched.report.parts import Claim
 from pipesched.report.report import Report
@@ -67,7 +67,8 @@ def verify(source: Source, options: Options) -> Report:
     aside = (*NOT_JUDGED, *as_asked(terms))
     if (memory := report.parts.memory) is not None and answer.asked and options.of(Workload).model is None:
         asked = ", ".join(map(gigabytes, answer.asked))
-        report = replace(report, parts=replace(report.parts, memory=replace(memory, asked=asked)))
+        said = f"within the cap of {asked}, in activations that are rounded up; --model counts bytes"
+        report = replace(report, parts=replace(report.parts, memory=replace(memory, instead=said)))
     return _with_verdict(replace(report, source=source.name), verdict, found, aside)
 
 

@@ -28,10 +28,11 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Bools, Ints, computes, makes, running_sum
 from pipesched.model.costs import TIMES, Costs
 from pipesched.model.grid import Grid, spread
-from pipesched.model.numbers import gigabytes, ranges
+from pipesched.model.numbers import ranges
 from pipesched.model.ops import Result, making
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Program, Schedule
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.transformer import activations, parameters
 from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.state import State, state, undivided

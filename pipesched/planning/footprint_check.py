@@ -9,7 +9,7 @@ from pipesched.check.checks import Subject
 from pipesched.check.findings import notes
 from pipesched.check.memory import furthest, listed, places
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.model.numbers import gigabytes
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint import STATES, Footprint, footprint
 from pipesched.planning.workload import Workload, byte_caps
 

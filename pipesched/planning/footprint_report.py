@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.examine import Examination
-from pipesched.model.numbers import gigabytes
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint import Footprint, footprint
 from pipesched.planning.workload import byte_caps
 from pipesched.report.parts import Part
@@ -16,9 +16,13 @@ _ROWS = 17  # of a table by rank that are printed
 
 
 def in_bytes(made: Examination) -> InBytes | None:
-    """The bytes of a schedule, under its caps."""
-    used = made.analysis.fact(footprint)
-    return None if used is None else InBytes.of(used, byte_caps(made.analysis))
+    """The bytes of a schedule, under its caps.
+
+    Raises:
+        PipeschedError: PS225, caps in bytes without a model, or not one a rank; PS235.
+    """
+    caps, used = byte_caps(made.analysis), made.analysis.fact(footprint)
+    return None if used is None else InBytes.of(used, caps)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from fractions import Fraction
 from itertools import groupby
 
 from pipesched import render
-from pipesched.model.numbers import Bytes, gigabytes, quantity
+from pipesched.model.numbers import quantity
 from pipesched.model.units import SECONDS
+from pipesched.planning.byte_counts import Bytes, gigabytes
 from pipesched.planning.layouts.plan import Outcome
 from pipesched.planning.layouts.prediction import Prediction
 from pipesched.planning.layouts.rules import TERMS

@@ -22,7 +22,7 @@ from pipesched.chart.axis import Viewport
 from pipesched.chart.chart import Chart
 from pipesched.chart.views import COLUMNS, Request
 from pipesched.model.columns import Ints
-from pipesched.model.numbers import gigabytes
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint import KINDS, Footprint, footprint
 from pipesched.planning.footprint_report import InBytes
 from pipesched.planning.workload import byte_caps

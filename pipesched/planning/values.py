@@ -7,8 +7,10 @@ from fractions import Fraction
 from os import PathLike, fsdecode
 from typing import TYPE_CHECKING
 
-from pipesched.command.values import Not
-from pipesched.model.numbers import Bytes, in_bytes
+from pipesched.command import values
+from pipesched.command.values import Not, short
+from pipesched.diagnostics import Code, fail
+from pipesched.planning.byte_counts import Bytes, cap_help, in_bytes
 
 if TYPE_CHECKING:
     from pipesched.planning.transformer.config import Trained
@@ -36,6 +38,23 @@ def named_model(value: object) -> tuple[str, Trained]:
     """A model, and how it was named."""
     found = model(value)
     return fsdecode(value) if isinstance(value, str | PathLike) else found[0].name, found
+
+
+def caps(value: object) -> tuple[Fraction, ...]:
+    """Caps of activations, or of bytes such as 80GB."""
+    return values.caps(value, _cap)
+
+
+def _cap(value: object) -> Fraction:
+    """Raises PipeschedError: PS225, an unknown unit or per cent; ValueError."""
+    if isinstance(value, Bytes):
+        return value
+    if isinstance(value, str):
+        if (found := in_bytes(value)) is not None:
+            return found
+        if help := cap_help(value):
+            raise fail(Code.USAGE, f"{short(value)} is no number of activations", help=help)
+    return values.cap(value)
 
 
 def byte_cap(value: object) -> Fraction:

@@ -11,10 +11,10 @@ from pipesched.command.options import request
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import Bytes
 from pipesched.model.ops import Result
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
+from pipesched.planning.byte_counts import Bytes, no_bytes
 from pipesched.schedule_analysis import Analysis
 
 if TYPE_CHECKING:
@@ -37,15 +37,12 @@ class Workload:
 
 
 def workload(own: Mapping[str, object], given: dict[str, object]) -> Workload:
-    """The workload that options name. Caps in bytes are its own where there is a model."""
-    asked = given.get("mem_cap")
-    counted = own.get("model") is not None and in_bytes(asked)
-    return request(Workload, own, cap=given.pop("mem_cap") if counted else None)
+    """The workload that options name. Caps are its own where one is in bytes."""
+    return request(Workload, own, cap=given.pop("mem_cap") if _in_bytes(own.get("mem_cap")) else None)
 
 
-def in_bytes(caps: object) -> bool:
-    """Whether caps are given, and all of them in bytes."""
-    return isinstance(caps, tuple) and len(caps) > 0 and all(isinstance(cap, Bytes) for cap in caps)
+def _in_bytes(caps: object) -> bool:
+    return isinstance(caps, tuple) and any(isinstance(cap, Bytes) for cap in caps)
 
 
 def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
@@ -54,17 +51,28 @@ def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
     Raises:
         PipeschedError: PS225, not one a rank.
     """
-    return caps_by_rank(made.of(Workload).cap, made.schedule.ranks, in_bytes=True)
+    return caps_at(made.of(Workload), made.schedule.ranks)
+
+
+def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
+    """The most bytes of each rank. zero: whether one may be 0.
+
+    Raises:
+        PipeschedError: PS225, there is no model, or some are of activations; not one a rank.
+    """
+    counted = [cap for cap in asked.cap or () if isinstance(cap, Bytes)]
+    if counted and (asked.model is None or len(counted) < len(asked.cap or ())):
+        raise no_bytes(counted[0])
+    return caps_by_rank(asked.cap, ranks, zero=zero)
 
 
 def costs(loaded: Loaded, options: Options) -> Costs:
     """The costs of a schedule on the device that options name.
 
     Raises:
-        PipeschedError: PS225, PS235, PS244, as `own_costs`; PS225, not one cap in bytes a rank.
+        PipeschedError: PS225, PS235, PS244, as `own_costs`.
     """
     schedule, asked = loaded.schedule, options.of(Workload)
-    caps_by_rank(asked.cap, schedule.ranks, in_bytes=True)
     again = bool(makes(schedule.op, Result.RECOMPUTED).any())
     return own_costs(asked, schedule.placement, loaded.own_costs, runs_again=again, slices=schedule.slices)
 

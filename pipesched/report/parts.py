@@ -68,7 +68,7 @@ class Memory:
     received, unsent: by rank, where the file names its messages, the most that are received and not yet used, made and
     not yet sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace.
     host: by rank, where activations are offloaded, the most in host memory at once, each from its O to its L.
-    asked: the cap in bytes, as it was given, that the caps and the release rule of an answer stand for.
+    instead: what is said in the place of a peak that is rounded.
     """
 
     release: str
@@ -79,7 +79,7 @@ class Memory:
     received: tuple[int, ...] | None = None
     unsent: tuple[int, ...] | None = None
     host: tuple[Fraction, ...] | None = None
-    asked: str = ""
+    instead: str = ""
 
     def __repr__(self) -> str:
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
@@ -90,8 +90,8 @@ class Memory:
         """
         if not self.peak:
             return []
-        if self.asked:
-            return [f"within the cap of {self.asked}, in activations that are rounded up; --model counts bytes"]
+        if self.instead:
+            return [self.instead]
         first = self.peak.index(max(self.peak))
         cap = "none" if self.cap is None else shown(self.cap[min(first, len(self.cap) - 1)])
         limit = f" of cap {cap}" if self.cap or not unit else ""

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, cast
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import gigabytes
 from pipesched.model.ops import LETTERS
 from pipesched.model.units import MILLISECONDS
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint import CHANGING
 from pipesched.planning.footprint_report import InBytes
 from pipesched.planning.workload import Workload

@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pipesched import PipeschedError
 from pipesched.__main__ import main
 from pipesched.library.assets import asset
-from pipesched.model.numbers import Bytes
 from pipesched.optimizer import optimize_bytes
+from pipesched.planning.byte_counts import Bytes
 from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.shell import api
 from pipesched.source import Source

@@ -21,13 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.command import values
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.interop.recorded.pickles import NotPlain, Reader
 from pipesched.library import toml
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
 from pipesched.optimizer.proof.lrat import steps_of, unfollowed
+from pipesched.optimizer.values import caps_or_range
 from pipesched.planning import values as planning_values
 from pipesched.planning.transformer import devices
 from pipesched.planning.transformer import model_file as models
@@ -209,8 +209,8 @@ def test_sums_of_grids_are_refused_in_time() -> None:
     "read",
     [
         lambda: toml.read(Source("a.toml", 'x = """\n[' + " " * 50_000 + 'x\n"""\n'), Code.MODEL_SYNTAX),
-        lambda: values.caps_or_range("1" + " " * 50_000 + "x"),
-        lambda: values.caps_or_range("9" * 50_000 + "!"),
+        lambda: caps_or_range("1" + " " * 50_000 + "x"),
+        lambda: caps_or_range("9" * 50_000 + "!"),
         lambda: planning_values.byte_cap("9" * 50_000 + "GB"),
         lambda: pipesched.check(Source("a.sh", "PP_" * 6000 + "9\n")),
         lambda: pipesched.check(Source("a.sh", "a \\ \n" + "-" * 19_000 + "\n")),

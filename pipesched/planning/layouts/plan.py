@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import ceil
 
 from pipesched.diagnostics import Code, Diagnostic, exit_status, fail
-from pipesched.model.numbers import gigabytes
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.layouts.prediction import Prediction
 from pipesched.planning.layouts.rules import Explained, Judged, explain, judge
 from pipesched.planning.layouts.search import Search, Tell, executor, silent

@@ -24,10 +24,11 @@ from pipesched.analysis.communication import STRICT
 from pipesched.compile import load, read
 from pipesched.examine import Options
 from pipesched.model.columns import Ints
-from pipesched.model.numbers import Value, gigabytes
+from pipesched.model.numbers import Value
 from pipesched.model.ops import Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint import footprint
 from pipesched.planning.layouts.space import Choice, refuses
 from pipesched.planning.layouts.stages import NANO, Problem, Stages, stages_of

@@ -1,0 +1,30 @@
+"""Readers of the optimizer's options."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from pipesched.planning.byte_counts import Bytes
+from pipesched.planning.values import caps
+
+MOST_CAPS = 200
+_LONGEST = 200  # characters of a range of caps
+_RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+?)\s*)?")
+
+
+def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
+    """Caps, or a range ``2..8`` or ``2..8:1/2`` with both ends; whether it is a range."""
+    match = _RANGE.fullmatch(value) if len(value) <= _LONGEST else None
+    if match is None:
+        return False, caps(value)
+    low, high, step = (caps(part)[0] for part in (match[1], match[2], match[3] or "1"))
+    if Bytes in (type(low), type(high)):
+        raise ValueError(f"the range {value} is of bytes; give one cap in bytes at a time")
+    if low > high:
+        raise ValueError(f"the range {value} is empty; write {match[2]}..{match[1]}")
+    if step <= 0:
+        raise ValueError(f"the range {value} has a step of 0")
+    if (high - low) / step >= MOST_CAPS:
+        raise ValueError(f"the range {value} has more than {MOST_CAPS} caps")
+    return True, tuple(low + i * step for i in range(int((high - low) / step) + 1))

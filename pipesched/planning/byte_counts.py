@@ -1,0 +1,70 @@
+"""Numbers of bytes as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.model.numbers import Ladder, quantity
+
+
+class Bytes(Fraction):
+    """A number of bytes, where others count activations; written: as it was given, ``60 GB``."""
+
+    written: str = ""
+
+
+UNITS = {
+    "B": 1,
+    **{
+        unit: 10**power
+        for power, units in ((3, ("kB", "KB")), (6, ("MB",)), (9, ("GB",)), (12, ("TB",)))
+        for unit in units
+    },
+    **{f"{letter}iB": 2 ** (10 * power) for power, letter in enumerate("KMGT", 1)},
+}
+"""GB is 10^9 bytes, GiB is 2^30."""
+_UNITS = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})\s*([A-Za-z]{1,9}|%)", re.ASCII)
+SHARE = "a cap counts activations, each of one microbatch through 1/p of the model, not bytes"
+
+
+def in_bytes(text: str) -> Bytes | None:
+    """``80GB``; None for what has none of the units."""
+    given = _UNITS.fullmatch(text.strip())
+    if given is None:
+        return None
+    unit = next((unit for unit in UNITS if given[2] in (unit, unit.lower())), None)
+    if unit is None:
+        return None
+    made = Bytes(Fraction(given[1]) * UNITS[unit])
+    made.written = f"{given[1]} {unit}"
+    return made
+
+
+_BYTES: Ladder = tuple((name, Fraction(UNITS[name])) for name in ("TB", "GB", "MB", "kB", "B"))
+
+
+def gigabytes(count: int | Fraction) -> str:
+    """``80 GB``, ``6.38 GB``, ``512 MB``; a cap as it was given."""
+    return count.written if isinstance(count, Bytes) and count.written else quantity(count, _BYTES)
+
+
+def cap_help(text: str) -> str | None:
+    """The remedy for a cap that has no meaning; None for a text that is no number."""
+    given = _UNITS.fullmatch(text.strip())
+    if given is None:
+        return None
+    if given[2] == "%":
+        return f"{SHARE}: give for example half of m"
+    return f"units are {', '.join(UNITS)}: GB is 10^9 bytes, GiB 2^30"
+
+
+def no_bytes(cap: Fraction) -> PipeschedError:
+    """PS225, a cap in bytes where there is no model that says what an activation takes."""
+    help = (
+        f"{SHARE}:\ntake what {gigabytes(cap)} leaves after weights, gradients and optimizer, divide it by what\n"
+        "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`;\n"
+        "or have `verify`, `compare` or `optimize` count bytes: `--model FILE.toml`"
+    )
+    return fail(Code.USAGE, f"{gigabytes(cap)} is no number of activations", help=help)

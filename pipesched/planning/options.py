@@ -1,0 +1,33 @@
+"""Options of `plan`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipesched.command.options import COLOR, FILE, FORMAT, JSON, VERBOSE
+from pipesched.command.values import fraction, text, texts, whole
+from pipesched.extension import Option
+from pipesched.planning.rows import DEVICE, EFFICIENCY, MODEL
+from pipesched.planning.values import amount, byte_cap, named_model
+
+PLAN = (
+    replace(MODEL, help="The transformer; how it is trained but for what is planned.", read=named_model),
+    Option("gpus", whole, "GPUs of the cluster.", "N"),
+    Option("gpus_per_node", whole, "[default: of the device's row]", "N"),
+    replace(DEVICE, help="What the GPUs are."),
+    Option("batch", whole, "Sequences of a step [default: the model's].", "B"),
+    Option("tokens", amount, "Tokens to train on, for the days: 300B, 15T.", "T"),
+    Option("mem_cap", byte_cap, "Most bytes of a GPU [default: its memory].", "80GB"),
+    Option("only", texts, "Try these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
+    Option("explain", None, "Say why such a choice is not the first.", "p=8,t=4,.."),
+    Option("top", whole, "Rows.", "N", 5),
+    replace(EFFICIENCY, help="Share of its peak that a GPU reaches [default: 1/2]."),
+    Option("overlap", fraction, "Share of data parallelism's messages that may overlap compute [default: 1].", "X"),
+    Option("executor", None, "Who works.", "processes[:N]|here|dask:ADDRESS", "processes", terminal=True),
+    Option("plot", None, "Draw seconds against bytes.", "OUT.svg", terminal=True),
+    replace(VERBOSE, help="All that is assumed of the model and the cluster."),
+    replace(FORMAT, choices=("text", "json")),
+    replace(JSON, help="One object: rows, counts, rules, assumed."),
+    COLOR,
+    replace(FILE, help="Write to FILE instead of stdout; FILE.html is a page."),
+)
