@@ -51,7 +51,7 @@ def load(source: Source, options: Options) -> Loaded:
 
 
 def examine(loaded: Loaded, options: Options) -> Examination:
-    """What follows from what was loaded, and what is wrong with it; each is found when it is asked for."""
+    """Examine a loaded schedule; every fact and finding is derived when it is asked for."""
     return Examination(loaded, options)
 
 

@@ -1,4 +1,4 @@
-"""What we say when something is wrong: a value, not a print.
+"""Diagnostics: findings as values, which are printed elsewhere.
 
 Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message gives the
 fact with its numbers; a label says what happens *there*; a note proves it; the help says what to do. How a command ends
@@ -192,7 +192,7 @@ class Code(enum.StrEnum):
 
     @property
     def warning(self) -> bool:
-        """Whether the finding is a warning, which leaves the verdict as it is."""
+        """True for a warning, which leaves the verdict as it is."""
         return self.value.startswith("PS9")
 
     @property
@@ -207,7 +207,7 @@ class Code(enum.StrEnum):
 
     @property
     def usage(self) -> bool:
-        """Whether the command line, not the file, is at fault."""
+        """True if the command line is at fault, not the file."""
         return self.status == 2
 
 
@@ -243,7 +243,7 @@ STATUS: Mapping[Code, int] = {  # of all codes that end a command with another e
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What happens at a place. Without a span the message alone says where."""
+    """The event at a place. Without a span the message alone says where."""
 
     span: Span | None
     message: str
@@ -257,7 +257,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding. The first label is where; the others are the rest of the story."""
+    """A finding. The first label is its place; the others are the rest of the story."""
 
     code: Code
     message: str
@@ -289,7 +289,7 @@ def exit_status(found: Iterable[Diagnostic]) -> int:
 
 
 class Judged:
-    """What has `diagnostics`: the verdict that follows from them."""
+    """A result with `diagnostics`: the verdict follows from them."""
 
     if TYPE_CHECKING:
 
@@ -303,7 +303,7 @@ class Judged:
 
     @property
     def ok(self) -> bool:
-        """Whether all was judged and nothing is wrong; warnings leave the verdict as it is."""
+        """True if all was judged and nothing is wrong; warnings leave the verdict as it is."""
         return exit_status(self.diagnostics) == 0
 
     @property
@@ -334,7 +334,7 @@ def fail(
 
 
 def of_the_caller(error: PipeschedError) -> PipeschedError:
-    """The same findings where the command line is at fault and not a file: PS225 for whatever would end with 1."""
+    """Blame the command line instead of a file: PS225 for every finding that would end with 1."""
     return PipeschedError(d if d.code.usage else replace(d, code=Code.USAGE) for d in error.diagnostics)
 
 

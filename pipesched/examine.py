@@ -86,7 +86,7 @@ class Options(Extended):
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """What was loaded, under options: what follows from it, and the verdict."""
+    """A loaded schedule under options: all that follows from it, and the verdict."""
 
     loaded: Loaded
     options: Options
@@ -119,7 +119,7 @@ class Examination:
         return caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
 
     def having(self, program: Program | None, torch_version: TorchVersion | None) -> Examination:
-        """The same schedule with another program as that of the file; for a version of torch, or not for torch."""
+        """Replace the program of the file; for a version of torch, or not for torch."""
         loaded = replace(
             self.loaded, schedule=self.loaded.schedule.with_program(program), torch=torch_version is not None, owned=()
         )
@@ -204,7 +204,7 @@ class Examination:
         return Communication(str(model), holds, fails, verdict.capacity, queued), program.messages
 
     def _subject(self) -> Analysis:
-        """What a report keeps for its picture: nothing derived, and of the messages only those that never end."""
+        """The analysis that a notebook draws from; its program is kept only if it deadlocks."""
         stopped = self.analysis.verdicts is not None and self.analysis.model not in self.analysis.verdicts.holds
         return (
             replace(self.analysis)

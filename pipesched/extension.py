@@ -33,7 +33,7 @@ class Lazy(Generic[Given]):
         return cast("Given", getattr(import_module(f"pipesched.{module}"), name))
 
     def makes(self, value: object) -> bool:
-        """Whether a value is of the class that the path names; nothing is imported for it."""
+        """True if a value is of the class that the path names; nothing is imported."""
         return f"{type(value).__module__}:{type(value).__qualname__}" == f"pipesched.{self.path}"
 
 
@@ -51,7 +51,7 @@ class Extended:
         return next((value for value in self.owned if isinstance(value, kind)), None) or kind()
 
     def owning(self, value: object) -> Self:
-        """The same with this value in place of that of its class."""
+        """Replace the value of this class."""
         return replace(self, owned=(*(x for x in self.owned if type(x) is not type(value)), value))
 
 
@@ -130,7 +130,7 @@ class Option(Row):
 
     @property
     def many(self) -> bool:
-        """Whether it may be given several times."""
+        """True if it may be given several times."""
         return self.default == ()
 
 

@@ -162,7 +162,7 @@ def _same_line(block: _Block, span: Span, line: int) -> bool:
 
 
 def _fits(block: _Block, start: int, end: int) -> bool:
-    """Whether a picture of one width can hold these columns too."""
+    """True if a picture of one width can hold these columns too."""
     if len(block.text) <= _WIDTH:
         return True
     left = min(start, *(at for _, at, _ in block.labels))

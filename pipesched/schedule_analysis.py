@@ -73,7 +73,7 @@ class Analysis(Extended):
 
     @property
     def finished(self) -> bool:
-        """Whether every operation runs: no compute orders wait for each other."""
+        """True if every operation runs: no compute orders wait for each other."""
         return self.timeline.finished
 
     @property
@@ -97,7 +97,7 @@ class Analysis(Extended):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is assumed of the costs that are used, and what else is to be said of them, in words."""
+        """Assumptions on the costs that are used, and other remarks on them, in words."""
         return tuple(self.costs.remarks(self.costs_used))
 
     @property
@@ -184,7 +184,7 @@ class Analysis(Extended):
         return timeline(self.schedule, cut(self.dependencies, self.standstill.ran), self.ticks)
 
     def having(self, own: Program | None) -> Analysis:
-        """The same schedule with another program as its own; what does not follow from a program is kept."""
+        """Replace the program; facts that do not follow from it are kept."""
         made = replace(self, schedule=self.schedule.with_program(own))
         fields = self.__dataclass_fields__
         kept = {name: fact for name, fact in self.__dict__.items() if name not in _OF_THE_PROGRAM | fields.keys()}

@@ -137,7 +137,7 @@ def program_checks(asked: Extended) -> list[Check[Subject]]:
 
 
 def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
-    """What all checks find, and whether the order of compute has no error.
+    """Run all checks: their findings, and whether the order of compute has no error.
 
     Raises:
         PipeschedError: PS222, costs or sizes that leave 64 bits.

@@ -35,7 +35,7 @@ class TorchSchedule(Protocol):
 
 @runtime_checkable
 class Frame(Protocol):
-    """What a DataFrame gives: the names of its columns, and its rows."""
+    """The columns of a DataFrame by name, and its rows."""
 
     @property
     def columns(self) -> Iterable[object]: ...

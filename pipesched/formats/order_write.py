@@ -46,7 +46,7 @@ def write(order: Schedule | Program) -> str:
 
 
 def lines(order: Schedule | Program) -> Iterator[str]:
-    """The same, line by line."""
+    """Yield the order, line by line."""
     made = order.stage
     if isinstance(order, Program):
         made = np.where(order.receives, other_stage(order.op, order.stage), order.stage)

@@ -61,7 +61,7 @@ class Loaded(Extended):
 
     @property
     def program(self) -> Program | None:
-        """What runs, where the file names its messages."""
+        """The program, where the file names its messages."""
         return self.schedule.program
 
     @property
@@ -118,7 +118,7 @@ def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
 
 
 def _explained(kind: str, source: Source, read: Callable[[Source], Read]) -> Read:
-    """What the reader of a kind makes of a text.
+    """Read a text by the reader of a kind.
 
     Raises:
         PipeschedError: as hints on that kind explain what is wrong with it.
@@ -195,7 +195,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
 
 
 def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOrder:
-    """The same order with its B as its placement wants them; dropped: one that it does not want is left out."""
+    """Turn every B into what the placement wants; dropped: one that it does not want is left out."""
     whole = among(order.op, [op for op in COMPUTES if op.parts])
     full = np.flatnonzero(whole & (order.stage >= 0) & (order.stage < placement.stages))
     op = order.op.copy()

@@ -45,7 +45,7 @@ _BOUNDED = 1_000_000  # and up to which there is one at all
 
 
 def named(schedules: Sequence[object], *, library: bool) -> list[object]:
-    """What is compared: what was named, and with `library` the rest of the built-in schedules.
+    """Targets to compare: those named, and with `library` the rest of the built-in schedules.
 
     Raises:
         PipeschedError: PS225, nothing.
@@ -136,13 +136,13 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
 
 
 def _kept(schedule: Schedule, costs: Costs) -> Iterator[str]:
-    """What was assumed of the memory that an F keeps which is run again."""
+    """Yield assumptions on the memory that an F keeps where it is run again."""
     if bool((schedule.op == Op.R).any()) and "K" not in costs.given:
         yield "an F that is run again keeps K = 0 until its R"
 
 
 def _work(schedule: Schedule, report: Report) -> Iterator[str]:
-    """What keeps the figures of a schedule from being those of a full training step of a chain on all ranks."""
+    """Yield reasons why a schedule's figures are not those of a full training step of a chain."""
     if schedule.forward_only:
         yield "forward-only: nothing is trained"
     if frozen := schedule.placement.frozen:

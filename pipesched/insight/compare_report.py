@@ -76,7 +76,7 @@ class Row(Judged):
 
     @property
     def refused(self) -> bool:
-        """Whether the schedule says itself that it is not for this size."""
+        """True if the schedule itself refuses this size."""
         return self.fault is not None and self.fault.code is Code.REQUIRE
 
 
@@ -94,7 +94,7 @@ class Comparison:
 
     @property
     def exit_status(self) -> int:
-        """That of the findings; a size that a schedule refuses counts only where every one is refused."""
+        """Exit status of the findings; refused sizes count only if every size is refused."""
         every = all(row.refused for row in self.rows)
         return exit_status(found for row in self.rows if every or not row.refused for found in row.diagnostics)
 
@@ -138,7 +138,7 @@ class Comparison:
 
     @property
     def explains(self) -> bool:
-        """Whether figures are those of a transformer, or of a device: what they rest on is said at the end."""
+        """True if figures rest on a transformer or a device, which the end of the table names."""
         return bool(self.unit) or any(row.bytes for row in self.rows)
 
     @property
@@ -206,7 +206,7 @@ def _cells(row: Row, unit: Unit) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
-    """What is wrong or refused; that costs differ, where files have their own; what was assumed; what is not done."""
+    """Yield faults, refusals, differing costs of files, assumptions, and omissions."""
     for row in comparison.rows:
         if row.fault is not None:
             title = " ".join([row.name, *(f"{name}={render.size(value)}" for name, value in row.parameters.items())])

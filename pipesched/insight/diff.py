@@ -1,4 +1,4 @@
-"""What differs between two orders, and what that costs.
+"""Differences between two orders, and their cost.
 
     rank 1: W1.3 moved from step 14 to 11, before F1.5
     rank 2: only in a.ps: B2.0          8 B of a.ps are I and W in b.csv
@@ -36,7 +36,7 @@ from pipesched.verbs.library import shared
 
 
 def diff(a: Source, b: Source, options: Options) -> Difference:
-    """What differs between two files; of the sizes each takes those that it has.
+    """Compare two files; each takes the sizes that it has.
 
     Raises:
         PipeschedError: what keeps one of them from being a schedule; PS208, a size that none of them has.
@@ -180,7 +180,7 @@ class Listing:
 
     @property
     def weight(self) -> Bools:
-        """Whether an entry is a W."""
+        """True where an entry is a W."""
         return np.asarray(self.order.op == Op.W)
 
     def bounds(self, rank: int) -> tuple[int, int]:

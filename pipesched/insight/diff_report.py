@@ -1,4 +1,4 @@
-"""What differs between two orders, as people and as programs read it."""
+"""Differences between two orders, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Alone:
-    """What a rank has in one of the orders only. step: of each, from 1."""
+    """Operations of a rank that only one order has. step: of each, from 1."""
 
     rank: int
     operations: tuple[str, ...]
@@ -82,7 +82,7 @@ class Difference:
         return self.text()
 
     def text(self, *, every: bool = False, verbose: bool = False) -> str:
-        """What differs, a line each, and what it costs; `every`: all lines and all operations. verbose: all that is
+        """The differences, a line each, and their cost; `every`: all lines and all operations. verbose: all that is
         assumed.
         """
         names = _names(self)
@@ -211,7 +211,7 @@ def _cost(found: Difference) -> str:
 
 
 def _remarks(found: Difference) -> Iterator[str]:
-    """What is to be said of the costs: of both, or of the one that it is about."""
+    """Yield remarks on the costs of both orders, or of one."""
     names, both = _names(found), tuple(_own(made) for made in (found.a, found.b))
     for remark in dict.fromkeys([*both[0], *both[1]]):
         about = [name for name, remarks in zip(names, both, strict=True) if remark in remarks]

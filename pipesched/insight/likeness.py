@@ -90,7 +90,7 @@ def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
 
 
 def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:
-    """What differs of a rank that is the same, or (high < low) that lacks what the other has: then all of the rank."""
+    """The differing range of a rank that is equal, or that lacks operations (high < low): then all of the rank."""
     begin, end = int(mine.start[rank]), int(mine.start[rank + 1])
     return (begin, begin) if high == low else (begin, max(end, begin + 1))
 
@@ -128,7 +128,7 @@ def _under(schedule: Schedule, reading: str) -> tuple[Ints, Ints]:
 
 
 def _same_rest(mine: Schedule, known: Schedule, reading: str) -> bool:
-    """Whether the W that a reading leaves out are the same ones on every rank; those in a B count in `split`."""
+    """True if the W that a reading leaves out are equal on every rank; those in a B count in `split`."""
     kinds = (Op.W, Op.B) if reading == "split" else (Op.W,)
 
     def left_out(schedule: Schedule) -> Ints:
@@ -183,7 +183,7 @@ def _numbered(values: list[int]) -> list[tuple[int, int]]:
 
 
 def _stays(positions: Sequence[int], heavy: Sequence[bool]) -> list[bool]:
-    """Of a sequence of different numbers: whether each belongs to the increasing subsequence that is kept."""
+    """Mark the elements of the increasing subsequence that is kept, of different numbers."""
     order = sorted(range(len(positions)), key=positions.__getitem__)
     permutation = [0] * len(positions)
     for number, i in enumerate(order):
@@ -214,7 +214,7 @@ def _longest(block: Sequence[int]) -> list[int]:
 
 
 def _heaviest(block: Sequence[int], heavy: Sequence[bool]) -> list[int]:
-    """The same, and of the longest ones the first with most heavy elements; all pairs."""
+    """The longest increasing subsequence with most heavy elements, the first of several; all pairs."""
     best: list[tuple[int, int]] = []
     before = [-1] * len(block)
     for i, value in enumerate(block):

@@ -47,7 +47,7 @@ def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:
 
 
 def _instead(made: Analysis) -> dict[str, Fraction]:
-    """What the makespan were at other costs; nothing of an order that is stuck."""
+    """The makespan at other costs; empty for an order that is stuck."""
     given = dict(made.costs.given)
     tries: dict[str, dict[str, Cost]] = {"no_latency": {**given, "C": Fraction(0)}}
     tries["even_stages"] = {key: _mean(cost) if key != "C" else cost for key, cost in given.items()}
@@ -69,7 +69,7 @@ def _mean(cost: Cost) -> Cost:
 
 
 def _same(a: Ticks, b: Ticks) -> bool:
-    """Whether no operation and no message takes longer or shorter."""
+    """True if every operation and message takes the same time."""
 
     def equal(x: Ints | None, y: Ints | None) -> bool:
         if x is None or y is None:

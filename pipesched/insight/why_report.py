@@ -1,4 +1,4 @@
-"""What `why` finds, as people and as programs read it."""
+"""The findings of `why`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OPS = 6  # operations on a line of the critical path
 
 @dataclass(frozen=True)
 class Growth:
-    """What each further microbatch adds: to the makespan, and to every part of every rank's idle time.
+    """Growth with every further microbatch, of the makespan and of every part of every rank's idle time.
 
     more: how many microbatches apart the two runs are.
     """
@@ -76,7 +76,7 @@ class Why:
 
     @property
     def exit_status(self) -> int:
-        """That of the verdict."""
+        """Exit status of the verdict."""
         return self.report.exit_status
 
     def __str__(self) -> str:
@@ -147,7 +147,7 @@ class Why:
         return found
 
     def chain(self, gap: int) -> list[int]:
-        """What a gap waits for, the operation that ends the wait first."""
+        """Operations that a gap waits for, the one that ends the wait first."""
         return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
 
     def work(self) -> tuple[Fraction, ...]:
@@ -197,7 +197,7 @@ def _split(why: Why, every: bool) -> str:
 
 
 def _growth(why: Why) -> Iterator[str]:
-    """What a further microbatch costs."""
+    """Yield the cost of a further microbatch."""
     growth, said = why.growth, why.said
     if growth is None:
         return
@@ -221,7 +221,7 @@ _INSTEAD = {
 
 
 def _instead(why: Why) -> Iterator[str]:
-    """What other costs would bring."""
+    """Yield the effect of other costs."""
     for name, makespan in why.instead.items():
         change = why.analysis.costs.unit.more(makespan - why.analysis.makespan)
         yield f"{_INSTEAD[name]} the makespan would be {why.said(makespan)} ({change})"
@@ -310,7 +310,7 @@ def _gaps(why: Why, every: bool) -> Iterator[str]:
 
 
 def _transfers(why: Why) -> str:
-    """What an idle rank waits for besides computes."""
+    """The waits of idle ranks for messages."""
     return "messages" if why.analysis.timeline.copies is None else "messages and copies"
 
 

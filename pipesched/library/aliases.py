@@ -1,4 +1,4 @@
-"""What others call the schedules of the library: papers, frameworks and trainers, and how people type them.
+"""Aliases of the schedules of the library: names in papers, frameworks and trainers, and as people type them.
 
 A name is looked up without case, hyphens, underscores and blanks, and without `Schedule` before or behind it, as torch
 and others have it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is known by its own name so, and by all
@@ -139,7 +139,7 @@ def plain(name: str) -> str:
 
 
 def others(own: str) -> tuple[str, ...]:
-    """What else a schedule of the library is called, but for case and marks."""
+    """Other names of a schedule of the library, apart from case and marks."""
     return tuple(name for row in ROWS if _in(own, row) for name in row if plain(name) != plain(own))
 
 
@@ -151,7 +151,7 @@ def known_as(name: str) -> str | None:
 
 
 def near(name: str) -> str | None:
-    """What is said of a name of more than one order, or of one that has no file."""
+    """The remedy for a name of several orders, or of an order without a file."""
     row = next((row for row in ROWS if _in(name, row)), ())
     return next((NEAR[asked] for asked in map(plain, (name, *row)) if asked in NEAR), None)
 
@@ -161,7 +161,7 @@ def _in(name: str, row: tuple[str, ...]) -> bool:
 
 
 def taken_for(name: str) -> str | None:
-    """What is to be said of an alias: nothing where its name is that of the schedule but for its marks."""
+    """The remark on an alias; none where it is the schedule's own name apart from marks."""
     own = known_as(name)
     if own is None or plain(own) == plain(name):
         return None

@@ -155,7 +155,7 @@ class Folder:
         return tuple(reversed(nodes))
 
     def _body(self, word: Word, ends: Ends, low: int, high: int) -> int:
-        """What a repeat of word[low:high] costs."""
+        """Length of a repeat of word[low:high]."""
         body = word[low:high]
         if body not in self.bodies:
             rotated = any(body[i:] + body[:i] < body for i in range(1, len(body)))

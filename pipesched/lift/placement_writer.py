@@ -34,14 +34,14 @@ _HELP = "keep it as an order or a torch CSV"
 
 
 def legal(name: str) -> bool:
-    """Whether a file may call something by this name."""
+    """True if a file may use this name."""
     spelled = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)
     reserved = name in grammar().words.kinds and name not in SOFT
     return spelled is not None and name not in BUILTINS and not reserved
 
 
 def in_ranges(placement: Placement) -> Placement:
-    """The same table with routes that are ranges of microbatches.
+    """The placement with routes that are ranges of microbatches.
 
     Raises:
         PipeschedError: PS814, a stage without a rank, a last rank without a stage, or no microbatch.
@@ -115,7 +115,7 @@ def lines(placement: Placement) -> Iterator[Line]:
 
 
 def _shape(row: list[int], p: int, *, shares: bool) -> list[tuple[str, str]]:
-    """What follows `stage` and `on rank`, line by line."""
+    """The words after `stage` and `on rank`, for each line."""
     n = len(row)
     if n == p and _is(row, lambda s: s):
         return [("s in 0 .. p", "s")]

@@ -35,7 +35,7 @@ MOST_STEPS = 20_000
 
 @dataclass(frozen=True)
 class Shared:
-    """One program for the ranks low .. high."""
+    """A program for the ranks low .. high."""
 
     low: int
     high: int

@@ -110,7 +110,7 @@ class _Columns:
         return series(self.groups, self.schedule.op, self.schedule.microbatch, next_ones, paired)
 
     def next_ones(self) -> Bools:
-        """Whether an operation is the one that its kind and chunk would take."""
+        """True for an operation that is the next of its kind and chunk."""
         found = np.zeros(len(self.schedule), dtype=np.bool_)
         low = [int(np.argmax(self.placement.route_of == route)) for route in range(self.placement.routes)]
         before: dict[tuple[int, int, int], Ints] = {}
@@ -151,7 +151,7 @@ class _Columns:
         return found
 
     def oldest(self, rank: int) -> bool:
-        """Whether the W of a rank are its I in their order, each after its own, none missing and no I twice."""
+        """True if the W of a rank follow its I in order, each after its own, none missing and no I twice."""
         here = slice(int(self.schedule.start[rank]), int(self.schedule.start[rank + 1]))
         op, microbatch, chunk = self.schedule.op[here], self.schedule.microbatch[here], self.chunk[here]
         weight, split = np.flatnonzero(op == Op.W), np.flatnonzero(op == Op.I)
@@ -164,7 +164,7 @@ class _Columns:
 
 
 def _turns(microbatches: list[int], first: int) -> Iterator[bool]:
-    """Whether each is the smallest that has not run."""
+    """Yield for each microbatch whether it is the smallest that has not run."""
     turn = Turn(first, first)
     for i in microbatches:
         yield i == turn.next
@@ -256,7 +256,7 @@ class Series:
     turn: int = 0
 
     def at(self, offset: int, stride: int) -> str:
-        """What stands in brackets, the i-th time of a loop in which the series goes on by `stride` each time."""
+        """The index in brackets, in turn i of a loop in which the series advances by `stride` each turn."""
         return linear(self.first + self.step * offset, self.step * stride, "i")
 
 

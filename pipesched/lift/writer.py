@@ -137,7 +137,7 @@ def _slices(schedule: Schedule) -> Iterator[Line]:
 
 
 def _costs(costs: Costs) -> Iterator[Line]:
-    """What was given, as what is not follows from it; broken after commas where that is too long for a line.
+    """The given costs, from which the others follow; long lines are broken after commas.
 
     Costs of 1, 1, 1 and 2 go without saying.
     """
@@ -243,7 +243,7 @@ class _Printer:
         return kept if several and all(self.words.drained[r] for r in ranks) else len(nodes)
 
     def _only_weights(self, node: Node) -> bool:
-        """Whether this is W, or a loop of nothing else."""
+        """True for a W, or a loop of W alone."""
         if isinstance(node, Loop):
             return len(node.body) == 1 and self._only_weights(node.body[0])
         return self.words.letters[node] == "W"
@@ -283,7 +283,7 @@ class _Printer:
 
 
 def sayable(shared: Sequence[Shared], words: Words) -> bool:
-    """Whether every series has one place in a program, in no loop within a loop, so that i counts its turns."""
+    """True if every series has one place in a program, in no loop within a loop, so that i counts its turns."""
     if not words.series:
         return True
     for program in shared:

@@ -90,7 +90,7 @@ def _instants(time: Ints, which: Column) -> Ints:
 
 
 def _causal_instants(time: Ints, turn: Ints, which: Column) -> Ints:
-    """The same where something takes no time, and a message would come before its own producer.
+    """Instants of messages where an operation takes no time and a message would precede its producer.
 
     The turn in which computes ran decides, and messages follow their producer.
     """
@@ -156,7 +156,7 @@ def _messages(schedule: Schedule, producer: Ints, consumer: Ints, event: Ints) -
 
 
 def _other_ends(schedule: Schedule, found: Edges, messages: Ints, op: Column, event: Ints) -> Column:
-    """Of every message the stage at its other end, for one that may be any; -1 of what is no message."""
+    """The stage at the other end of every message that has one to choose; -1 of other instructions."""
     ends = np.full((2, 1 + int(event.max(initial=0)) // 2), -1, dtype=np.int32)
     ends[:, messages] = schedule.stage[found.consumer], schedule.stage[found.producer]
     used, made_by = ends[:, event // 2]

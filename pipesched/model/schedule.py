@@ -103,7 +103,7 @@ class Schedule(RankLists):
         return self.placement.wants[Result.GRADIENT] & (not self.forward_only)
 
     def with_program(self, program: Program | None) -> Schedule:
-        """The same order of compute with this program, or with none."""
+        """Replace the program of a schedule; None removes it."""
         made = replace(self)
         object.__setattr__(made, "program", program)
         return made

@@ -145,7 +145,7 @@ class Time(Idle):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a file says about itself. holds: None where its condition is false. detail: both sides, with numbers."""
+    """A claim of a file about itself. holds: None where its condition is false. detail: both sides, with numbers."""
 
     text: str
     holds: bool | None
@@ -178,7 +178,7 @@ class Recording:
         )
 
     def to_json(self) -> dict[str, object]:
-        """What was compared."""
+        """The counts that were compared."""
         counts = {"ranks": self.ranks, "steps": self.steps, "messages": self.messages}
         return {"by": self.by, **counts, "named": self.named, "notes": list(self.notes)}
 
@@ -214,7 +214,7 @@ Added = TypeVar("Added", bound=Part)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a verdict measures, each None where a broken file leaves it unknown.
+    """The measures of a verdict, each None where a broken file leaves it unknown.
 
     operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks. more: parts
     of extensions.
@@ -241,7 +241,7 @@ class Parts:
 
     @property
     def counted(self) -> bool:
-        """Whether a part counts memory too, in a unit of its own."""
+        """True if a part counts memory too, in a unit of its own."""
         return any(part.kept for part in self.more)
 
     @property

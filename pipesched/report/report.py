@@ -48,7 +48,7 @@ class _Known(Generic[Part]):
 
 
 class Verdict(Protocol):
-    """What an extension shows of a whole file, beside its schedule; as `optimizer.verdict.Verdict`."""
+    """A verdict of an extension on a whole file, beside its schedule; as `optimizer.verdict.Verdict`."""
 
     @property
     def proved(self) -> bool: ...

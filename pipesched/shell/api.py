@@ -1,4 +1,4 @@
-"""What the commands do, as functions: results are values, nothing is printed, nothing exits.
+"""The commands as functions: results are values, nothing is printed, nothing exits.
 
     schedule = pipesched.load("1f1b", p=4)                     a built-in name, a path, an order in memory
     report = pipesched.verify("mine.csv", comm="pair-stream")
@@ -368,7 +368,7 @@ def diff(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Difference:
-    """What differs between two orders: the fewest operations to move, what only one has, and what that costs.
+    """Compare two orders: the fewest operations to move, those that only one has, and the cost.
 
     Raises:
         PipeschedError: what keeps one from being a schedule; PS208, PS225.
@@ -483,7 +483,7 @@ def run_rank(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> OneRank:
-    """One rank's list with your stages, ``run --rank``: real bytes, and costs in milliseconds; neighbours are imitated.
+    """Run one rank's list with your stages, ``run --rank``: bytes, and costs in ms (neighbours: imitated).
 
     factory: ``--stages``, of ``module:function`` or ``file.py:function``, called with a stage and how many there are.
 
@@ -580,6 +580,6 @@ def _apart(
 
 
 def _file(command: str, target: object, given: Given, sizes: dict[str, Value]) -> tuple[Source, Options]:
-    """What to read, and how."""
+    """The source of a target, and how to read it."""
     source, sizes = sources.named(target, sizes)
     return source, options.compile_options(command, given, sizes)

@@ -33,7 +33,7 @@ def command(module: str) -> list[str]:
 
 
 def environment(**wanted: str) -> dict[str, str]:
-    """What the process finds: `wanted` where the user has nothing else, and his variables."""
+    """Environment of the process: the user's variables, and `wanted` where they are not set."""
     return {**wanted, **os.environ, "PYTHONSAFEPATH": "1", **_path(os.environ)}
 
 

@@ -28,7 +28,7 @@ _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 class NotText(ValueError):
-    """What a file holds instead of text."""
+    """A file holds something else than text."""
 
 
 def read(path: str) -> bytes:
@@ -45,7 +45,7 @@ def read(path: str) -> bytes:
 
 
 def _first(pipe: int) -> bytes:
-    """What a pipe has to be read in a moment, if anything; a named pipe may be waiting for its writer.
+    """Read the first bytes of a pipe within a moment, if any; a named pipe may wait for its writer.
 
     Raises:
         OSError: there is none.
@@ -160,7 +160,7 @@ def _remove_unheld(path: str) -> None:
 
 
 def _lock(descriptor: int, *, wait: bool) -> bool:
-    """Whether a file is ours alone from now on. Where there are no locks nothing is: such files are left alone."""
+    """Lock a file; true if it is ours alone from now on. Without locks it is never ours."""
     try:
         import fcntl
 

@@ -1,4 +1,4 @@
-"""What comes from files, names and arguments, made safe for the form in which it goes out: shown, never obeyed.
+"""Escapes texts of files, names and arguments for the form of the output: shown, never obeyed.
 
     line         one line for people        no control characters, no line ends, nothing that turns the line around
     file         whole texts for a file     what was marked on the way in (`foreign`) is a mark
@@ -89,7 +89,7 @@ def _dot(text: str) -> str:
 
 
 def _json(text: str) -> str:
-    """Of a document, where what is not ASCII is in strings alone."""
+    """Escape a JSON document, in which only strings hold characters beyond ASCII."""
     made = text if text.isascii() and "\x7f" not in text else _NOT_IN_JSON.sub(_escaped, text)
     return made.replace("##", r"#\u0023") if "##" in made else made
 

@@ -1,1 +1,1 @@
-"""What each command does, without a terminal: a file a verb, of the same name as its file in `cli/`."""
+"""The core's verbs: the work of each without a terminal, and its command."""

@@ -43,7 +43,7 @@ class Emission:
         return iter(()) if self.order is None else writer(self.target).by_rank(self.order, self.head)
 
     def settings(self, files: Sequence[str] = (), *, by_rank: bool = False) -> list[str]:
-        """What a trainer needs besides the files, which are of a rank each or one for all."""
+        """Settings that a trainer needs besides the files, which are of a rank each or one for all."""
         target = targets()[self.target]
         if self.order is None:
             return []

@@ -68,7 +68,7 @@ def _write(emission: Emission, out: Output, folder: str | None) -> Iterator[str]
 
 
 def _report(emission: Emission, out: Output, files: list[str], *, by_rank: bool) -> None:
-    """What is wrong, warnings, and the settings of a trainer: on stderr, or all in one object on stdout."""
+    """Write faults, warnings and a trainer's settings: to stderr, or all in one object to stdout."""
     if sys.stdout is not None:
         sys.stdout.flush()  # so that on a terminal the settings come after the text
     if out.format == "json":

@@ -95,6 +95,6 @@ def _json(results: list[Formatted], *, dry: bool) -> dict[str, object]:
 
 
 def _status(results: list[Formatted], *, dry: bool) -> int:
-    """That of the findings; 1 too where nothing is written and something would change."""
+    """Exit status of the findings; 1 too where nothing is written and something would change."""
     found = [diagnostic for result in results for diagnostic in result.diagnostics]
     return max(exit_status(found), int(dry and any(result.changed for result in results)))

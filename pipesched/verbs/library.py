@@ -57,7 +57,7 @@ def sized(
 
 
 def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[str, Value]]:
-    """Of the sizes that are given those that each file takes.
+    """The given sizes that each file takes.
 
     Raises:
         PipeschedError: PS208, one that none of the files has.

@@ -1,4 +1,4 @@
-"""One page that shows a schedule: self-contained, read by any browser, and never asking a network for anything.
+"""A page that shows a schedule: self-contained, for any browser, without any request to a network.
 
     <script type="application/json">   what there is one of: sizes, the unit of time, placement, source lines
     <script type="text/plain">         one column each, base64 of little-endian numbers: kind, stage, start, ...
@@ -75,7 +75,7 @@ def as_json(value: object) -> str:
 
 
 def _columns(chart: Chart, where: Places) -> dict[str, Column]:
-    """One entry an operation; what never runs is there, after what runs."""
+    """Columns with one entry per operation; those that never run come last."""
     schedule, times = chart.schedule, chart.times
     why, memory = chart.causes, chart.analysis.memory
     return {
@@ -164,7 +164,7 @@ def _facts(chart: Chart) -> Iterator[str]:
 
 
 def trouble(chart: Chart) -> str:
-    """What keeps the order from ending, or nothing."""
+    """The reason why the order never ends, or nothing."""
     if chart.analysis.standstill is None:
         return ""
     never = int(np.count_nonzero(chart.times.start < 0))

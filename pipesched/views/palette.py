@@ -41,11 +41,11 @@ class Style:
     row: str = "rank"
 
     def colour(self, op: Op) -> str:
-        """Of a kind of compute; of a class that the style has none for, the default style's."""
+        """The colour of a kind of compute, by default that of the default style."""
         return self.fill.get(op.kind.colour) or FILL[op.kind.colour]
 
     def words(self, op: Op) -> str:
-        """What the legend says of a kind."""
+        """The words of the legend for a kind."""
         return self.called.get(op.name, f"{op.name} {op.kind.words}")
 
 
@@ -144,7 +144,7 @@ def _arrows(scheme: int) -> list[tuple[str, str]]:
 
 
 def _alarms(scheme: int) -> list[tuple[str, str]]:
-    """What waits for ever: its row, the cross, its words, messages and their heads, the hatching; others that wait."""
+    """Rules of waits without end: row, cross, words, messages and their heads, hatching; and of other waits."""
     red, quiet = ALARM[scheme], ("#888", "#999")[scheme]
     return [
         (".x", f"stroke:{red};stroke-width:2;fill:none"),

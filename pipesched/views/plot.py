@@ -217,7 +217,7 @@ def _mark(shape: str, color: str) -> str:
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
-    """Of each (series, note): the series where it has one point; else the words that its notes do not share.
+    """Label each (series, note): by its series where that has one point, else by the words its notes do not share.
 
     Nothing where there is one series of one point.
     """
@@ -291,7 +291,7 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 def _meets(begin: Spot, end: Spot, box: Box) -> bool:
-    """Whether a line goes through a box: the part of it within left and right, and that within top and bottom, meet."""
+    """True if a line goes through a box: its part between left and right meets that between top and bottom."""
     low, high = 0.0, 1.0
     for a, b, least, most in zip(begin, end, box[:2], box[2:], strict=True):
         if a == b:

@@ -46,7 +46,7 @@ _TOP = 52
 
 @dataclass(frozen=True)
 class Svg:
-    """What to draw. style: default, zero-bubble or megatron. force: any number of operations.
+    """A request for a figure. style: default, zero-bubble or megatron. force: any number of operations.
 
     pixels: of a tick, None for as many as fit. words: in the place of the cost, if there are any.
     """
@@ -195,7 +195,7 @@ class _Page:
             mark += gap
 
     def _legend(self, scope: str) -> Iterator[str]:
-        """What colours and marks mean, on as many lines as that takes."""
+        """Yield the legend of colours and marks, on as many lines as it takes."""
         for x, y, kind, words in self.key:
             if kind:
                 hatched = f' style="fill:url(#{scope}h)"' if kind == "x" else ""

@@ -68,7 +68,7 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """What is inside the frame."""
+    """The cells inside the frame."""
 
     chart: Chart
     style: Style
@@ -132,12 +132,12 @@ class Cells:
 
     @cached_property
     def form(self) -> str:
-        """What all labels say: ``F9.5`` by stage of more than two chunks, else ``F5`` by letter, else ``5``."""
+        """The form of all labels: ``F9.5`` by stage of more than two chunks, else ``F5`` by letter, else ``5``."""
         forms = ["number"] if self.style.numbers else ["stage", "letter", "number"][self.chunks <= 2 :]
         return next((form for form in forms if self._fits(form)), "number")
 
     def _fits(self, form: str) -> bool:
-        """Whether it fits in nearly all slots."""
+        """True if a form fits in nearly all slots."""
         schedule, times = self.chart.schedule, self.chart.times
         letters = _digits(schedule.microbatch + self.style.first) + (form != "number")
         if form == "stage":
@@ -147,7 +147,7 @@ class Cells:
         return most_fit((times.end - times.start)[lasting] * float(self.frame.pixels), need[lasting])
 
     def _tooltip(self, i: int, rank: int) -> str:
-        """What a reader sees who points at it."""
+        """The tooltip of an operation."""
         chart, at = self.chart, self._places
         times = f"{chart.said(chart.times.start[i])} to {chart.said(chart.times.end[i])}"
         place = f"; {at.name}:{at.line[i]}:{at.column[i]}" if at.line[i] else ""
@@ -198,7 +198,7 @@ class Cells:
         return f"M{number(frame.x(first))} {number(y0)}L{number(frame.x(last))} {number(y1)}"
 
     def curves(self) -> Iterator[str]:
-        """What each rank holds, on one scale for all, and its peak at the right."""
+        """Yield the activations of each rank, on one scale for all, and its peak at the right."""
         held, frame = self.chart.analysis.memory, self.frame
         most = max(held.peak, default=Fraction(0)) or Fraction(1)
         for rank in range(self.chart.schedule.ranks):
@@ -224,7 +224,7 @@ _LETTER, _LANE = 8, 12  # pixels: of a bold letter, and from message to message
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """What is drawn at the right of the last operations. scope: the class of the figure."""
+    """The drawing at the right of the last operations. scope: the class of the figure."""
 
     chart: Chart
     stop: Standstill
@@ -233,12 +233,12 @@ class Stop:
 
     @property
     def shown(self) -> bool:
-        """Whether the part of time that is drawn comes to the end of what runs."""
+        """True if the part of time that is drawn reaches the last operation."""
         return self.frame.end >= self.chart.times.makespan
 
     @property
     def width(self) -> int:
-        """Of what is added to the picture."""
+        """Width of the addition, in pixels."""
         return self._label + 10 + _LANE * (max(self._lanes.values(), default=-1) + 1) if self.shown else 0
 
     @cached_property

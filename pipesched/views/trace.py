@@ -46,7 +46,7 @@ def render(chart: Chart) -> str:
 
 
 def pieces(chart: Chart) -> Iterator[str]:
-    """The same, a rank at a time."""
+    """Yield the trace, a rank at a time."""
     trace = _Trace(chart)
     about: dict[str, object] = {"name": chart.identifier, "parameters": dict(chart.sizes), "cost": cost(chart)}
     about["microseconds_per_unit"] = trace.tick * chart.scale
@@ -201,7 +201,7 @@ def _number(value: Fraction) -> str:
 
 
 def _names(rank: int, lanes: int) -> Iterator[str]:
-    """What the rank and its threads are called, and their order."""
+    """Yield the names of a rank and of its threads, and their order."""
     yield _metadata(rank, COMPUTE, "process_name", "name", f"rank {rank}")
     yield _metadata(rank, COMPUTE, "process_sort_index", "sort_index", rank)
     for thread in range(MESSAGES + lanes):
