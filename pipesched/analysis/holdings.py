@@ -144,19 +144,29 @@ def memory(
         change_after[again] = _entries(schedule, again, sizes) * (parts // sizes.scale)
         change_after[again] -= _entries(schedule, again, small) * (parts // small.scale)
     part, host = Fraction(schedule.ranks, schedule.stages) / parts, None
-    if len(copied := np.flatnonzero(among(schedule.op, COPIES))):
-        copied = copied[_kept_of(schedule)[copied]]
-        moved = np.zeros(len(schedule), dtype=np.int64)
-        moved[copied] = _entries(schedule, copied, sizes) * (parts // sizes.scale)
-        moved[makes(schedule.op, Result.LOADED)] *= -1
+    if among(schedule.op, COPIES).any():
+        moved = _moved(schedule, sizes, parts)
         change_after, away = change_after - moved, running_sum(moved, schedule.start)
         host = tuple(int(away[low:high].max(initial=0)) * part for low, high in pairwise(schedule.start.tolist()))
     kept = running_sum(change_after, schedule.start)
     held = kept if more is None else kept + more
-    peaks = []
-    for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
-        peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)
-    return Memory(schedule, release, held, kept, part, peak_at=tuple(peaks), sizes=sizes, host=host)
+    return Memory(schedule, release, held, kept, part, peak_at=_peaks(held, schedule.start), sizes=sizes, host=host)
+
+
+def _peaks(held: Ints, start: Ints) -> tuple[int, ...]:
+    """The operation of each rank at which most is held, -1 of a rank without any."""
+    ends = pairwise(start.tolist())
+    return tuple(low + int(np.argmax(held[low:high])) if high > low else -1 for low, high in ends)
+
+
+def _moved(schedule: Schedule, sizes: Grid, parts: int) -> Ints:
+    """The part that each copy takes to the host, below 0 where it comes back."""
+    copied = np.flatnonzero(among(schedule.op, COPIES))
+    copied = copied[_kept_of(schedule)[copied]]
+    moved = np.zeros(len(schedule), dtype=np.int64)
+    moved[copied] = _entries(schedule, copied, sizes) * (parts // sizes.scale)
+    moved[makes(schedule.op, Result.LOADED)] *= -1
+    return moved
 
 
 _SMALL = "K is the part of M that is left at the end of an F that is run again, as its input is"

@@ -54,12 +54,11 @@ def form(verb: str, path: str | None, asked: str | None, default: str, forms: Fo
         return default if ending in made.get(default, ()) else named
     if asked is not None and ending in made.get(asked, ()):
         return asked
-    stem, right = os.path.splitext(str(path))[0], dict.fromkeys(endings[0] for endings in made.values())
+    stem = os.path.splitext(str(path))[0]
     if asked is None:
-        help = f"name it {' or '.join(f'{stem}{x}' for x in right)}"
-        raise fail(
-            Code.USAGE, f"cannot write {path}: `{verb}` makes no {ending} file{' here' * bool(forms)}", help=help
-        )
+        right = dict.fromkeys(f"{stem}{endings[0]}" for endings in made.values())
+        message = f"cannot write {path}: `{verb}` makes no {ending} file{' here' * bool(forms)}"
+        raise fail(Code.USAGE, message, help=f"name it {' or '.join(right)}")
     flag = "--json" if asked == "json" else f"--{'target' if verb == 'emit' else 'format'} {asked}"
     help = f"name it {stem}{made[asked][0]}" + f", or leave out {flag}" * (named is not None)
     raise fail(Code.USAGE, f"cannot write {path}: {flag} is given, and {ending} is another form", help=help)

@@ -108,17 +108,7 @@ class Comparison:
         names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
         names.sort(key=lambda name: ("pvm".find(name) % 4, name))
         lead = [[row.name, *(render.size(row.parameters.get(name, "")) for name in names)] for row in self.rows]
-        cells, headers = [_cells(row, self.unit) for row in self.rows], [*_HEADERS]
-        if self.comm is not None:
-            headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
-            for row, figures in zip(self.rows, cells, strict=True):
-                figures.insert(1, short(row.queued, self.unit))
-        if self.explains:
-            headers[headers.index("peak")] = "peak,\nactivations"
-        if any(row.bytes for row in self.rows):
-            headers.insert(-3, "bytes of the\nfullest rank")
-            for row, figures in zip(self.rows, cells, strict=True):
-                figures.insert(-3, gigabytes(max(row.bytes)) if row.bytes else "-")
+        headers, cells = self._columns()
 
         def part(begin: int, end: int) -> str:
             rows = [[*first, *figures[begin:end]] for first, figures in zip(lead, cells, strict=True)]
@@ -135,6 +125,21 @@ class Comparison:
         if assumed := render.assumptions(self.rests_on, verbose=verbose):
             parts.append("\n".join(assumed))
         return "\n\n".join(parts)
+
+    def _columns(self) -> tuple[list[str], list[list[str]]]:
+        """The heads of the figures, and the figures of every row."""
+        cells, headers = [_cells(row, self.unit) for row in self.rows], [*_HEADERS]
+        if self.comm is not None:
+            headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
+            for row, figures in zip(self.rows, cells, strict=True):
+                figures.insert(1, short(row.queued, self.unit))
+        if self.explains:
+            headers[headers.index("peak")] = "peak,\nactivations"
+        if any(row.bytes for row in self.rows):
+            headers.insert(-3, "bytes of the\nfullest rank")
+            for row, figures in zip(self.rows, cells, strict=True):
+                figures.insert(-3, gigabytes(max(row.bytes)) if row.bytes else "-")
+        return headers, cells
 
     @property
     def explains(self) -> bool:

@@ -74,9 +74,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     target, way = targets()[to], writer(to)
     if not target.judged:
         return _as_it_is(source, options, to)
-    waiting = "WAIT_" in source.text and reader_of(source) is TORCH_CSV  # so it is surely for a version that has them
-    version = first_with(Op.WAIT_SEND_F) if waiting else None
-    own = replace(options, torch_version=version, comm=None if target.blocks else options.comm)
+    own = replace(options, torch_version=_surely(source), comm=None if target.blocks else options.comm)
     try:
         loaded = compile.load(source, own)
         way.require(loaded.schedule, loaded.program if target.messages else None)
@@ -90,14 +88,27 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     order = _lowered(first) if target.messages else loaded.schedule
     if order is None:
         return Emission(first.report, to)
-    version = options.torch_version or DEFAULT if target.torch else None
+    return _finished(first, loaded, order, to, options.torch_version or DEFAULT if target.torch else None)
+
+
+def _surely(source: Source) -> TorchVersion | None:
+    """The version of torch that a file with WAIT_SEND is for, None of any other file."""
+    waits = "WAIT_" in source.text and reader_of(source) is TORCH_CSV
+    return first_with(Op.WAIT_SEND_F) if waits else None
+
+
+def _finished(
+    first: Examination, loaded: Loaded, order: Schedule | Program, to: str, version: TorchVersion | None
+) -> Emission:
+    """An order in the form of its target, examined in that form."""
+    way = writer(to)
     if version is not None and isinstance(order, Program):
         order = way.actions(order, version)
     final = first.having(order if isinstance(order, Program) else None, version)
     if not final.report.ok:  # what is wrong with the file itself is reported in its own terms
         return Emission(final.report if first.report.ok else first.report, to)
     if isinstance(order, Schedule) and (whole := way.completed(order, final.analysis.timeline)) is not order:
-        again = compile.examine(Loaded(loaded.source, whole, torch=target.torch), Options(torch_version=version))
+        again = compile.examine(Loaded(loaded.source, whole, torch=targets()[to].torch), Options(torch_version=version))
         if not again.report.ok:
             return Emission(again.report, to)
         order = whole

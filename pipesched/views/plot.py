@@ -249,17 +249,15 @@ def labels(
     """
     marks = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
     taken, lines = list[Box](), list(drawn or ())
-
-    def free(box: Box) -> bool:
-        within = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
-        covers = any(_overlap(box, other) for other in (*marks, *taken)) or any(_meets(*line, box) for line in lines)
-        return within and not covers
-
     for text, (x, y) in zip(texts, spots, strict=True):
         wide = _LETTER * len(text)
         for (left, base), end in _places(x, y, wide, afar=drawn is not None):
             box = (left, base - 9, left + wide, base + 2)
-            if not text or not free(box) or (end and any(_meets((x, y), end, other) for other in taken)):
+            if (
+                not text
+                or not _free(box, frame, (*marks, *taken), lines)
+                or (end and any(_meets((x, y), end, other) for other in taken))
+            ):
                 continue
             taken.append(box)
             if end:
@@ -284,6 +282,12 @@ def _afar(x: float, y: float, wide: float) -> Iterator[tuple[Spot, Spot]]:
             angle = pi * (turn + 0.5) / 8
             end = (round(x + far * cos(angle), 1), round(y + far * sin(angle), 1))
             yield (end[0] + 2 if cos(angle) > 0 else end[0] - 2 - wide, end[1] + 3.5), end
+
+
+def _free(box: Box, frame: Box, boxes: Iterable[Box], lines: Iterable[tuple[Spot, Spot]]) -> bool:
+    """Tell whether a box is within the frame and covers nothing."""
+    within = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
+    return within and not any(_overlap(box, x) for x in boxes) and not any(_meets(*line, box) for line in lines)
 
 
 def _overlap(a: Box, b: Box) -> bool:
