@@ -1,7 +1,8 @@
-"""A recorded run held against its plan: what was posted otherwise, and what the ranks that do not go on wait for.
+"""Checks of a recorded run against its plan: messages that differ from it, and the cause of a run that stops.
 
 PS893   a rank left no record
-PS894   a rank sent or received another message than the plan has at that place of the channel, or on no channel of it
+PS894   a rank sent or received another message than the plan has at that place of the channel, or on a channel that
+        the plan does not have
 PS896   the two ends of a message have different sizes
 PS895   the record ends within a step: the shortest cycle of waits, or the rank for which the others wait
 """
@@ -25,7 +26,7 @@ LISTED = 8  # ranks of a list that are named
 
 
 def check_recorded(held: Held, *, written: bool) -> Iterator[Diagnostic]:
-    """PS893 to PS896; O(messages log messages). written: the order of all messages of a rank is that of the file."""
+    """Yield PS893 to PS896; O(messages log messages). written: the file names the messages, so their order is known."""
     yield from _absent(held)
     if held.recorded.cut:
         yield _cut(held)
@@ -40,13 +41,13 @@ def check_recorded(held: Held, *, written: bool) -> Iterator[Diagnostic]:
 
 
 def _rank(held: Held, rank: int) -> str:
-    """A rank of the pipeline, and which one it is of the job where that is another number."""
+    """Name of a rank of the pipeline, with its rank in the job if that is another number."""
     job = held.recorded.job
     return f"rank {rank}" if not job or job[rank] == rank else f"rank {rank} ({job[rank]} of the job)"
 
 
 def _name(x: Instruction) -> str:
-    """A message by what made it, as in the order notation."""
+    """Name of a message by the compute that made it, as in the order notation."""
     letter = "F" if x.op.result is Result.ACTIVATION else "B"
     return f"{'the shape of ' * x.op.kind.shape}{letter}{x.source}.{x.microbatch}"
 
@@ -80,7 +81,7 @@ def _cut(held: Held) -> Diagnostic:
 
 
 def _outside(held: Held) -> Iterator[Diagnostic]:
-    """Entries on channels that the plan does not have; the first of each."""
+    """Report the first entry on each channel that the plan does not have."""
     made = held.recorded
     outside = np.flatnonzero(held.planned < 0)
     _, first = np.unique(np.stack([made.rank[outside], held.posted.key[outside]]), axis=1, return_index=True)
@@ -99,7 +100,7 @@ def _outside(held: Held) -> Iterator[Diagnostic]:
 
 
 def _first_by_channel(held: Held, wrong: Ints) -> list[int]:
-    """Of each channel the first of these entries, the sender's of two ends; in the order in which ranks posted them."""
+    """First of these entries on each channel (of two ends the sender's), in the order in which ranks posted them."""
     by = wrong[np.lexsort((held.posted.key[wrong], held.position[wrong]))]
     _, first = np.unique(held.posted.key[by] // 2, return_index=True)
     chosen = by[first]
@@ -140,7 +141,7 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
 
 
 def _misplaced(held: Held) -> Iterator[Diagnostic]:
-    """Messages without names tell a channel from another: the first of each rank that is not on the planned one."""
+    """Report for each rank its first message on another channel than planned, in a record without names."""
     for i, more in limited([i for i in held.misplaced.tolist() if i >= 0 and held.planned[i] >= 0]):
         rank, planned = int(held.recorded.rank[i]), int(held.planned[i])
         yield Diagnostic(
@@ -153,7 +154,7 @@ def _misplaced(held: Held) -> Iterator[Diagnostic]:
 
 
 def words(held: Held, entry: int) -> str:
-    """What an entry is, whatever its message is called."""
+    """Describe an entry by its number, direction and peer, without the name of its message."""
     made = held.recorded
     send = Op(int(made.op[entry])).send
     return f"entry {made.entry[entry]} is a {'send to' if send else 'receive from'} rank {made.peer[entry]}"
@@ -190,7 +191,7 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
         return
     waits = {wait.rank: wait for wait in held.waits()}
     if waits.keys() <= set(held.recorded.absent):
-        return  # all others have posted whatever they had to
+        return  # every rank with a record has posted all its messages
     cycle = shortest_cycle(waits, lambda rank: [x for x in (waits[rank].other,) if x in waits])
     step = "the run stops" + ("" if held.recorded.cut else f" in step {held.stands_in}")
     if cycle:
@@ -210,7 +211,7 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
 
 
 def _root(waits: dict[int, Wait], rank: int) -> int:
-    """The rank for which this one waits in the end, where there is no cycle."""
+    """Last rank of the chain of waits that begins at `rank`; the waits have no cycle."""
     while rank in waits and waits[rank].other >= 0:
         rank = waits[rank].other
     return rank
@@ -235,7 +236,7 @@ def _waiting(ranks: Sequence[int]) -> str:
 
 
 def _label(held: Held, wait: Wait) -> Iterator[Label]:
-    """What a rank waits for, at the place of its message in the plan."""
+    """Label that says in which message a rank waits, at the place of that message in the plan."""
     if wait.planned < 0 and wait.entry < 0:
         return
     x = held.program[wait.planned] if wait.planned >= 0 else _posted(held, wait.entry)
@@ -253,7 +254,7 @@ def _label(held: Held, wait: Wait) -> Iterator[Label]:
 
 
 def _unposted(held: Held) -> str:
-    """How many messages of the step each rank did not post."""
+    """Text of a note: the number of messages of the step that each rank did not post."""
     program = held.program
     if held.recorded.cut:
         return ""

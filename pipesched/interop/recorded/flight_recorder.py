@@ -1,14 +1,14 @@
-"""Dumps of torch's flight recorder: what each rank gave to NCCL, and how far it came. Read as data, never run.
+"""Dumps of torch's flight recorder: the messages that each rank gave to NCCL, and their states. Read, never run.
 
     {"version": "2.10", "pg_config": {"1": {"desc": "pp", "ranks": "[0, 4]", …}}, "entries": [
       {"profiling_name": "nccl:send 0->1", "process_group": ("1", "pp"), "p2p_seq_id": 7, "is_p2p": True,
        "state": "completed", "record_id": 12, "input_sizes": [[1, 512, 256]], "input_dtypes": ["BFloat16"], …},
       {"profiling_name": "nccl:coalesced", "p2p_seq_id": 7, "state": "started", …}]}
 
-A file a rank, pickled or as JSON, whose name ends in the rank. The ranks of a name are those within its process group.
-Of a batch each message has an entry, whose state says nothing, and at its end there is a `coalesced` with the same
-p2p_seq_id, whose state is that of all of them. gloo records collectives alone. A pickle may name code to be run; a dump
-holds plain containers, and a file with anything else is refused before it is run.
+One file per rank, pickled or as JSON, whose name ends in the rank. The ranks in a `profiling_name` are ranks within the
+process group. Each message of a batch has an entry, whose state says nothing; at the end of the batch a `coalesced`
+entry with the same p2p_seq_id has the state of the whole batch. gloo records collectives alone. A pickle may name code
+to be run; a dump holds plain containers, and a file with anything else is refused before any of it runs.
 
 Source: torch 2.13, torch.distributed.flight_recorder (components/loader.py, builder.py, types.py); version 2.10.
 """
@@ -39,23 +39,23 @@ _RANK = re.compile(r"(\d{1,9})(?:\.\w+)?$")
 _COUNTED = frozenset({"Bool", "Byte", "Char", "Int", "Long", "Short"})
 """Types of shapes and of pickled objects, which the trainer sends with activations and gradients."""
 _DIGITS = re.compile(r"\s*[0-9]{1,9}\s*")
-_ENTRY = 32  # units of work of an entry, which has a hundred bytes at least
-_WIDEST = 64  # letters of the name of a type, and dimensions of a tensor, of which torch has no more
-_SHOWN = 16  # ranks of a group
+_ENTRY = 32  # units of work per entry, which has at least a hundred bytes
+_WIDEST = 64  # most letters in the name of a type, and most dimensions of a tensor in torch
+_SHOWN = 16  # ranks of a group that a message names
 
 
 class File(TypedDict, total=False):
-    """A file, if it is a dump."""
+    """The value of a dump file."""
 
     pg_config: Mapping[str, Mapping[str, object]]
     entries: Sequence[Mapping[str, object]]
 
 
 def dump(name: str, data: bytes) -> File:
-    """The value of a file.
+    """Read the value of a dump file.
 
     Raises:
-        PipeschedError: PS891, it is cut off, or is no plain data; PS843, it costs more than its budget.
+        PipeschedError: PS891, the file is cut off, or is not plain data; PS843, it costs more than its budget.
     """
     try:
         with budgeted(name):
@@ -79,8 +79,8 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Dump:
-    """What is read of a file. messages: group, whether it is sent, peer, size, state and record, a row each. begins:
-    the first entry of its buffer. counted: how many messages are of integers.
+    """The messages of one file. messages: six rows: group, 1 for a send, peer, size, state and record id. begins: id of
+    the first entry in the buffer. counted: number of integer messages, which are left out.
     """
 
     messages: Ints
@@ -90,17 +90,17 @@ class _Dump:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """Groups and sizes by number, over all files."""
+    """Numbers of process groups and of tensor sizes, common to all files."""
 
     groups: dict[_Group, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
 
 def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
-    """The runs of a folder, one for each pipeline of the job that has as many ranks as the program.
+    """Read the runs of a folder, one for each pipeline of the job that has as many ranks as the program.
 
     Raises:
-        PipeschedError: PS890, no messages; PS891, a file that cannot be read; PS892, of another size.
+        PipeschedError: PS890, no messages; PS891, a file that cannot be read; PS892, a run of another size.
     """
     dumps: dict[int, _Dump] = {}
     shapes, tables = bool(among(program.op, SHAPES).any()), _Tables()
@@ -127,7 +127,7 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
 
 
 def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
-    """The groups with messages that have as many ranks as the plan; of these the ones that are called so."""
+    """Groups with as many ranks as the plan; if some are called `pp` or `pipeline`, only those."""
     fitting = [group for group in groups if len(group.ranks) == program.ranks]
     if not fitting:
         group = groups[0]
@@ -141,15 +141,15 @@ def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
 
 
 def _listed(ranks: Sequence[int]) -> str:
-    """Ranks as a message names them, of many the first."""
+    """Ranks as a message lists them: at most the first `_SHOWN`."""
     return ", ".join([*map(str, ranks[:_SHOWN]), *(["…"] if len(ranks) > _SHOWN else [])])
 
 
 def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, shapes: bool) -> _Dump:
-    """The messages of a file, which this rank of the job wrote.
+    """Read the messages of a file that rank `rank` of the job wrote.
 
     Raises:
-        PipeschedError: PS891.
+        PipeschedError: PS891, the file is no dump, or another rank wrote it.
     """
     try:
         groups = {key: _group(key, about, left) for key, about in value.get("pg_config", {}).items()}
@@ -169,7 +169,7 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
 
 
 def _group(key: str, about: Mapping[str, object], left: Budget) -> _Group:
-    """A process group, whose ranks are a list, or the text of one."""
+    """Read a process group, whose ranks are a list or the text of a list."""
     ranks, purpose = about["ranks"], about.get("desc") or "unnamed"
     listed = ranks.strip().strip("[]()").split(",") if isinstance(ranks, str) else ranks
     if not isinstance(purpose, str) or not isinstance(listed, list):
@@ -196,22 +196,22 @@ _TYPES: Mapping[str, frozenset[type]] = {
     "input_sizes": _LISTS,
     "input_dtypes": _LISTS,
 }
-"""The values of an entry that are read, and their types; who compares or counts others might never come to an end."""
+"""Values of an entry that are read, with their types. Comparing or hashing values of other types might never end."""
 _FIELDS = itemgetter(*_TYPES)
-_NONE, _BATCH = (-1, -1, -1), (-2, -1, -1)  # what is no message; the end of a batch
+_NONE, _BATCH = (-1, -1, -1), (-2, -1, -1)  # an entry that is not a message; the end of a batch
 
 
 class _OtherRank(Exception):
-    """A message of another rank than that of the file."""
+    """A message in the file was posted by another rank."""
 
 
 def _messages(
     entries: Sequence[Mapping[str, object]], groups: Mapping[str, _Group], rank: int, tables: _Tables, shapes: bool
 ) -> _Dump:
-    """The columns of a file, value by value, in the order of the records; what is not a message is left out.
+    """Messages of a file as columns, in the order of their record ids; all other entries are left out.
 
     Raises:
-        _OtherRank: a message is not of this rank.
+        _OtherRank: another rank posted a message.
     """
     _require_types(zip(*map(_FIELDS, entries), strict=True))
     entries = sorted(entries, key=itemgetter("record_id"))
@@ -242,14 +242,14 @@ def _messages(
 
 
 def _sizes(tensors: Sequence[tuple[str, tuple[int, ...] | None]], tables: _Tables) -> tuple[Ints, Bools]:
-    """The number of each size, and whether it is one of integers."""
+    """Number of each tensor's size, and True for each tensor of integers."""
     said = {tensor: _size(*tensor) for tensor in dict.fromkeys(tensors)}
     number = {tensor: tables.sizes.setdefault(text, len(tables.sizes)) for tensor, (text, _) in said.items()}
     return np.array([number[x] for x in tensors]), np.array([said[x][1] for x in tensors])
 
 
 def _end(name: str) -> tuple[int, int, int]:
-    """Whether it is sent, the rank that posts it, and the rank at the other end."""
+    """1 for a send or 0 for a receive, the rank that posts it, and its peer; `_BATCH` or `_NONE` for other entries."""
     found = _PEERS.fullmatch(name)
     if found is None:
         return _BATCH if name.endswith(":coalesced") else _NONE
@@ -257,7 +257,7 @@ def _end(name: str) -> tuple[int, int, int]:
 
 
 def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -> int:
-    """The number of a group; the one there is, where entries call it otherwise than the table of groups."""
+    """Number of a group. If the table of groups has only one, any name means that one."""
     if name not in groups and len(groups) != 1:
         raise KeyError(f"process group {name}")
     group = groups[name] if name in groups else next(iter(groups.values()))
@@ -278,7 +278,7 @@ def _text(value: object) -> str:
 
 
 def _tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tuple[int, ...] | None]:
-    """The type of the first tensor, and its size if there is one."""
+    """Type of the first tensor, and its size if that is recorded."""
     kind, size = kinds[0] if kinds else "", lengths[0] if lengths else None
     if not isinstance(kind, str) or len(kind) > _WIDEST:
         raise TypeError("an entry has no type of its tensor")
@@ -290,14 +290,14 @@ def _tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tu
 
 
 def _size(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
-    """The text of a size, and whether it is one of integers."""
+    """Text of a size, and True if the tensor holds integers."""
     return f"{foreign(kind)} {'' if size is None else list(size)}".strip(), kind in _COUNTED
 
 
 def _recorded(
     groups: Sequence[_Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
 ) -> Recorded:
-    """The run of one pipeline. Its groups are the communicators of the plan, in the order of their names."""
+    """Make the run of one pipeline. Its groups, sorted by name, are the plan's communicators in ascending order."""
     wanted = np.unique(program.communicator[program.sends | program.receives]).tolist()
     _require_as_many(groups, wanted)
     ranks = groups[0].ranks
@@ -339,7 +339,7 @@ def _require_as_many(groups: Sequence[_Group], wanted: Sequence[int]) -> None:
 
 
 def _notes(groups: Sequence[_Group], wanted: Sequence[int], dumps: Sequence[_Dump]) -> Iterator[str]:
-    """The communicators of process groups, and how many messages are left out."""
+    """Yield notes: which process group is which communicator, and how many messages are left out."""
     if len(wanted) > 1:
         pairs = zip(groups, wanted, strict=True)
         yield ", ".join(f"process group {group.name} is communicator {number}" for group, number in pairs)

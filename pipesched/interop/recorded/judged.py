@@ -1,4 +1,4 @@
-"""The verdict on a schedule, with that on a recorded run of it."""
+"""The verdict on a schedule, extended by the verdict on a recorded run of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipesched.report.report import Report
 
 
 def judged(report: Report, made: Examination | None, options: Options) -> Report:
-    """The verdict on a schedule, with that on the run of it which a folder holds.
+    """Extend the report on a schedule by the findings on its recorded run, read from the folder `options.recorded`.
 
     Raises:
         PipeschedError: PS225, the file is an answer.
@@ -39,7 +39,7 @@ def judged(report: Report, made: Examination | None, options: Options) -> Report
 
 
 def _recording(held: Held, written: bool) -> Recording:
-    """What is said of a run that keeps to its plan. A trainer places the messages of computes in its own way."""
+    """Summary of a recorded run, with a note if its trainer orders messages otherwise than pipesched does."""
     made, notes = held.recorded, held.recorded.notes
     other = next((i for i in held.misplaced.tolist() if i >= 0), -1)
     if other >= 0 and not made.named and not written:

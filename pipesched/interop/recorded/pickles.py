@@ -1,11 +1,11 @@
-r"""A pickle as plain data: lists, tables, tuples, numbers and texts, read by an interpreter that can do nothing else.
+r"""Read a pickle as plain data: lists, tables, tuples, numbers and texts; nothing in the file can run.
 
     \x80\x02 }q\x00 X…entries q\x01 ]q\x02 } X…state X…started s a s .        {"entries": [{"state": "started"}]}
 
-Python's own reader calls what a file names, and takes as long and as much memory as a file wants: for a number of its
-memo, for keys that all have one hash. Here no opcode calls anything, keys are texts, numbers have at most 64 bits, the
-memo grows by one value at a time, and every container is in the budget. A file may still hold one value in many places,
-so who walks through it counts the steps.
+Python's own reader calls the functions that a file names, and a file can make it use any amount of time and memory: by
+a large index into its memo, or by keys that all have the same hash. Here no opcode calls anything, keys are texts,
+numbers have at most 64 bits, the memo grows by one value at a time, and every container is charged to the budget. A
+file may still refer to one value from many places, so the code that walks through the values has to count its steps.
 
 Source: CPython 3.11, Lib/pickletools.py (opcodes of protocols 2 to 5).
 """
@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from pipesched.support.budget import Budget
 
-_CONTAINER = 8  # units of work; any other value has at least a byte of the file for itself
+_CONTAINER = 8  # units of work; any other value takes at least a byte of the file
 _MOST = 8  # bytes of a number
 
 
@@ -27,7 +27,7 @@ class NotPlain(Exception):
 
 
 class Reader:
-    """The state of the interpreter. marks: how high the stack was at each mark that is open."""
+    """State of the interpreter. marks: height of the stack at each open mark."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -37,12 +37,12 @@ class Reader:
         self.budget = Budget(len(data))
 
     def value(self) -> object:
-        """The value of the file.
+        """Read the value of the file.
 
         Raises:
-            Spent: it costs more than its budget.
-            NotPlain: it would run something.
-            ValueError: it is cut off, or no pickle of plain data.
+            Spent: reading the file costs more than its budget.
+            NotPlain: an opcode would run something.
+            ValueError: the file is cut off, or is not a pickle of plain data.
         """
         data, opcodes = self.data, _OPCODES
         try:
@@ -61,14 +61,14 @@ class Reader:
         return NotPlain(_RUNS[name]) if name in _RUNS else ValueError(f"no dump has the opcode {name!a}")
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
+        """Take the next `count` bytes of the file."""
         begin, self.at = self.at, self.at + count
         if not 0 <= count <= len(self.data) - begin:
             raise ValueError("a text or a number is longer than the file")
         return self.data[begin : self.at]
 
     def number(self, width: int) -> int:
-        """The next bytes as a number from 0 up."""
+        """Take the next `width` bytes as an unsigned number."""
         return int.from_bytes(self.take(width), "little")
 
     def container(self, value: object) -> None:
@@ -76,7 +76,7 @@ class Reader:
         self.stack.append(value)
 
     def marked(self) -> list[object]:
-        """What is above the last mark, which is closed."""
+        """Pop the values above the last mark, and close that mark."""
         if not self.marks:
             raise ValueError("a mark is missing")
         height = self.marks.pop()
@@ -85,7 +85,7 @@ class Reader:
         return values
 
     def get(self) -> None:
-        """A value of the memo by a number of one byte, as most are."""
+        """Push the value of the memo whose one-byte number comes next."""
         at = self.at
         self.at = at + 1
         self.stack.append(self.memo[self.data[at]])
@@ -99,7 +99,7 @@ class Reader:
         self.stack.append(int.from_bytes(self.take(width), "little", signed=True))
 
     def put(self, number: int) -> None:
-        """The last value has this number from now on: the next one, or one that is there."""
+        """Store the last value in the memo under this number: the next free one, or one in use."""
         if number > len(self.memo):
             raise ValueError(f"value {number:,} of the memo follows value {len(self.memo):,}")
         self.memo[number : number + 1] = self.stack[-1:]
@@ -111,7 +111,7 @@ class Reader:
         made.extend(values)
 
     def insert(self, values: list[object]) -> None:
-        """Keys and values go into the table before them."""
+        """Add keys and values, which alternate in `values`, to the table on top of the stack."""
         names, table = values[::2], self.stack[-1]
         if type(table) is not dict or len(values) % 2 or not all(type(name) is str for name in names):
             raise ValueError("a table has a key that is no text")
@@ -135,7 +135,7 @@ def _one(value: object) -> _Opcode:
 
 _NAMED: Mapping[str, _Opcode] = {
     "\x80": lambda reader: reader.take(1),  # the protocol
-    "\x95": lambda reader: reader.take(8),  # a frame, which only says how much to read at once
+    "\x95": lambda reader: reader.take(8),  # a frame: only a hint how much to read at once
     "(": lambda reader: reader.marks.append(len(reader.stack)),
     "0": lambda reader: reader.stack.pop(),
     "N": _one(None),
@@ -175,4 +175,4 @@ _RUNS: Mapping[str, str] = {
     **dict.fromkeys("PQ", "a reference to another file"),
     "b": "the setting of a state",
 }
-"""What the other opcodes would do."""
+"""Opcodes that are refused, with what each would run."""

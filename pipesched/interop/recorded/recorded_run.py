@@ -1,13 +1,13 @@
-"""What the ranks of a real run posted, against the plan: the i-th message of each channel is the i-th that is planned.
+"""Messages that a real run posted, compared with the plan: the i-th on a channel is the i-th planned there.
 
     plan      rank 0 > rank 1   F0.0 F0.1 F0.2 |            n messages a step
     recorded  rank 0 > rank 1   F0.0 F0.1 F0.2 | F0.0 F0.1      entry i is message i mod n of step i div n
 
-Each side of a channel is held against the plan by itself, so that a message with different names at its two ends is
-found at the end that left the plan. A record without names is held by count, order and size alone.
+Each side of a channel is compared with the plan by itself, so that a message with different names at its two ends is
+found at the end that left the plan. A record without names is compared by count, order and size alone.
 
-Where a run stops, a rank waits in the first message that is not over whose other end is not posted, else in the
-first that is queued behind another at its other end:
+If the run stops, each rank waits in its first unfinished message whose other end was not posted; if there is no such
+message, in the first one that is queued behind another message at its other end:
 
     rank 0  recv F1.0 < 1, not over ──> rank 1 has not posted it: it waits in ──> …      a cycle, or a rank that posts
                                                                                          nothing more
@@ -31,14 +31,14 @@ STATES = ("scheduled", "started", "completed")
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Messages that ranks posted, one entry each, in order; the ranks are those of the pipeline.
+    """Messages that the ranks of a pipeline posted, one entry per message, in the order of posting.
 
-    op, stage, microbatch: as in `Program`; where it has no names, op only tells sends from receives. communicator: as
-    in the plan. size: a number for each size, -1 where it is not known; `sizes` are their texts. state: how far it is,
-    -1 where it is not known: then it is over if its other end is posted. entry: what the record calls it. absent: ranks
-    without a record. blocking: a message is recorded when it is over, and not when it is posted. job: the rank of each
-    rank in the whole job. cut: that the first messages are lost, so that none can be counted: then only those that are
-    not over are here, which pair from the first one on.
+    op, stage, microbatch: as in `Program`; in a record without names, op only tells sends from receives. communicator:
+    as in the plan. size: index into `sizes` (texts), -1 if unknown. state: index into `STATES`, -1 if unknown; a
+    message of unknown state is over if its other end is posted. entry: number of the message in the record. absent:
+    ranks without a record. blocking: a message is recorded when it is over, not when it is posted. job: for each rank
+    of the pipeline, its rank in the whole job. cut: text that says which first messages are lost. Messages of such a
+    record cannot be counted: only the unfinished ones are kept, and they are paired from the first one on.
     """
 
     by: str
@@ -70,7 +70,7 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class _Sides:
-    """The sides of the channels, sends and receives apart. key: of each message; position: its place on its side."""
+    """Messages by side of their channel (sends or receives). key: number of the side; position: place on that side."""
 
     index: Ints
     key: Ints
@@ -90,10 +90,10 @@ def _sides(order: Program | Recorded, index: Ints, ranks: int) -> _Sides:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A rank that does not go on. entry: the message that it waits in, or -1 where nothing that it posted is open.
+    """A rank that is blocked. entry: the message in which it waits, -1 if all that it posted is over.
 
-    planned: the instruction of the plan, or -1. other: whom it waits for, or -1. queued: the other end is posted, and
-    queued behind another message there.
+    planned: the instruction of the plan, or -1. other: the rank for which it waits, or -1. queued: the other end of the
+    message is posted; if other >= 0, it is queued behind another message there.
     """
 
     rank: int
@@ -105,8 +105,8 @@ class Wait:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A recorded run held against a program. planned: the instruction of each entry, -1 where the plan has no such
-    channel. position: of each entry on its side of its channel. partner: the entry of its other end, or -1.
+    """A recorded run compared with a program. planned: the instruction of each entry, -1 if the plan has no such
+    channel. position: place of each entry on its side of its channel. partner: the entry of its other end, or -1.
     """
 
     recorded: Recorded
@@ -123,13 +123,13 @@ class Held:
 
     @cached_property
     def _channels(self) -> tuple[Ints, Ints, Ints]:
-        """The sides of the plan: their keys, where each begins in the plan by side, how many messages a step has."""
+        """Sides of the plan's channels: keys, start of each in the plan sorted by side, messages per step of each."""
         keys, first, count = np.unique(np.sort(self.plan.key), return_index=True, return_counts=True)
         return keys, first, count
 
     @cached_property
     def _side(self) -> tuple[Ints, Bools]:
-        """The side of each entry, and whether the plan has it."""
+        """Index of each entry's side in `_channels`, and True for each entry whose side is in the plan."""
         keys, _, _ = self._channels
         at = np.minimum(np.searchsorted(keys, self.posted.key), len(keys) - 1)
         return at, keys[at] == self.posted.key
@@ -158,7 +158,7 @@ class Held:
 
     @cached_property
     def a_step(self) -> Ints:
-        """How many messages a step has on the side of each entry."""
+        """Messages per step on the side of each entry."""
         return self._channels[2][self._side[0]]
 
     @cached_property
@@ -175,19 +175,19 @@ class Held:
 
     @cached_property
     def _counts(self) -> Ints:
-        """How many entries each side of the plan has."""
+        """Number of entries on each side of the plan."""
         at, known = self._side
         return np.bincount(at[known], minlength=len(self._channels[0]))
 
     @cached_property
     def steps(self) -> int:
-        """The steps that were begun."""
+        """Number of steps that were begun."""
         count = self._channels[2]
         return int((-(-self._counts // count)).max(initial=0))
 
     @cached_property
     def _done(self) -> Ints:
-        """How many whole steps each rank has posted."""
+        """Number of whole steps that each rank has posted."""
         keys, _, count = self._channels
         steps = np.full(self.program.ranks, self.steps, dtype=np.int64)
         at = np.searchsorted(keys, self.plan.key)
@@ -201,7 +201,7 @@ class Held:
 
     @cached_property
     def unposted(self) -> Bools:
-        """By message of the plan: it is not posted in the step that its rank is in."""
+        """For each message of the plan: True if its rank did not post it in the step that the rank is in."""
         keys, _, count = self._channels
         at = np.searchsorted(keys, self.plan.key)
         done = self._done[self.program.rank[self.plan.index]]
@@ -209,7 +209,7 @@ class Held:
 
     @cached_property
     def next(self) -> Ints:
-        """By rank, the first message of the plan that it did not post, or -1."""
+        """For each rank: the first message of the plan that it did not post, or -1."""
         found = np.full(self.program.ranks, -1, dtype=np.int64)
         if not self.recorded.cut:
             missing = self.plan.index[self.unposted][::-1]
@@ -218,8 +218,9 @@ class Held:
 
     @cached_property
     def open(self) -> Bools:
-        """Which entries are not over: by their state, or because their other end is not posted. Of what went to a rank
-        without a record only its sender can tell, by going on.
+        """True for each unfinished entry: by its state, or because its other end is not posted.
+
+        A message to or from a rank without a record counts as finished if its own rank posted all of its messages.
         """
         made = self.recorded
         known = ~np.isin(made.peer, made.absent) | (self.next[made.rank] >= 0)
@@ -227,13 +228,14 @@ class Held:
 
     @property
     def over(self) -> bool:
-        """Whether whole steps were run."""
+        """True if every step that was begun was finished."""
         return bool((self.next < 0).all()) and not self.open[self._side[1]].any()
 
     @cached_property
     def misplaced(self) -> Ints:
-        """By rank, the first entry that is on another channel than the message at its place of the list, or -1. The
-        messages of a batch have no order among themselves.
+        """For each rank: the first entry on another channel than the message at the same place of its list, or -1.
+
+        The messages of a batch have no order among themselves.
         """
         made, plan = self.recorded, self.plan
         held = np.bincount(self.program.rank[plan.index], minlength=self.program.ranks)
@@ -251,7 +253,7 @@ class Held:
         return found
 
     def waits(self) -> Iterator[Wait]:
-        """Of each rank that does not go on, or has no record, what it waits for."""
+        """Yield a Wait for each rank that is blocked or has no record."""
         front: dict[int, int] = {}
         opened = np.flatnonzero(self.open & self._side[1])
         for i in opened.tolist():
@@ -272,14 +274,14 @@ class Held:
                 yield Wait(rank, -1, after, int(self.program.peer[after]) if under_way else -1)
 
     def _queued(self, rank: int, front: dict[int, int]) -> Wait:
-        """A rank all of whose open messages have both ends posted."""
+        """Wait of a rank whose unfinished messages all have both ends posted."""
         entry = front[rank]
         other = int(self.recorded.peer[entry])
         behind = front.get(other, -1) not in (-1, int(self.partner[entry]))
         return Wait(rank, entry, int(self.planned[entry]), other if behind else -1, queued=True)
 
     def _arrives_not(self, index: int) -> bool:
-        """Whether the next message of a rank is a receive of what its sender has not sent."""
+        """True if instruction `index`, the next of its rank, is a receive whose message is not yet sent."""
         if not self.program.receives[index]:
             return False
         at = int(np.searchsorted(self.plan.index, index))

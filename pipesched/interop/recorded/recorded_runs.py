@@ -1,10 +1,10 @@
-"""A folder with what every rank of a run recorded: dumps of torch's flight recorder, traces of ours, or orders.
+"""Read a folder with the records of a run's ranks: torch flight recorder dumps, pipesched traces, or orders.
 
-    {"entries": [...], "pg_config": {...}}     or a pickle: `formats.flight_recorder`; a file a rank
-    {"traceEvents": [...]}                     `runtime.recorder`, `pipesched run --trace`; one file, or a file a rank
-    rank 0: send:F0.0>1 recv:B1.0<1 …          the order notation, with messages, of steps one after the other; likewise
+    {"entries": [...], "pg_config": {...}}     or a pickle: `flight_recorder`; one file per rank
+    {"traceEvents": [...]}                     `runtime.recorder`, `pipesched run --trace`; one file, or one per rank
+    rank 0: send:F0.0>1 recv:B1.0<1 …          order notation with messages, step after step; one file, or one per rank
 
-An instruction is in our trace when it is over. A trace names no peers: they are those of the plan.
+A trace of pipesched contains an instruction once it is over. It names no peers: they are taken from the plan.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _MESSAGE = re.compile(rf"(\d{{1,8}})({'|'.join(op.name for op in (*SENDS, *RECEI
 
 
 def read(folder: str, program: Program) -> list[Recorded]:
-    """The runs of a folder: one, or one for each pipeline of a job.
+    """Read the runs of a folder: one, or one for each pipeline of a job.
 
     Raises:
-        PipeschedError: PS890, there is none; PS891, a file cannot be read; PS892, it is of another size than the plan.
+        PipeschedError: PS890, no run; PS891, a file cannot be read; PS892, a run of another size than the plan.
     """
     collects = gc.isenabled()
-    gc.disable()  # millions of small values, none of which refers to itself
+    gc.disable()  # millions of small values without reference cycles
     try:
         return _read(folder, program)
     finally:
@@ -62,7 +62,7 @@ def _read(folder: str, program: Program) -> list[Recorded]:
     if found == ["dump"]:
         return flight_recorder.read(files, program)
     made = _traces(files, program) if found == ["trace"] else _orders(files, program)
-    if made.absent and not np.isin(made.peer, made.absent).any():  # nobody speaks with them
+    if made.absent and not np.isin(made.peer, made.absent).any():  # no message goes to an absent rank
         _require_ranks(made.ranks - len(made.absent), program)
     return [made]
 
@@ -86,7 +86,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _kind(data: bytes) -> str | None:
-    """What a file is, by how it begins."""
+    """Kind of a file by its beginning: dump, trace, order, or None."""
     if data[:1] == b"\x80":
         return "dump"
     if data.lstrip()[:1] == b"{":
@@ -96,7 +96,7 @@ def _kind(data: bytes) -> str | None:
 
 
 def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
-    """The lines of all files; the file of a rank may be missing."""
+    """Read the orders of all files as one run; the file of a rank may be missing."""
     texts = [_text(name, data) for name, data in files.items()]
     said = Counter(
         int(rank) for rank in re.findall(r"^[ \t]*rank[ \t]+(\d{1,9})[ \t]*:", "\n".join(texts), re.MULTILINE)
@@ -131,7 +131,7 @@ def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
 
 
 def _rank(line: str) -> int:
-    """The rank of a line, as far as anything is one."""
+    """Sort key of a line: its first number, 0 if it has no number."""
     found = re.search(r"[0-9]{1,9}", line)
     return int(found[0]) if found else 0
 
@@ -144,7 +144,7 @@ def _text(name: str, data: bytes) -> str:
 
 
 def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
-    """The messages of traces, in the order in which they were over, by rank."""
+    """Read the messages of all traces, by rank, in the order in which they were over."""
     found: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
     for name, data in files.items():
         here: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
@@ -165,7 +165,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
     flat = [(rank, *row[2:]) for rank in range(program.ranks) for row in sorted(found[rank], key=lambda row: row[:2])]
     rank, op, stage, microbatch = (np.array(column, dtype=np.int32) for column in zip(*flat, strict=True))
     peer, communicator = _addressed(rank, op, stage, microbatch, program)
-    if (peer < 0).any():  # who speaks with a rank without a trace is known of messages of the plan alone
+    if (peer < 0).any():  # peers come from the plan, so with a message outside of it no rank may lack a trace
         _require_ranks(max(found) + 1, program)
     start = np.searchsorted(rank, np.arange(program.ranks + 1)).astype(np.int64)
     return Recorded(
@@ -191,7 +191,7 @@ class _Arguments(TypedDict, total=False):
 
 
 class _Event(TypedDict):
-    """An event of a trace: an instruction where it has an index."""
+    """An event of a trace; it is an instruction if it has an index."""
 
     ph: str
     name: str
@@ -200,7 +200,7 @@ class _Event(TypedDict):
 
 
 def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: _Event) -> None:
-    """The messages of an event, if it is an instruction."""
+    """Add the messages of an event to `found`, if it is an instruction."""
     args = event.get("args", {})
     if event["ph"] != "X" or "index" not in args:
         return
@@ -215,7 +215,7 @@ def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: _Event)
 
 
 def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, program: Program) -> tuple[Column, Column]:
-    """Peer and communicator of each message as the plan has them; -1 of what it does not have on that rank."""
+    """Peer and communicator of each message by the plan; peer -1 if the plan has no such message on that rank."""
     index = np.flatnonzero(program.sends | program.receives)
     wide = 1 + max(int(column.max(initial=0)) for column in (stage, microbatch, program.stage, program.microbatch))
 
