@@ -1,4 +1,4 @@
-"""What every rank holds in bytes, operation by operation, for a model and the way it is trained.
+"""Bytes that every rank holds, operation by operation, for a model and the way it is trained.
 
     parameters, gradients, optimizer    of every stage that the rank holds a copy of, all the time
     activations                         by `transformer.activations`, in the running sum of `analysis.holdings`
@@ -178,14 +178,14 @@ def _of(schedule: Schedule, table: Ints) -> Ints:
 
 
 def _before(schedule: Schedule, kept: Ints) -> Ints:
-    """What is kept when each operation begins: a backward frees at its end."""
+    """Bytes kept when each operation begins; a backward frees its bytes at its end."""
     before = np.concatenate([np.zeros(1, dtype=np.int64), kept])[: len(kept)]
     before[schedule.start[:-1][schedule.start[:-1] < len(kept)]] = 0
     return before
 
 
 def _until_w(schedule: Schedule, stored: Ints) -> Ints:
-    """What stays from I to W, on stages that are trained."""
+    """Bytes kept from I to W, on stages that are trained."""
     trained = schedule.placement.wants[Result.WEIGHTS][np.clip(schedule.stage, 0, schedule.stages - 1)]
     sign = np.where(trained, (schedule.op == _INPUT).astype(np.int64) - (schedule.op == _WEIGHTS), 0)
     kept = running_sum(sign * _of(schedule, stored), schedule.start)
@@ -208,14 +208,14 @@ def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Int
 
 
 def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]) -> Ints:
-    """What ZeRO divides of a layer, whole: parameters while any operation runs, gradients while one makes them."""
+    """Bytes of one layer gathered by ZeRO: parameters during any operation, gradients during one that makes them."""
     sizes = np.array([[_whole(one) for one in row] for row in by_stage], dtype=np.int64)
     parameters, gradients = sizes[np.clip(schedule.stage, 0, len(sizes) - 1)].T
     return np.asarray(parameters + np.where(makes(schedule.op, Result.WEIGHTS), gradients, 0))
 
 
 def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...], rank: int) -> State:
-    """Of all stages of a rank; one that is not trained has neither gradients nor optimizer."""
+    """State of all stages of a rank; a stage that is not trained has neither gradients nor optimizer."""
     held = sorted({stage for _, stage in schedule.placement.chunks(rank)})
     states = [state(*trained, parts[stage]) for stage in held]
     wants = schedule.placement.wants[Result.WEIGHTS] & (not schedule.forward_only)

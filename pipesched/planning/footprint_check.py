@@ -45,7 +45,7 @@ def _over_caps(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagn
 
 
 def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> str:
-    """What would take less: by what takes most."""
+    """Advice that lowers the peak, chosen by the kind of bytes that takes most."""
     _, x = footprint.trained
     if sum(peak[kind] for kind in STATES) > cap:
         zero = "" if x.zero == 3 else ", a higher stage of zero"

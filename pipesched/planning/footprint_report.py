@@ -27,11 +27,11 @@ def in_bytes(made: Examination) -> InBytes | None:
 
 @dataclass(frozen=True)
 class InBytes(Part):
-    """What every rank needs for a transformer when it needs most, in bytes.
+    """Peak memory of every rank for a transformer, in bytes.
 
-    model: its name. ranks: by rank the bytes of each kind, as a footprint has them. at: by rank the operation
-    when it needs most, empty where it has none. cap: by rank, or None. assumed: in words, what the figures rest on.
-    host: by rank the most in host memory, where activations are offloaded.
+    model: its name. ranks: by rank the bytes of each kind at the peak. at: by rank the operation at the peak, empty
+    for a rank without operations. cap: by rank, or None. assumed: the assumptions behind the figures, in words.
+    host: by rank the peak in host memory, where activations are offloaded.
     """
 
     key = "bytes"
@@ -46,7 +46,7 @@ class InBytes(Part):
 
     @classmethod
     def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
-        """What a footprint says."""
+        """The peaks of a footprint, under a cap."""
         at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
         return cls(used.trained[0].name, used.peaks, at, cap, used.assumed, used.host)
 

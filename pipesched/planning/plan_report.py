@@ -38,12 +38,12 @@ _SENT = {
     "copies": "over d c in every microbatch: with ZeRO 2 gradients are scattered; with 3 parameters are gathered for F "
     "and for the backward too",
 }
-"""Of each term what is sent, and where that is from."""
+"""By term the messages that it counts, and their source."""
 
 
 def text(plan: Outcome, *, verbose: bool = False) -> str:
-    """What is asked, the table with its commands, the rules, the explanation, and what was assumed; verbose: all of
-    that.
+    """The request, the table with its commands, the rules, the explanation and the assumptions; verbose: all of the
+    assumptions.
     """
     lines = list(facts(plan))
     if plan.best is not None:
@@ -57,7 +57,7 @@ def text(plan: Outcome, *, verbose: bool = False) -> str:
 
 
 def facts(plan: Outcome) -> Iterator[str]:
-    """What is asked, and how much was looked at."""
+    """Yield the request, and the number of choices by outcome."""
     request, problem, counts = plan.request, plan.problem, plan.counts
     a, device = problem.space.transformer, problem.device
     yield (
@@ -72,7 +72,7 @@ def facts(plan: Outcome) -> Iterator[str]:
 
 
 def headers(plan: Outcome) -> tuple[str, ...]:
-    """Of the table."""
+    """Headers of the table."""
     days = ("training", "by\n8TP/(nX)") if plan.request.tokens is not None else ()
     return (*_shown(plan), *_HEADERS, *days)
 
@@ -98,7 +98,7 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
 
 
 def _terms(asked: Prediction, best: Prediction) -> str:
-    """Of both what a step consists of; each column adds up to its step."""
+    """Table of the parts of both steps; each column adds up to its step."""
     one, other = ({**asdict(each.terms), "step": each.seconds} for each in (asked, best))
     rows = [
         [TERMS.get(name, name), *map(SECONDS.text, parts), SECONDS.more(parts[0] - parts[1])]
@@ -132,7 +132,7 @@ def by_formula(one: Prediction, tokens: int) -> Fraction:
 
 
 def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
-    """What verifies, optimizes and emits a row."""
+    """Commands that verify, optimize and emit a row."""
     choice, sizes = one.choice, " ".join(f"--{name} {size}" for name, size in one.choice.sizes.items())
     x, own = choice.training, plan.request.trained[1]
     given = {key: getattr(x, key) for key in (*LETTERS.values(), "zero", "recompute", "batch")}

@@ -82,7 +82,7 @@ def choice(text: str) -> dict[str, Size]:
 
 
 def _sizes(text: str) -> Iterator[tuple[str, tuple[Size, ...]]]:
-    """Of ``p=8,t=4,2`` each size with its values."""
+    """Yield each size in ``p=8,t=4,2`` with its values."""
     for part in re.split(r",(?=[^,]*=)", text):
         name, equals, values = (one.strip() for one in part.partition("="))
         name = next((short for short, long in LETTERS.items() if long == name), name)
@@ -109,10 +109,10 @@ def _value(name: str, text: str) -> Size:
 
 
 def request(given: Mapping[str, Any]) -> Request:
-    """What a command line, or keywords, ask for.
+    """The request that a command line, or keywords, make.
 
     Raises:
-        PipeschedError: PS225, something that must be given is not; PS247.
+        PipeschedError: PS225, a required value is missing; PS247.
     """
     for name in ("model", "gpus", "device"):
         if given[name] is None:

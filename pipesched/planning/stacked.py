@@ -1,4 +1,4 @@
-"""What every rank holds over time, in bytes, one kind on another, under its cap.
+"""Plot of the bytes that every rank holds over time, stacked by kind, under its cap.
 
     80 GB ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄  the cap
           │      ▟█▙▟█▙▟█▙            activations, for W, messages, working: change with each operation

@@ -1,4 +1,4 @@
-"""What a choice takes: bytes of every rank, and seconds of a step, by the times of its own order.
+"""Cost of a choice: bytes of every rank and seconds of a step, by the times of its own order.
 
     every stage   F, I, W: FLOPs over the rate of the device, and what the ranks of its layers send
     timeline      the schedule's order with these, and its messages
@@ -76,7 +76,7 @@ class Terms:
 
 
 def bound(problem: Problem, choice: Choice) -> Refused | Bound:
-    """What is below its bytes and its time, or why it is no choice."""
+    """Lower bounds of the bytes and the time of a choice, or the reason to refuse it."""
     if reason := refuses(problem.space, choice):
         return Refused(choice, reason, reason)
     stages, x, p, v, m, most = stages_of(problem), choice.training, choice.p, choice.v, choice.m, 0
@@ -135,8 +135,8 @@ def order(schedule: str, sizes: tuple[tuple[str, Value], ...]) -> Schedule:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of a choice that fits. ends: by rank, when its list ends; more: what is sent before and after that; both in
-    nanoseconds. bytes: by rank, of each kind when most is held.
+    """Time and memory of a choice that fits the cap. ends: by rank, the end of its list; more: the time of sends before
+    and after the list; both in nanoseconds. bytes: by rank, the bytes of each kind at the peak.
     """
 
     problem: Problem
@@ -147,12 +147,12 @@ class Prediction:
 
     @cached_property
     def nanoseconds(self) -> int:
-        """Of a step."""
+        """Duration of a step in nanoseconds."""
         return max(end + after for end, after in zip(self.ends, self.more, strict=True))
 
     @property
     def seconds(self) -> Fraction:
-        """Of a step."""
+        """Duration of a step in seconds."""
         return Fraction(self.nanoseconds, NANO)
 
     @cached_property
@@ -167,7 +167,7 @@ class Prediction:
 
     @cached_property
     def terms(self) -> Terms:
-        """What the step consists of."""
+        """The parts of the step, in seconds."""
         share = self.choice.m / self.choice.p
         parts = [one * share for one in stages_of(self.problem).times(self.choice).parts]
         compute, recompute, tensor, context, experts, copies = parts
@@ -186,12 +186,12 @@ class Prediction:
 
     @property
     def tokens_per_second(self) -> Fraction:
-        """Of the whole cluster."""
+        """Tokens per second of the whole cluster."""
         return (self.choice.training.batch or 0) * self.problem.space.transformer.sequence / self.seconds
 
     @cached_property
     def model_flops(self) -> Fraction:
-        """Of a step; what runs again counts nothing."""
+        """FLOPs of the model in a step, without recomputation."""
         return flops.of_model(self.problem.space.transformer, self.choice.training.batch or 0)
 
     @property
@@ -200,7 +200,7 @@ class Prediction:
         return self.model_flops / (self.seconds * self.gpus * self.problem.device.flops)
 
     def days(self, tokens: int) -> Fraction:
-        """Of training on so many tokens."""
+        """Days to train on `tokens` tokens."""
         return tokens / self.tokens_per_second / 86_400
 
 

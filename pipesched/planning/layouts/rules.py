@@ -54,7 +54,7 @@ class Judged:
     other: Prediction | None = None
 
     def text(self, best: Prediction) -> str:
-        """What the numbers say of it."""
+        """The rule, and the verdict of the numbers about it."""
         if self.lacks:
             return f"{self.rule.text}: nothing to judge here, {self.lacks}"
         if self.kept:

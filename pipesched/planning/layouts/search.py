@@ -99,12 +99,12 @@ class Search:
             self.example[found.kind] = found
 
     def possible(self) -> Iterator[Choice]:
-        """Those that no bound excludes."""
+        """Yield the choices that no bound excludes."""
         return (self.choices[number] for _, number in self.alive)
 
     @property
     def counts(self) -> dict[str, int]:
-        """What became of the choices."""
+        """Number of choices by outcome."""
         over = sum(number for kind, number in self.reasons.items() if self.example[kind].over)
         timed = sum(isinstance(made, Prediction) for made in self.known.values())
         return {

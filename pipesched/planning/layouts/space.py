@@ -39,7 +39,7 @@ Listed = TypeVar("Listed", int, str)
 
 
 class Cut(NamedTuple):
-    """Of layers into stages. layout: layers by stage, None where they are cut evenly."""
+    """A division of the layers into stages. layout: layers by stage, None if they are divided evenly."""
 
     stages: int
     layout: tuple[int, ...] | None
@@ -90,7 +90,7 @@ class Choice:
         return "even" if self.training.layout is None else "ends"
 
     def __getitem__(self, name: str) -> Size:
-        """One of `NAMES`."""
+        """The value of a name in `NAMES`."""
         noun = self if name in ("schedule", "p", "v", "split") else self.training
         found: Size = getattr(noun, LETTERS.get(name, name))
         return found
@@ -118,9 +118,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Space:
-    """What is asked: a transformer on so many GPUs, batch and all else that is fixed in `training`. node: GPUs of one.
+    """The choices for a transformer on a number of GPUs; `training` fixes the batch and the rest. node: GPUs per node.
 
-    only: of each of `NAMES` the values that are tried, where not all are.
+    only: by name in `NAMES` the values to try, where not all are tried.
     """
 
     transformer: Transformer
@@ -166,7 +166,7 @@ class Space:
         return [x for x in asked if name == "b" or x in values]
 
     def _schedules(self, p: int) -> list[str]:
-        """One rank has no pipeline: there is one order."""
+        """Schedules to try; on one rank all have the same order, so a single one is enough."""
         named = self._listed("schedule", SCHEDULES)
         return named if p > 1 else named[:1] if "1f1b" not in named else ["1f1b"]
 
@@ -182,7 +182,7 @@ class Space:
         return [how for how, count in counts.items() if -count % stages <= 2 and stages <= count]
 
     def _layouts(self, row: Row, stages: int) -> list[tuple[int, ...] | None]:
-        """Of every split that is tried; of stages that are looped only what is nearly even."""
+        """The layout of every split to try; for looped stages only nearly even splits."""
         splits = self._listed("split", SPLITS if row.chunks or "split" in self.only else self._near(stages))
         ends = _ends(self.transformer, stages) if stages > 1 else None
         found = dict.fromkeys(ends if how == "ends" else None for how in splits)

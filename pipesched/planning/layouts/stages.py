@@ -93,7 +93,7 @@ class Stages:
 
     @_kept("cut")
     def layers(self, choice: Choice) -> tuple[range, ...]:
-        """Of each stage."""
+        """The layers of each stage."""
         return layers_of(self.model, choice.training, choice.cut.stages)
 
     @_kept("cut")
@@ -165,7 +165,7 @@ class Stages:
         return [[seconds(way(self.model, x, index)) for way in ways] for index in self._sorts]
 
     def costs(self, choice: Choice) -> Costs:
-        """Of its timeline, in milliseconds: those of a device."""
+        """Costs of the timeline of a choice on the device, in milliseconds."""
         problem = self.problem
         way = choice.training, problem.device, choice.ranks, problem.efficiency
         return times.costs(self.model, *way, overlap=problem.overlap)
@@ -175,7 +175,7 @@ class Stages:
         *("training.microbatch", "training.recompute", "training.zero"),
     )
     def times(self, choice: Choice) -> Times:
-        """Of every stage on its rank."""
+        """Times of every stage on its rank."""
         problem, x, layers, sent = self.problem, choice.training, self.layers(choice), self._sent(choice)
         rate, overlap = float(problem.device.flops * problem.efficiency), float(problem.overlap)
         work, counts, tokens = self._work(choice), self._counts(choice), x.microbatch / x.context
@@ -198,7 +198,7 @@ class Stages:
         return Times(forward, back, weights, self._messages(choice), parts)
 
     def _messages(self, choice: Choice) -> tuple[int, ...]:
-        """Of each stage the longer of those to the stage after it and to the one before it."""
+        """Message time of each stage: the longer of its messages to the next and to the previous stage."""
         x, device = choice.training, self.problem.device
         size = activations.boundary(self.model, x)
         after = [float(size / link(x, device, *two)) for two in pairwise(choice.ranks)]
@@ -206,7 +206,7 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
     def once(self, choice: Choice) -> tuple[Once, ...]:
-        """What each stage sends once a step."""
+        """Messages that each stage sends once per step."""
         x, counts, layers = choice.training, self._counts(choice), self.layers(choice)
         beside = float(self.problem.overlap)
 
@@ -222,7 +222,7 @@ class Stages:
 
 
 def _alone(x: Training) -> Training:
-    """Of one sequence, whose tokens are not shared."""
+    """The training with microbatches of one sequence, whose tokens are not shared."""
     return replace(x, microbatch=1, context=1, data=1, expert=1, zero=0, batch=None)
 
 
@@ -233,5 +233,5 @@ def _nano(*seconds: float) -> tuple[int, ...]:
 
 @lru_cache(maxsize=2)
 def stages_of(problem: Problem) -> Stages:
-    """One for each problem and process."""
+    """The stages of a problem, cached."""
     return Stages(problem)

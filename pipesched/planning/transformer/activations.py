@@ -1,4 +1,4 @@
-"""What one microbatch leaves for its backward, in bytes on one rank, item by item.
+"""Bytes that one microbatch keeps for its backward on one rank, item by item.
 
 Korthikanti et al. 2022 (arXiv:2205.05198), section 4, for a GPT with 16-bit activations and dropout, s tokens, b
 sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism:
@@ -39,11 +39,11 @@ class Saved:
 
 @dataclass(frozen=True)
 class StageBytes:
-    """Of one microbatch on one stage, on one rank.
+    """Activation bytes of one microbatch on one stage, on one rank.
 
-    saved: from F to the backward. alone: the most while an F runs that keeps nothing. input: of what is saved what an F
-    that is run again keeps. stored: what I leaves for W on top of what is saved. output: the message to the next stage.
-    working: the most that is there only while a B, an I or a W runs.
+    saved: kept from F to the backward. alone: the peak during an F that keeps nothing. input: the part of `saved` that
+    an F keeps which is run again. stored: kept from I to W, on top of `saved`. output: the message to the next stage.
+    working: the peak of temporary bytes during a B, an I or a W.
     """
 
     saved: Fraction
@@ -54,12 +54,12 @@ class StageBytes:
 
 
 def tokens(a: Transformer, x: Training) -> Fraction:
-    """Of a microbatch, on one rank."""
+    """Tokens of a microbatch on one rank."""
     return Fraction(a.sequence * x.microbatch, x.context)
 
 
 def shared_tokens(a: Transformer, x: Training) -> Fraction:
-    """The same outside attention and the feed-forward part, where sequence parallelism splits them by t."""
+    """Tokens on one rank outside attention and the feed-forward part; sequence parallelism splits them by t."""
     return tokens(a, x) / (x.tensor if x.sequence_parallel else 1)
 
 
@@ -69,7 +69,7 @@ def boundary(a: Transformer, x: Training) -> Fraction:
 
 
 def layer(a: Transformer, x: Training, index: int) -> Fraction:
-    """What a layer, counted from 0, keeps of one microbatch."""
+    """Bytes that layer `index`, counted from 0, keeps for one microbatch."""
     if x.recompute == "full":
         return boundary(a, x)
     found = sum((one.bytes for one in items(a, x, index)), Fraction(0))
@@ -106,7 +106,7 @@ def logits(a: Transformer, x: Training, size: int) -> Fraction:
 
 
 def loss(a: Transformer, x: Training) -> Fraction:
-    """What the backward of the loss makes, beside the logits that the head kept.
+    """Bytes that the backward of the loss makes, beside the logits that the head kept.
 
     Megatron-LM's writes the gradient in their place, and it is rounded to the dtype of the model (Megatron-core 0.16.1,
     tensor_parallel/cross_entropy.py). torch's cross entropy makes two in fp32, of the chosen logits and of all.
@@ -115,7 +115,7 @@ def loss(a: Transformer, x: Training) -> Fraction:
 
 
 def stored(a: Transformer, x: Training, index: int) -> Fraction:
-    """What I leaves for W beside what is saved: the gradient of the output of every weight of a layer.
+    """Bytes that I leaves for W beside the saved ones: the output gradient of every weight of a layer.
 
     That is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage its I
     does nothing, and its W is all of the backward. A layer that I runs again whole is kept too, as if it had been.
@@ -156,16 +156,16 @@ def _stage(a: Transformer, x: Training, layers: range, *, first: bool, last: boo
 
 
 def _again(a: Transformer, x: Training, index: int) -> Fraction:
-    """What recomputing one layer brings back while its backward runs."""
+    """Bytes that the recomputation of one layer restores during its backward."""
     whole = sum((one.bytes for one in items(a, x, index)), Fraction(0))
     return whole - layer(a, x, index)
 
 
 def _working(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fraction]:
-    """Of a layer, what a B and an I hold at once that neither was there before nor stays: gradients inside the
-    feed-forward part, or once that is over and freed those of the scores, before and after the softmax.
+    """Temporary bytes of a B and of an I of a layer: gradients inside the feed-forward part, or later, once these are
+    freed, gradients of the scores before and after the softmax.
 
-    An I stores the others, and frees nothing.
+    An I stores the other gradients, and frees nothing.
     """
     every, edge, again = items(a, x, index), boundary(a, x), _again(a, x, index)
     inside = sum((one.bytes for one in every if one.name.startswith(INSIDE)), Fraction(0))

@@ -92,7 +92,7 @@ class Transformer:
         return DTYPES[self.dtype]
 
     def has_experts(self, layer: int) -> bool:
-        """Whether a layer, counted from 0, has experts."""
+        """True if a layer, counted from 0, has experts."""
         return self.experts is not None and layer >= self.experts.dense_layers
 
 
@@ -122,7 +122,7 @@ class Training:
 
     @property
     def microbatches(self) -> int | None:
-        """Of one step of one copy, where the batch is given."""
+        """Microbatches per step of one copy; None without a batch."""
         return None if self.batch is None else self.batch // (self.data * self.microbatch)
 
 

@@ -25,7 +25,7 @@ from pipesched.planning.transformer.rules import layers_of
 
 @dataclass(frozen=True)
 class StageFlops:
-    """Of one microbatch. again: the part of `input` that runs a forward again."""
+    """FLOPs of one microbatch. again: the part of `input` that runs a forward again."""
 
     forward: Fraction
     input: Fraction
@@ -34,7 +34,7 @@ class StageFlops:
 
     @property
     def backward(self) -> Fraction:
-        """Of B, which is I and W."""
+        """FLOPs of B, which is I and W."""
         return self.input + self.weights
 
 
@@ -58,7 +58,7 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
 
 
 def entries(a: Transformer, x: Training, index: int) -> Fraction:
-    """Of the matrices of a layer that a token goes through, on one rank."""
+    """Entries of the matrices of a layer that a token goes through, on one rank."""
     return _projections(a, x.tensor) + _feed_forward(a, x.tensor, index)
 
 
@@ -75,7 +75,7 @@ def of_model(a: Transformer, sequences: int = 1) -> Fraction:
 
 
 def formula(layers: int, hidden: int, vocabulary: int, sequence: int, batch: int) -> Fraction:
-    """Of a step of a GPT with full recomputation: equation 3."""
+    """FLOPs of a step of a GPT with full recomputation: equation 3."""
     h = Fraction(hidden)
     return 96 * batch * sequence * layers * h**2 * (1 + sequence / (6 * h) + vocabulary / (16 * layers * h))
 
@@ -91,7 +91,7 @@ def _projections(a: Transformer, t: int) -> Fraction:
 
 
 def _feed_forward(a: Transformer, t: int, index: int) -> Fraction:
-    """Of experts those that a token is sent to, evenly over their ranks; and the router, on every rank."""
+    """Entries of the feed-forward part; of experts those that a token is sent to, and the router on every rank."""
     matrices = a.hidden * (3 if a.gated else 2)
     if not a.has_experts(index):
         return Fraction(matrices * a.feed_forward, t)

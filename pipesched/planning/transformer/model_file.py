@@ -38,7 +38,7 @@ _FOLDER = ("schedules", "models")
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a value must be; `read` of one that is."""
+    """A requirement on a value; `read` converts a value that meets it."""
 
     what: str
     holds: Callable[[object], bool]

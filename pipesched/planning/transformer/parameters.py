@@ -74,7 +74,7 @@ def total(a: Transformer) -> int:
 
 
 def active(a: Transformer) -> int:
-    """Those that one token goes through: of the experts the ones that it is sent to, and the shared ones."""
+    """Parameters that one token goes through; of the experts those that it is sent to, and the shared ones."""
     if a.experts is None:
         return total(a)
     idle = (a.experts.count - a.experts.per_token) * _expert(a)
@@ -82,7 +82,7 @@ def active(a: Transformer) -> int:
 
 
 def formula(layers: int, hidden: int, vocabulary: int, sequence: int) -> Fraction:
-    """Of a GPT: Narayanan et al., SC 2021, equation 2."""
+    """Parameters of a GPT: Narayanan et al., SC 2021, equation 2."""
     h = Fraction(hidden)
     return 12 * layers * h**2 * (1 + 13 / (12 * h) + (vocabulary + sequence) / (12 * layers * h))
 
@@ -124,7 +124,7 @@ def _attention(a: Transformer, x: Training) -> Part:
 
 
 def _latent(a: Transformer, way: Latent, x: Training) -> Part:
-    """What compresses is on every rank, with its norms; what makes heads of it is split."""
+    """Parameters of latent attention: every rank has the compressing matrices and their norms; heads are split."""
     whole = a.hidden * (way.query + way.key_value + way.rope) + way.query + way.key_value
     heads = way.query * (way.key + way.rope) + way.key_value * (way.key + way.value) + way.value * a.hidden
     return Part("attention", whole + a.heads * heads, whole + Fraction(a.heads * heads, x.tensor))

@@ -41,7 +41,7 @@ class State:
 
 
 def state(a: Transformer, x: Training, parts: Sequence[Part]) -> State:
-    """Of these parts on one rank."""
+    """State of the given parts on one rank."""
     return _sharded(a, x, on_rank(parts, of_experts=False), copies(x)) + _sharded(
         a, x, on_rank(parts, of_experts=True), copies(x, of_experts=True)
     )

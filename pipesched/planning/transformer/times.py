@@ -1,4 +1,4 @@
-"""What a model costs on a device, in milliseconds, as `verify`, `compare` and `optimize` take it.
+"""Costs of a model on a device, in milliseconds, as `verify`, `compare` and `optimize` take them.
 
     F, I, W    operations / (peak x efficiency), and what ranks of a layer, a sequence or experts send each other; what
                ZeRO 2 and 3 send between copies for every microbatch

@@ -46,7 +46,7 @@ NONE = Traffic(Fraction(0), Fraction(0), Fraction(0))
 
 
 def forward(a: Transformer, x: Training, index: int) -> Traffic:
-    """Of F of a layer and one microbatch."""
+    """Traffic of F of a layer and one microbatch."""
     n, z, t, c, e = tokens(a, x), a.dtype_bytes, x.tensor, x.context, x.expert
     shared = 2 * 2 * Fraction(t - 1, t) * n * a.hidden * z
     heads = max(Fraction(a.kv_heads, t), Fraction(1))
@@ -56,7 +56,7 @@ def forward(a: Transformer, x: Training, index: int) -> Traffic:
 
 
 def backward(a: Transformer, x: Training, index: int) -> Traffic:
-    """Of I of a layer and one microbatch."""
+    """Traffic of I of a layer and one microbatch."""
     once = forward(a, x, index)
     back = Traffic(once.tensor, 2 * once.context, once.experts)
     return back + once if x.recompute == "full" else back
@@ -72,13 +72,13 @@ def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
 
 
 def link(device: Device, ranks: int) -> Fraction:
-    """Of groups of so many ranks side by side the slowest: 3 on nodes of 8 are across two of them somewhere."""
+    """Bandwidth of the slowest group of `ranks` adjacent ranks: of groups of 3, on nodes of 8, one spans two nodes."""
     return device.node if device.node_size % ranks == 0 else device.network
 
 
 def ring(device: Device, ranks: int, apart: int) -> Fraction:
-    """Of a reduction over ranks so many devices apart: where they are k in a node, k adapters carry a k-th each out of
-    it, as NCCL has a ring for every adapter.
+    """Bandwidth of a reduction over ranks that are `apart` devices apart: with k of them in a node, k adapters carry
+    a k-th each out of it, as NCCL has a ring for every adapter.
     """
     if device.node_size % (ranks * apart) == 0:
         return device.node
@@ -86,8 +86,8 @@ def ring(device: Device, ranks: int, apart: int) -> Fraction:
 
 
 def exposed(sent: Seconds, beside: Seconds, layers: int) -> Seconds:
-    """What a compute waits for, of messages that run beside it layer by layer: those of one layer, and what is longer
-    than the compute of the others.
+    """Time that a compute waits for messages that run beside it layer by layer: the messages of one layer, or the time
+    by which all exceed the compute of the other layers.
     """
     pieces = max(layers, 1)
     return max(sent / pieces, sent - beside * (pieces - 1) / pieces)
@@ -129,6 +129,6 @@ def between_copies(
 def each_microbatch(
     a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
 ) -> tuple[Fraction, Fraction]:
-    """Of these what ZeRO does not leave for the end of the step: a gathering for F and I each, a scattering for W."""
+    """Seconds that ZeRO sends per microbatch: one gather, which F and I each need, and the scatter of W."""
     gather, scatter = between_copies(a, x, counts, device) if x.zero >= 2 else (Fraction(0), Fraction(0))
     return gather if x.zero == 3 else Fraction(0), scatter
