@@ -60,7 +60,7 @@ def solve(
     if repeat is not None:
         raise UnknownError("cpsat knows no part that repeats")
     model = cp_model.CpModel()
-    starts = _starts(model, problem, low, high, edges, linked, span)
+    starts = _starts(model, problem, low, high, edges, linked=linked, span=span)
     solver = _solver(effort)
     status = solver.solve(model)
     steps = int(solver.response_proto.deterministic_time * STEPS)
