@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         verify,
         why,
     )
-    from pipesched.source import Source
+    from pipesched.support.source import Source
     from pipesched.verbs.show import Picture
 
 __all__ = [
@@ -104,7 +104,7 @@ _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Placement": "model.placement",
     "Rehearsal": "runtime.run_report",
     "Plan": "planning.plans",
-    "Source": "source",
+    "Source": "support.source",
     "Why": "insight.why_report",
     "check_config": "shell.api",
     "torch_runtime": "runtime.run",

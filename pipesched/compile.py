@@ -26,7 +26,7 @@ from pipesched.library.inputs import read
 from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 MESSAGES = 3  # instructions for each operation: itself, a send and a receive
 

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pipesched.source import Source, Span
 from pipesched.support.budget import Spent
 from pipesched.support.foreign import mark
 from pipesched.support.safe import line as safe
+from pipesched.support.source import Source, Span
 
 
 class Code(enum.StrEnum):

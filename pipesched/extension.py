@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     from pipesched.diagnostics import Diagnostic
-    from pipesched.source import Source
+    from pipesched.support.source import Source
 
 Given = TypeVar("Given")
 

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipesched.diagnostics import Diagnostic, Label
-from pipesched.source import Span
 from pipesched.support.safe import safe
+from pipesched.support.source import Span
 
 _ENTRIES = 6  # of a list that a title shows
 _ASSUMED = 3  # assumptions of a text

@@ -35,7 +35,7 @@ from pipesched.model.columns import Bools, Column, Ints, among, makes
 from pipesched.model.lists import Sited
 from pipesched.model.ops import COMPUTES, LETTERS, Result
 from pipesched.model.schedule import Schedule
-from pipesched.source import Span
+from pipesched.support.source import Span
 
 Text = TypeVar("Text")
 KINDS = f"{LETTERS}+"  # + is an overlap pair

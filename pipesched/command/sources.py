@@ -16,8 +16,8 @@ from pipesched.library.inputs import read, read_path
 from pipesched.model.numbers import Value, whole
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion, installed_version
-from pipesched.source import Source
 from pipesched.support import files
+from pipesched.support.source import Source
 
 _PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
 """The beginning of a .ps file: blank lines and comments, then its head."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.model.numbers import number
 from pipesched.model.torch_versions import TorchVersion, parse_version
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 if TYPE_CHECKING:
     from pipesched.model.cost_values import Cost

@@ -20,7 +20,7 @@ from pipesched.explain.expected import place
 from pipesched.explain.words import ITEMS, STATEMENTS, begins, first_in_line
 from pipesched.language.tokens import Token
 from pipesched.model.ops import LETTERS
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 CLOSER = {"{": "}", "[": "]", "(": ")"}
 MOST = 20  # findings of one run

@@ -15,7 +15,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.explain.words import ITEMS, STATEMENTS, apart, first_in_line
 from pipesched.language.tokens import SOFT, Token
 from pipesched.model.ops import KIND, LETTERS
-from pipesched.source import Source, Span
+from pipesched.support.source import Source, Span
 
 _OPERATORS = {"+", "-", "*", "TIMES", "/", "COMPARE", "and", "or"}
 _VALUES = {"NAME", "NUMBER", "(", "-", "not", "true", "false", "if"}

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 LONGEST = 100_000  # characters of a file that is read so often
 

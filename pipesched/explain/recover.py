@@ -35,7 +35,7 @@ from pipesched.explain.words import (
 )
 from pipesched.language.grammar import Grammar, grammar
 from pipesched.language.tokens import END, LONGEST, UNKNOWN, Token, Words, known_release, too_long
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 _HEAD = ("schedule", "name", "(", ")")
 

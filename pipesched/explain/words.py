@@ -13,7 +13,7 @@ from functools import cache
 
 from pipesched.language.tokens import UNKNOWN, Token, Words
 from pipesched.model.ops import LETTERS
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 COMMENT, UNCLOSED = "COMMENT", "UNCLOSED"
 ITEMS = ("schedule", "require", "let", "route", "stage", "frozen", "slices", "rank", "costs", "claim")

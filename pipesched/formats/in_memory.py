@@ -19,8 +19,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.ops import KIND
-from pipesched.source import Source
 from pipesched.support.foreign import real
+from pipesched.support.source import Source
 
 Row: TypeAlias = str | Sequence[object]
 Rows: TypeAlias = Sequence[Row] | Mapping[int, Row]

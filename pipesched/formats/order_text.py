@@ -42,7 +42,7 @@ from pipesched.formats.words import Entry, Notation, TextOrigin
 from pipesched.model.columns import NEIGHBOUR, Column, among
 from pipesched.model.ops import RECEIVES, Op, overlap
 from pipesched.model.placement import RANKS, Placement
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 __all__ = ["read", "write"]
 

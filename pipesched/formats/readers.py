@@ -32,8 +32,8 @@ from pipesched.model.ops import COMPUTES, KIND
 from pipesched.model.placement import Placement, most_ranks
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion
-from pipesched.source import Source
 from pipesched.support.foreign import Foreign
+from pipesched.support.source import Source
 
 Order: TypeAlias = Schedule | Program
 AnyOrder = TypeVar("AnyOrder", Schedule, Program)

@@ -22,9 +22,9 @@ from pipesched.model.lists import Nowhere
 from pipesched.model.ops import SAME, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program
-from pipesched.source import Source
 from pipesched.stream import BATCH, FIELDS, Stream, dumps, header
 from pipesched.support.foreign import json_of
+from pipesched.support.source import Source
 
 _OPS = {op.name: op for op in Op if op.name in FIELDS}
 _INNERMOST = re.compile(r"\{[^{}]*\}")

@@ -17,9 +17,9 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.formats.rows import LARGEST, SPARE
 from pipesched.model.columns import Column
 from pipesched.model.placement import RANKS
-from pipesched.source import Source
 from pipesched.stream import Instruction, Route, Stream, StreamError, loads
 from pipesched.support.foreign import json_of
+from pipesched.support.source import Source
 
 SHOWN = 8
 """The most places that are reported."""

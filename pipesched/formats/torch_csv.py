@@ -26,7 +26,7 @@ from pipesched.model.columns import Column
 from pipesched.model.ops import Op
 from pipesched.model.placement import RANKS
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 SHOWN = 20
 """So many bad cells are reported; the rest of such a file is not read."""

@@ -22,7 +22,7 @@ import numpy as np
 from pipesched.formats.rows import LARGEST
 from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 Entry: TypeAlias = tuple[int, Sequence[str]]
 """An `Op`, or what else a notation counts, and the fields that its numbers are."""

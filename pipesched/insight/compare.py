@@ -34,7 +34,7 @@ from pipesched.model.units import MILLISECONDS, NO_UNIT
 from pipesched.planning.footprint_report import InBytes
 from pipesched.planning.workload import Workload
 from pipesched.report.report import Report
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.library import shared
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.report.tables import grouped
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.library import shared
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from pipesched.insight.likeness import READINGS, Likeness, likeness
 from pipesched.model.sameness import same_place
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.library import plainest, sized
 
 LEAST = Fraction(3, 4)  # with less in common than this an order is another one

@@ -23,7 +23,7 @@ from pipesched.model.costs import Costs, Ticks
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import whole
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 
 def why(source: Source, options: Options) -> Why:

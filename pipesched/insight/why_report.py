@@ -26,7 +26,7 @@ from pipesched.render import clean, sizes
 from pipesched.report.report import Report
 from pipesched.report.tables import ratio, table
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Span
+from pipesched.support.source import Span
 
 TITLES = ("warm-up", "cool-down", "waits for\ncomputes", "waits for\nmessages", "imbalance")
 _RANKS = 16  # rows of the table, unless all are asked for

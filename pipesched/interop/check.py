@@ -27,7 +27,7 @@ from pipesched.interop.trainers.worlds import Outcome, outcome
 from pipesched.interop.verify_line import command
 from pipesched.library.inputs import read_path
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 _COMMAND = "the command"
 _OPTION = re.compile(r"(?<!\S)#.*|(?<![\w-])(?P<name>--[A-Za-z][\w-]*)")  # outside comments

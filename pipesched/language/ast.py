@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
-from pipesched.source import Span
+from pipesched.support.source import Span
 
 
 @dataclass(frozen=True, slots=True)

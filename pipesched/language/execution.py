@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.language.translate import FILENAME
-from pipesched.source import Source, Span
+from pipesched.support.source import Source, Span
 
 WIDEST = 2**62
 FINEST = 2**256  # denominators: products of a few costs have that much, and no claim has more

@@ -20,8 +20,8 @@ from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.language.grammar import Children, grammar
 from pipesched.language.tokens import LONGEST, UNKNOWN, Token, known_release, too_long
-from pipesched.source import Source, Span
 from pipesched.support.safe import STEERING
+from pipesched.support.source import Source, Span
 
 NESTED = 100  # brackets inside one another
 WORDS = 100_000  # names, numbers, signs and strings of a file

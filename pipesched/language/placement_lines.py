@@ -15,7 +15,7 @@ from pipesched.language.typecheck import Checked, StageCode
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op, Result
 from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_ranks, most_stages
-from pipesched.source import Span
+from pipesched.support.source import Span
 
 WIDEST_RANK = 2**31  # of columns
 _HELD = 64  # ranks with a stage that are listed

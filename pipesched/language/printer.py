@@ -21,7 +21,7 @@ from pipesched.language.grammar import grammar
 from pipesched.language.layout import WIDTH, Line, breakable, gap, rendered
 from pipesched.language.parser import WORDS, parse
 from pipesched.language.tokens import END, Token
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 _COMMENT = re.compile(r"#[^\r\n]*")
 _CONTAINERS = ast.File | ast.Rank | ast.For | ast.Repeat | ast.If | ast.Greedy

@@ -20,7 +20,7 @@ from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Place
 from pipesched.model.placement import Placement
-from pipesched.source import Source, Span
+from pipesched.support.source import Source, Span
 
 _LATER = {
     "R": ("what is held depends on which F will be run again", "runs a forward again"),

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.extension import explained
 from pipesched.language import ast
-from pipesched.source import Span
+from pipesched.support.source import Span
 
 FINDINGS = 20  # so many are reported of one file
 

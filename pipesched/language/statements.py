@@ -28,7 +28,7 @@ from pipesched.language.translate import (
     placed,
 )
 from pipesched.model.ops import LETTERS, Op, overlap
-from pipesched.source import Span
+from pipesched.support.source import Span
 
 _CALLS = ("drain", "pair", "pending", "held", "greedy", "steps")
 EMITTERS = (*(f"{op}{form}" for op in LETTERS for form in ("", "_at")), *_CALLS)

@@ -19,7 +19,7 @@ from pipesched.language.scope import BUILTINS, Kind, Scope
 from pipesched.language.statements import Site, Statements
 from pipesched.language.translate import Expressions, call, compiled, define, function, lambda_of, paid, placed
 from pipesched.model.costs import KEYS
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 
 @dataclass(frozen=True, slots=True)

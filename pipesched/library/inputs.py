@@ -12,9 +12,9 @@ from pipesched.diagnostics import Code, fail
 from pipesched.extension import Names, rows
 from pipesched.library.aliases import ROWS, known_as, near, plain
 from pipesched.library.assets import asset, built_in
-from pipesched.source import Source
 from pipesched.support import files
 from pipesched.support.foreign import foreign
+from pipesched.support.source import Source
 
 _LOOKED_AT = 10_000  # names of a folder
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 from pipesched.diagnostics import Code, Label, PipeschedError, budgeted, fail
-from pipesched.source import Source, Span
 from pipesched.support.foreign import toml_of
+from pipesched.support.source import Source, Span
 
 LEAST = 1e-99
 _KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:[ \t]*\.[ \t]*[\w"'-]+)*"""

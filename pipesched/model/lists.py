@@ -20,7 +20,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column, Ints, among, rank_column
 from pipesched.model.ops import COMPUTES
 from pipesched.model.placement import Placement
-from pipesched.source import Span
+from pipesched.support.source import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from pipesched.model.numbers import number, single
 from pipesched.model.release import Release
 from pipesched.model.units import NO_UNIT, UNITS, Unit
 from pipesched.planning.byte_counts import Bytes, in_bytes
-from pipesched.source import Source
 from pipesched.support.foreign import json_of, real
+from pipesched.support.source import Source
 
 _OBJECTIVES = ("makespan", "span")
 

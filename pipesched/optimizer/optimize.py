@@ -52,7 +52,7 @@ from pipesched.optimizer.verdict import FOUND, Verdict, documentation
 from pipesched.planning.footprint_report import InBytes
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.library import plainest, sized
 
 _LEFT = 0.5  # seconds after an interrupt

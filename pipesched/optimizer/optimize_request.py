@@ -25,7 +25,7 @@ from pipesched.optimizer.solve.search.state import MOST_SEED, Limits
 from pipesched.planning.byte_counts import Bytes
 from pipesched.planning.workload import Workload, caps_at, own_costs, workload
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.workload import Workload
 from pipesched.report.parts import Claim
 from pipesched.report.report import Report
-from pipesched.source import Source
 from pipesched.support.foreign import foreign
+from pipesched.support.source import Source
 
 FOLLOWED = 10  # times as long takes an operation whose certificate is followed too
 

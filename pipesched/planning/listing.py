@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from pipesched.planning.transformer import model_file, parameters
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 _WIDTH = 120  # of a line
 

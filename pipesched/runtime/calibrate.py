@@ -20,7 +20,7 @@ from pipesched.model.units import MICROSECONDS
 from pipesched.report.tables import table
 from pipesched.runtime.measured import measured_traces as reader
 from pipesched.runtime.measured.measured_run import Fit, Measured, fits, running
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 DIGITS = 3
 """Significant digits of a cost: more than a run repeats."""

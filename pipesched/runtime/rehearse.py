@@ -34,8 +34,8 @@ from pipesched.planning.footprint_report import InBytes
 from pipesched.planning.workload import Workload
 from pipesched.report.tables import table
 from pipesched.runtime.calibrate import plain, rounded
-from pipesched.source import Source
 from pipesched.stream import Stream, loads
+from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
 
 if TYPE_CHECKING:

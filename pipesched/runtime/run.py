@@ -24,8 +24,8 @@ from pipesched.runtime.execute.errors import Fault, RunError
 from pipesched.runtime.execute.launch import Break, Job, Outcome
 from pipesched.runtime.run_report import Prediction, Rehearsal
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Source
 from pipesched.stream import dumps, loads
+from pipesched.support.source import Source
 from pipesched.verbs.emit import Emission, emit
 from pipesched.verbs.verify import verify
 

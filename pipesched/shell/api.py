@@ -52,7 +52,7 @@ from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import DEFAULT
 from pipesched.report.report import Report
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.library import lists as lists_of
 from pipesched.verbs.library import parameters_of
 

@@ -21,7 +21,7 @@ from pipesched.model.release import AT_W
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion, first_with
 from pipesched.report.report import Report
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 
 @dataclass(frozen=True)

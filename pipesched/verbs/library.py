@@ -17,7 +17,7 @@ from pipesched.library.inputs import read
 from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 
 def plainest() -> list[tuple[str, Source]]:

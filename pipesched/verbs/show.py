@@ -22,7 +22,7 @@ from pipesched.diagnostics import Code, Diagnostic, Judged, fail
 from pipesched.examine import Options
 from pipesched.extension import Overlay, View, rows
 from pipesched.model.numbers import exact
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 
 def request(given: Given, suffix: str = "") -> Request:

@@ -11,7 +11,7 @@ from pipesched.examine import Examination, Options
 from pipesched.extension import Later, Reader, rows
 from pipesched.formats.readers import Loaded, reader_of
 from pipesched.report.report import Report
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 
 def verify(source: Source, options: Options) -> Report:

@@ -14,7 +14,7 @@ from pipesched.command.options import Given, compile_options
 from pipesched.command.sizes import Sizes, combinations, count
 from pipesched.command.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 if TYPE_CHECKING:
     from pipesched.report.report import Report

@@ -14,7 +14,7 @@ from pipesched.compile import Options, read
 from pipesched.diagnostics import PipeschedError
 from pipesched.library.aliases import NEAR, ROWS, known_as, plain
 from pipesched.library.assets import asset, built_in
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
 from tests.torch_fixtures import make
 

@@ -24,7 +24,7 @@ from pipesched.lift import writer
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.views import graph, spreadsheet, svg, trace
 from tests.core.test_deadlock_explorer import differences
 from tests.depth import deep

@@ -16,7 +16,7 @@ from pipesched.examine import Options
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.schedule import Program
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 pytestmark = pytest.mark.quick
 

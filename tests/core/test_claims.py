@@ -11,7 +11,7 @@ from pipesched.diagnostics import Diagnostic
 from pipesched.model.costs import Costs
 from pipesched.report.parts import Claim
 from pipesched.report.report import Report
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers.grid import COSTS, SIZES, sized
 

@@ -15,7 +15,7 @@ import pytest
 
 import pipesched
 from pipesched.model.schedule import Program
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.oracles.explorer import walk
 from tests.oracles.explorer_machines import machine
 from tests.oracles.explorer_script import Script

@@ -14,7 +14,7 @@ from pipesched.__main__ import main
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.release import Release
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles.simulate import rows

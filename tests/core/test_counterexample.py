@@ -17,7 +17,7 @@ from pipesched import compile as compiler
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.oracles import simulate
 from tests.readers.cycles import closed, hops, stopped
 

@@ -19,7 +19,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers.chunks import Chunk, check, chunks
 from tests.makers.ps_programs import Written, program

@@ -21,7 +21,7 @@ from pipesched.model.ops import Op
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
 from pipesched.verbs.verify import verify
 from tests.depth import deep

@@ -10,7 +10,7 @@ import pytest
 import pipesched
 from pipesched.diagnostics import Code
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 
 PLACEMENTS = {

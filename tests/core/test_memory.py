@@ -15,7 +15,7 @@ from pipesched.analysis.holdings import memory
 from pipesched.model.ops import Op
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate

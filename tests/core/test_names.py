@@ -14,7 +14,7 @@ import pytest
 import pipesched
 from pipesched.language.printer import format_source
 from pipesched.language.tokens import SOFT
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 
 LIBRARY = sorted((Path(__file__).parents[2] / "schedules").glob("*.ps"))

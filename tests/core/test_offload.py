@@ -20,7 +20,7 @@ from pipesched.compile import load
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.core.test_frozen import some_costs
 from tests.depth import deep
 from tests.makers.ps_programs import program

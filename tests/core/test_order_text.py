@@ -12,7 +12,7 @@ from pipesched.formats import order_text
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 
 COLUMNS = ("op", "stage", "microbatch", "second", "start")

@@ -20,7 +20,7 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.formats import order_write
 from pipesched.report.report import Report
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.oracles import rules
 
 ORDERS = Path(__file__).parents[1] / "orders"

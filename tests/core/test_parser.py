@@ -21,7 +21,7 @@ from pipesched.language.grammar import grammar
 from pipesched.language.parser import parse
 from pipesched.language.printer import format_source
 from pipesched.language.tokens import SOFT
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers.chunks import Chunk, check, chunks
 from tests.makers.ps_trees import LEVEL, written

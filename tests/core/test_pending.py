@@ -9,7 +9,7 @@ import pytest
 
 import pipesched
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.makers.chunks import Chunk, fences
 
 HEAD = "schedule x(p, m)\nstage s in 0 .. 2 * p on rank s % p\n"

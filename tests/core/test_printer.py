@@ -15,7 +15,7 @@ from pipesched.language import ast
 from pipesched.language.grammar import grammar
 from pipesched.language.parser import parse
 from pipesched.language.printer import format_source
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers.chunks import fences
 from tests.makers.ps_trees import written

@@ -20,7 +20,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
 from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers import strategies
 from tests.makers.random_programs import random_program

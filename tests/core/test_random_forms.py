@@ -22,7 +22,7 @@ from pipesched.lift.writer import write
 from pipesched.model.costs import Costs
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers import ps_forms
 from tests.oracles import ps_clock as clock

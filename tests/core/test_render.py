@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.source import Source, Span
+from pipesched.support.source import Source, Span
 
 CSV = Source("mine.csv", "0F0,0SEND_F1,0RECV_B0\n1F0,1SEND_B0,1RECV_F1\n")
 

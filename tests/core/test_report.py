@@ -15,7 +15,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.library.assets import asset
 from pipesched.report.parts import Claim, Communication, Memory, Parts, Time
 from pipesched.report.report import Report
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 pytestmark = pytest.mark.quick
 

@@ -13,7 +13,7 @@ from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STR
 from pipesched.analysis.termination import stops
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.makers.random_programs import random_program
 
 AS_SHAPE = {

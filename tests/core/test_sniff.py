@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipesched.formats.readers import reader_of
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 pytestmark = pytest.mark.quick
 

@@ -27,7 +27,7 @@ from pipesched.library.assets import asset
 from pipesched.model.ops import RECEIVES, SENDS, SHAPES, Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs import emit as emissions
 from pipesched.verbs.verify import verify
 from tests.depth import deep

@@ -20,7 +20,7 @@ from pipesched.formats.torch_cells import cells, notation, read_cell
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion, parse_version
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 
 V213, V215 = parse_version("2.13"), parse_version("2.15")

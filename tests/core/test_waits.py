@@ -9,8 +9,8 @@ import pytest
 
 import pipesched
 from pipesched import stream
-from pipesched.source import Source
 from pipesched.stream import Instruction, Stream
+from pipesched.support.source import Source
 
 ORDER = """
 F0.0 F0.1 send:F0.0>1 send:F0.1>1 wait:F0.0 wait:F0.1 recv:B1.0<1 B0.0 recv:B1.1<1 B0.1 reduce:0 wait:0

@@ -9,7 +9,7 @@ import pytest
 
 import pipesched
 from pipesched.diagnostics import Diagnostic
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 pytestmark = pytest.mark.quick
 

@@ -9,7 +9,7 @@ import pytest
 from pipesched import extension, verify
 from pipesched.__main__ import main
 from pipesched.diagnostics import Diagnostic
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.core.test_parser import CHUNKS
 from tests.explain.test_habits import CASES
 from tests.explain.test_misread import CELLS, SHAPES

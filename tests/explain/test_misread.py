@@ -10,7 +10,7 @@ import pytest
 
 import pipesched
 from pipesched.diagnostics import Diagnostic
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 ROOT = Path(__file__).parents[2]
 TWO = "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n"

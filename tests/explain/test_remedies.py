@@ -9,7 +9,7 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 
 def helps(text: str, name: str = "mine.ps", **sizes: int) -> list[str | None]:

@@ -28,7 +28,7 @@ import pipesched
 from pipesched.interop.frameworks import megatron, megatron_rank
 from pipesched.interop.frameworks.fakes import Fake, Undecided
 from pipesched.model.sameness import same_order
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.readers.typed import typed
 from tests.runtime.megatron_processes import EXCHANGES
 

@@ -16,7 +16,7 @@ import pytest
 import pipesched
 from pipesched.diagnostics import Code
 from pipesched.formats.in_memory import written
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "others.json").read_text("utf-8"))
 WORD = re.compile(r"(?:^|(?<=[ ;+(,]))(?:([FIWB])(\d+)\.(-?\d+)|(\d+)([FIWB])(\d+))")

@@ -16,7 +16,7 @@ import pytest
 from pipesched.diagnostics import PipeschedError
 from pipesched.interop.trainers.python_configs import PythonConfig, read
 from pipesched.interop.trainers.settings import Unset
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 HEAD = "from trainer import Trainer, ParallelismConfig, TrainingConfig, elsewhere, spread\nWIDTH = 4\n"
 

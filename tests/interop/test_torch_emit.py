@@ -23,7 +23,7 @@ from pipesched.formats import torch_csv
 from pipesched.interop.torch import torch_actions
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import parse_version
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs import emit as emissions
 from tests.depth import deep
 from tests.makers import strategies

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pipesched
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.oracles.torch_runtime import Runtime
 

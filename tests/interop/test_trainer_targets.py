@@ -15,7 +15,7 @@ import pytest
 from pipesched import compile as compiler
 from pipesched.__main__ import main
 from pipesched.compile import Options
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs import emit as emissions
 from tests.depth import deep
 from tests.oracles import deepspeed_engine

@@ -20,7 +20,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers.ps_texts import laws, read, tokens, written
 from tests.makers.strategies import SEEDS, broken_schedule, random_schedule

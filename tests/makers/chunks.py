@@ -20,7 +20,7 @@ from pipesched.diagnostics import Diagnostic, PipeschedError
 from pipesched.language.evaluate import evaluate
 from pipesched.language.parser import parse
 from pipesched.model.numbers import Value
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 EXPECTED = re.compile(r'###(\^*) (PS\d+) "((?:[^"]|"(?=[^"\s]))*)"')
 FENCE = re.compile(r"^```ps(.*?)\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)

@@ -14,7 +14,7 @@ from pipesched.language.parser import parse
 from pipesched.language.printer import format_source
 from pipesched.lift import writer
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 COLUMNS = ("op", "stage", "microbatch", "second", "start")
 

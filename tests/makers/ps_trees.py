@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipesched.language import ast
 from pipesched.language.tokens import SOFT
-from pipesched.source import Source, Span
+from pipesched.support.source import Source, Span
 
 NOWHERE = Span(Source("", ""), 0, 0)
 LOOSEST, TIGHTEST = 0, 8

@@ -29,7 +29,7 @@ from pipesched.optimizer.optimize_request import Request
 from pipesched.optimizer.solve.engines.decide import ENGINES, decide
 from pipesched.optimizer.solve.problem import Problem, Question
 from pipesched.optimizer.solve.search.state import Limits
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.verify import verify
 from tests.depth import deep
 from tests.makers.instances import given, placement_of

@@ -42,7 +42,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.optimizer.proof.answer import NOT_JUDGED, derived
 from pipesched.optimizer.verdict import Terms, Verdict, documentation
 from pipesched.report.report import Report
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.verify import verify
 from tests.depth import deep
 from tests.oracles import simulate

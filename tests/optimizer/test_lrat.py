@@ -36,8 +36,8 @@ from pipesched.optimizer.proof.problem import Problem, problem
 from pipesched.optimizer.solve.engines.lrat import refutation
 from pipesched.optimizer.verdict import Terms
 from pipesched.report.report import Report
-from pipesched.source import Source
 from pipesched.support.budget import Budget
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.optimizer.test_optimum_bounds import OBJECTIVES, instances, problem_of
 from tests.oracles.foreign import accepts, drat, installed

@@ -15,7 +15,7 @@ from pipesched.optimizer import optimize_bytes
 from pipesched.planning.byte_counts import Bytes
 from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.shell import api
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 S, B, H, A, V, LAYERS = 64, 2, 48, 4, 96, 8
 SBH = S * B * H

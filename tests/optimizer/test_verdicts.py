@@ -115,7 +115,7 @@ def slow(makespan: int, refuted: int) -> dict[str, Any]:
     source = (
         "schedule slow(p = 4, m = 8)\nstage s in 0 .. p on rank s\nrank r { for k in 0 .. m // 2 { F F I W I W } }\n"
     )
-    schedule = pipesched.load(pipesched.source.Source("slow.ps", source))
+    schedule = pipesched.load(pipesched.support.source.Source("slow.ps", source))
     assert isinstance(schedule, pipesched.Schedule)
     best = pipesched.optimize(p=4, m=8, mem_cap=4)
     asked = best.instance

@@ -8,7 +8,7 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.library.assets import asset
 from pipesched.planning.transformer.model_file import KEYS, of_source, read
 from pipesched.planning.transformer.rules import layers_of
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 GOOD = """\
 [model]

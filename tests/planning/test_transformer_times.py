@@ -15,7 +15,7 @@ from pipesched.planning.transformer import activations, devices, flops, times, t
 from pipesched.planning.transformer.config import Experts, Latent, Training, Transformer
 from pipesched.planning.transformer.devices import DEVICES, Device, amount
 from pipesched.planning.transformer.model_file import read
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 MEGATRON = ("1.7b", "3.6b", "7.5b", "18.4b", "39.1b", "76.1b", "145.6b", "310.1b", "529.6b", "1008b")
 MINE = Device("mine", Q(10**12), Q(10**10), Q(10**9), Q(10**8), Q(10**7), 8)

@@ -234,7 +234,7 @@ def configurations(core: Core) -> Iterator[tuple[str, str, tuple[int, int, int],
 def predicted(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object]) -> dict[str, str]:
     """What pipesched says of both ways to run."""
     import pipesched
-    from pipesched.source import Source
+    from pipesched.support.source import Source
 
     rows = []
     for here in range(sizes[0]):

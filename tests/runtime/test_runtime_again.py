@@ -13,8 +13,8 @@ from pipesched.analysis.holdings import memory
 from pipesched.compile import load, lower
 from pipesched.examine import Options
 from pipesched.model.release import AT_W
-from pipesched.source import Source
 from pipesched.stream import Stream, dumps, loads
+from pipesched.support.source import Source
 from tests.depth import some
 from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of

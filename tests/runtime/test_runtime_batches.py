@@ -13,8 +13,8 @@ from pipesched.compile import lower
 from pipesched.formats import order_text, stream_write
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.schedule import Program
-from pipesched.source import Source
 from pipesched.stream import BATCH, Stream, StreamError, dumps, loads
+from pipesched.support.source import Source
 from tests.makers.communication_notation import _list
 from tests.makers.communication_orders import fused_1f1b, torch_1f1b
 from tests.makers.communication_recorded import DUALPIPE

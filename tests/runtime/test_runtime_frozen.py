@@ -18,7 +18,7 @@ from pipesched.examine import Options
 from pipesched.library.inputs import read
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import some
 from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of

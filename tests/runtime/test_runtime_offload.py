@@ -11,8 +11,8 @@ import pytest
 from pipesched.compile import load, lower
 from pipesched.examine import Options
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
 from pipesched.stream import dumps, loads
+from pipesched.support.source import Source
 from tests.depth import some
 from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of

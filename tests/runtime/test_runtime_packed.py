@@ -10,7 +10,7 @@ import pytest
 
 from pipesched.compile import examined, lower
 from pipesched.examine import Options
-from pipesched.source import Source
+from pipesched.support.source import Source
 from tests.depth import some
 from tests.runtime import packed
 from tests.runtime.harness import Ranks, ranks_of

@@ -15,8 +15,8 @@ from pipesched.compile import load, lower
 from pipesched.examine import Options
 from pipesched.model.release import AT_W
 from pipesched.runtime.execute.messages import Message, Tags
-from pipesched.source import Source
 from pipesched.stream import Instruction, Stream
+from pipesched.support.source import Source
 from tests.depth import some
 from tests.runtime import skips
 from tests.runtime.harness import Ranks, ranks_of

@@ -11,7 +11,7 @@ import pytest
 from pipesched import stream as streams
 from pipesched.compile import load, read
 from pipesched.examine import Options
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
 from tests.runtime import sliced
 from tests.runtime.harness import Ranks, ranks_of

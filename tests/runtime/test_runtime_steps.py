@@ -14,8 +14,8 @@ import pipesched
 from pipesched.compile import lower
 from pipesched.runtime.execute.building import check_modules
 from pipesched.runtime.execute.messages import SYNC, Message, Tags
-from pipesched.source import Source
 from pipesched.stream import Instruction, Stream, loads
+from pipesched.support.source import Source
 from tests.depth import some
 from tests.runtime import cases, faults
 from tests.runtime.harness import Ranks, ranks_of

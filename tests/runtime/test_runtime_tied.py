@@ -10,8 +10,8 @@ import pytest
 
 import pipesched
 from pipesched.compile import lower
-from pipesched.source import Source
 from pipesched.stream import Stream
+from pipesched.support.source import Source
 from tests.depth import some
 from tests.runtime import tied
 from tests.runtime.harness import Ranks, ranks_of

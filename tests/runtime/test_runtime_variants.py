@@ -8,8 +8,8 @@ import pytest
 
 import pipesched
 from pipesched.compile import lower
-from pipesched.source import Source
 from pipesched.stream import Stream
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of

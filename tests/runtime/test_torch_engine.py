@@ -21,8 +21,8 @@ from pipesched.compile import Options, read
 from pipesched.runtime.execute import torch_engine
 from pipesched.runtime.execute.launch import Job, Launcher, Outcome
 from pipesched.runtime.execute.nets import Net
-from pipesched.source import Source
 from pipesched.stream import loads
+from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
 from tests.depth import deep
 from tests.runtime import cases

@@ -31,10 +31,10 @@ from pipesched.optimizer.values import caps_or_range
 from pipesched.planning import values as planning_values
 from pipesched.planning.transformer import devices
 from pipesched.planning.transformer import model_file as models
-from pipesched.source import Source
 from pipesched.support import budget
 from pipesched.support.budget import Budget, Spent
 from pipesched.support.foreign import json_of, toml_of
+from pipesched.support.source import Source
 from tests.depth import deep
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()

@@ -16,7 +16,7 @@ from pipesched.interop.torch.torch_order import TORCH_COMMS, TORCH_CSV
 from pipesched.model import features
 from pipesched.model.features import FEATURES, Consumer, Feature, Found
 from pipesched.optimizer.solve.instance import BOUNDED, OPTIMIZER
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 CONSUMERS: dict[str, Consumer] = {
     "optimizer": OPTIMIZER,

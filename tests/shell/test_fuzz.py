@@ -31,7 +31,7 @@ from pipesched.diagnostics import Diagnostic, PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.report.report import Report
 from pipesched.runtime.measured import measured_traces
-from pipesched.source import Source
+from pipesched.support.source import Source
 from pipesched.verbs.verify import verify
 from tests.depth import deep
 

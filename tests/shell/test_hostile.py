@@ -24,10 +24,10 @@ import pytest
 from pipesched import compile
 from pipesched.__main__ import main as pipesched
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.source import Source
 from pipesched.stream import Instruction, Route, Stream, dumps
 from pipesched.support import files
 from pipesched.support.safe import safe
+from pipesched.support.source import Source
 from pipesched.verbs.verify import verify
 from tests.depth import deep
 from tests.makers.hostile_cases import BOTH, CASES, HEAD, Content, Hostile, lets

@@ -13,7 +13,7 @@ TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "pipesched"
 EXTENSIONS = {"shell", "insight", "optimizer", "runtime", "interop", "planning", "lift", "explain", "views"}
 MOST_LINES = 19_950  # on its way to 14,000: a change that needs more makes room for it
-ROOMS, AT_THE_ROOT, FLOORS = 12, 10, 16
+ROOMS, AT_THE_ROOT, FLOORS = 12, 10, 15
 
 
 def layers() -> list[str]:

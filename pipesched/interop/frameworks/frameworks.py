@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import ClassVar
 
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 
 @dataclass(frozen=True)

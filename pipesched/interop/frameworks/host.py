@@ -20,10 +20,10 @@ from typing import IO, TYPE_CHECKING, TypedDict
 
 from pipesched.diagnostics import Code, Label, PipeschedError, budgeted, fail
 from pipesched.interop.frameworks.frameworks import FRAMEWORKS, Call, Framework
-from pipesched.source import Source
 from pipesched.support import child, files
 from pipesched.support.budget import Spent
 from pipesched.support.foreign import Foreign, foreign, json_of, real
+from pipesched.support.source import Source
 
 if TYPE_CHECKING:
     from pipesched.interop.frameworks.kept import Kept

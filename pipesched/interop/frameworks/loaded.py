@@ -13,8 +13,8 @@ from pipesched.interop.frameworks.frameworks import Call
 from pipesched.interop.frameworks.host import Answer
 from pipesched.interop.frameworks.kept import Keeping
 from pipesched.model.numbers import Value
-from pipesched.source import Source
 from pipesched.support.foreign import foreign
+from pipesched.support.source import Source
 
 _POSTED = "its posts are waited for later, so the model is one-stream unless --comm names another"
 

@@ -8,7 +8,7 @@ from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.formats.in_memory import written as as_text
 from pipesched.interop.frameworks.host import Answer
 from pipesched.model.torch_versions import TorchVersion, parse_version
-from pipesched.source import Source
+from pipesched.support.source import Source
 
 _TOKEN = {".txt": re.compile(r"[^ \n]+"), ".csv": re.compile(r"[^,\n]+")}
 _HEAD = re.compile(r"rank [0-9]+: ?")

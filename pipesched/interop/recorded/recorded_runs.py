@@ -26,9 +26,9 @@ from pipesched.interop.recorded.recorded_run import COMPLETED, Recorded
 from pipesched.model.columns import Column
 from pipesched.model.ops import RECEIVES, SENDS, Op
 from pipesched.model.schedule import Program
-from pipesched.source import Source
 from pipesched.support.files import LARGEST
 from pipesched.support.foreign import json_of
+from pipesched.support.source import Source
 
 _KINDS = "dumps of torch's flight recorder, traces of `pipesched.runtime`, or orders with messages"
 _MESSAGE = re.compile(rf"(\d{{1,8}})({'|'.join(op.name for op in (*SENDS, *RECEIVES))})(\d{{1,8}})(?:[<>]\d{{1,8}})?")

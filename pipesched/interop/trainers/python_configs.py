@@ -27,9 +27,9 @@ from operator import add, floordiv, mod, mul, sub
 from pipesched.diagnostics import Code
 from pipesched.interop.trainers.settings import Mention, Setting, Settings, Unset
 from pipesched.library.toml import broken
-from pipesched.source import Source, Span
 from pipesched.support.foreign import foreign
 from pipesched.support.foreign import values as marked
+from pipesched.support.source import Source, Span
 
 _DEEPEST = 20  # functions that call each other
 _STEPS = 5_000  # statements that are read, those of a function each time that it is called

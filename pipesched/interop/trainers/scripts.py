@@ -20,8 +20,8 @@ from pipesched.interop.trainers.bash.run import Command, Script
 from pipesched.interop.trainers.bash.text import Text, plain
 from pipesched.interop.trainers.bash.words import Hole, TooMuch
 from pipesched.interop.trainers.settings import Mention, Setting, Settings, Unset
-from pipesched.source import Source
 from pipesched.support.foreign import foreign, values
+from pipesched.support.source import Source
 
 LARGEST = 2**18
 UNKNOWN = "@what-a-program-prints@"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pipesched.diagnostics import Label
-from pipesched.source import Source, Span
 from pipesched.support.foreign import mark, real
+from pipesched.support.source import Source, Span
 
 
 @dataclass(frozen=True)

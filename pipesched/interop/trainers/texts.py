@@ -24,9 +24,9 @@ from pipesched.interop.trainers import python_configs
 from pipesched.interop.trainers.scripts import LARGEST, of_script
 from pipesched.interop.trainers.settings import Setting, Settings, Unset
 from pipesched.library import toml
-from pipesched.source import Source, Span
 from pipesched.support import budget
 from pipesched.support.foreign import json_of
+from pipesched.support.source import Source, Span
 
 _LONGEST = 20_000  # characters of a line
 _MOST = 5_000  # settings of a text

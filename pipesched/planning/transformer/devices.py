@@ -29,7 +29,7 @@ from pathlib import Path
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.library import inputs, toml
-from pipesched.source import Source, Span
+from pipesched.support.source import Source, Span
 
 HALF = Fraction(1, 2)
 """Of its peak, what a device is taken to reach in matrix products, where nobody says other: of 44 to 52 % on A100 by

@@ -30,7 +30,7 @@ from pipesched.library.assets import asset
 from pipesched.planning.transformer.config import DTYPES, Experts, Latent, Trained, Training, Transformer
 from pipesched.planning.transformer.megatron_layout import stages_of
 from pipesched.planning.transformer.rules import faults, finding
-from pipesched.source import Source, Span
+from pipesched.support.source import Source, Span
 
 MOST = 2**40
 _FOLDER = ("schedules", "models")

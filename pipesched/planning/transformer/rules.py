@@ -12,7 +12,7 @@ from typing import TypeAlias
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.library import toml
 from pipesched.planning.transformer.config import Experts, Training, Transformer
-from pipesched.source import Span
+from pipesched.support.source import Span
 
 Says: TypeAlias = Callable[[Transformer, Training, int | None], str]
 

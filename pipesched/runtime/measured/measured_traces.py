@@ -29,9 +29,9 @@ from pipesched.model.ops import LETTERS, MAKERS, Compute, Op, Result
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import NEWEST
 from pipesched.runtime.measured.measured_run import Measured
-from pipesched.source import Source
 from pipesched.support import budget
 from pipesched.support.foreign import json_of
+from pipesched.support.source import Source
 
 _PREFIX = "PP:"
 _WHERE = "traces of `pipesched run --trace FILE`, or of torch's profiler with a schedule of torch's pipeline runtime"
