@@ -1,1 +1,1 @@
-"""Finds the schedule with the least bubble under a memory cap, and proves it."""
+"""Find the schedule with the least bubble under a memory cap, and prove that it is optimal."""

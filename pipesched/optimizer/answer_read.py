@@ -1,9 +1,9 @@
-"""The JSON that `pipesched optimize --json` prints, read back to be checked by others.
+"""Read the JSON that `pipesched optimize --json` prints, to be checked.
 
 source         the schedule, a .ps file as text
-release, mem_cap, objective       what it was asked for
-certificate    what is said about it (`check.optimum.entries`)
-the rest       what follows from these (`check.optimum.answer`)
+release, mem_cap, objective       the question
+certificate    the bounds, refutations and repeating part of the schedule (`proof.entries`)
+other entries  derived from these (`proof.answer`)
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Answer:
-    """caps: by rank, or None. schedule: the text of the .ps file. entries: all of them. unit: of times. asked: caps in
-    bytes as they were given, or None.
+    """An answer of the optimizer.
+
+    caps: by rank, or None. schedule: the text of the .ps file. entries: all entries of the JSON. unit: of times.
+    asked: caps in bytes as the user gave them, or None.
     """
 
     schedule: Source
@@ -43,16 +45,16 @@ class Answer:
 
 
 def schedule(source: Source) -> Source:
-    """The text of the schedule of an answer."""
+    """Text of the .ps file in an answer."""
     return read(source).schedule
 
 
 def read(source: Source) -> Answer:
-    """An answer with a schedule.
+    """Read an answer that has a schedule.
 
     Raises:
-        PipeschedError: PS710, it is no such JSON, or holds no schedule or no certificate; PS843, it costs more than its
-            budget.
+        PipeschedError: PS710, the text is not such JSON, or has no schedule or no certificate; PS843, reading it
+            exceeds the budget.
     """
     try:
         with budgeted(source):
@@ -80,7 +82,7 @@ def _none(source: Source) -> PipeschedError:
 
 
 def _once(entries: list[tuple[str, object]]) -> dict[str, object]:
-    """An object whose entries are each there once: of two, one would be read and the other be shown."""
+    """Make an object of its entries; ValueError if a name occurs twice, as a reader could see the other value."""
     if len(dict(entries)) != len(entries):
         raise ValueError
     return dict(entries)

@@ -1,4 +1,4 @@
-"""The baselines of an answer: the schedule that was given, and those of the library at the same size."""
+"""Baselines of an answer: the user's schedule, and the library's schedules at the same size."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 from pipesched.planning.byte_counts import gigabytes
 from pipesched.schedule_analysis import Analysis
 
-_ANSWERS, _ROWS = 4, 7  # of the table: best answers to the question, and with what is no answer; others are named
+_ANSWERS, _ROWS = 4, 7  # rows of the table: schedules that answer the question, and all; the others are only named
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A published schedule at the same size. spent: its times; peak: the largest over the ranks.
+    """A known schedule at the same size. spent: its times; peak: the largest over the ranks.
 
-    fits: whether its peaks are within the caps. orders: None if it has another placement, overlap slots, or the other
-    kind of backward, which `unlike` then says.
+    fits: True if its peaks are within the caps. orders: None if it has another placement, overlap slots, or the other
+    kind of backward; `unlike` names the difference.
     """
 
     name: str
@@ -42,14 +42,14 @@ class Known:
 
     @property
     def remark(self) -> str:
-        """Why it is not an answer to the question, if it is not."""
+        """Reason why the schedule does not answer the question; empty if it does."""
         if self.orders is None:
             return self.unlike
         return "" if self.fits else "over the cap"
 
     @classmethod
     def of(cls, name: str, schedule: Schedule, instance: Instance, problem: Problem) -> Known:
-        """A schedule that finishes, at the costs of the instance."""
+        """Measure a schedule without deadlock at the costs of the instance."""
         made = Analysis(schedule, instance.costs, instance.release)
         assert made.idle is not None, "its orders wait for each other"
         peaks = made.memory.peak
@@ -61,18 +61,18 @@ class Known:
         return cls(name, made.idle, max(peaks), fits, orders, unlike)
 
     def to_json(self) -> dict[str, object]:
-        """Its name and figures, and whether it is an answer to the question."""
+        """The name and figures, and whether the schedule answers the question."""
         times = {name: getattr(self.spent, name) for name in ("makespan", "span", "bubble", "span_bubble")}
         return {"name": self.name, **exact(**times, peak=self.peak), "fits": self.fits and self.orders is not None}
 
 
 def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
-    """In the order of the table."""
+    """Figures of a schedule in the order of the table's columns."""
     return spent.makespan, spent.span, spent.bubble, spent.span_bubble, peak
 
 
 def comparison(given: Known | None, value: Fraction, instance: Instance, peak: Fraction) -> list[str]:
-    """How an objective compares with that of the schedule that was given, and how to ask for as low a peak as its."""
+    """Lines that compare an objective with the user's schedule, and name the cap for as low a peak as it has."""
     if given is None:
         return []
     theirs = given.spent.span if instance.objective == "span" else given.spent.makespan
@@ -91,7 +91,7 @@ Row: TypeAlias = "tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction, s
 
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
-    """The schedule that was found among the best baselines, in the order of the objective. spent, peak: its own."""
+    """Lines of the table: the found schedule among the best baselines, by objective. spent, peak: of the found one."""
     own = ("this schedule", *_figures(spent, peak), "")
     rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]
     rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
@@ -103,7 +103,7 @@ def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fractio
 
 
 def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
-    """Rows as a table under its heads."""
+    """Align the rows under the heads of the columns."""
     said, one = instance.costs.unit.text, instance.of_one
     plain = one is None and not instance.costs.unit
     held = (shown if plain else digits) if one is None else lambda amount: gigabytes(amount * one)
@@ -115,7 +115,7 @@ def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
-    """What a time is: that of `compare` is another where ranks have several stages; what else the rows assume."""
+    """Yield the table's unit of time, its ratio to that of `compare`, and the assumed costs of other backwards."""
     stages, ranks = instance.placement.stages, instance.placement.ranks
     other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
     guessed = {key: text for key, text in instance.costs.assumed.items() if key not in (*instance.kinds, "FB")}

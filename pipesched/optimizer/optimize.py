@@ -1,12 +1,12 @@
-"""From a question to an answer that anyone can check.
+"""Optimize a schedule: from a request to an answer that anyone can check.
 
     Request ──> target ──> Problem ──> search or seam ──> orders ──> .ps text ──> load, examine ──> Optimum
                   │          │                                          │            │ judge: the certificate
-                  │          └─ infeasible: a minimal reason            └─ what is verified is what is printed
+                  │          └─ infeasible: a minimal reason            └─ the printed text is what is verified
                   └─ a schedule's placement, sizes and kind of backward, or one from scratch
 
-The optimizer is never trusted: its answer is printed, read back, and must pass the checks of a person's file. The
-verdict on it is the checker's.
+The optimizer is never trusted: its answer is printed, read back, and must pass the same checks as a user's file. The
+verdict comes from the checker.
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ from pipesched.support.source import Source
 from pipesched.verbs.library import plainest, sized
 
 _LEFT = 0.5  # seconds after an interrupt
-_PRINTING = 25e-6  # seconds for an operation, to print the answer and to verify it
-_COMPARED = 200_000  # operations of schedules that are shown for comparison alone
-_READING = 10e-6  # seconds for an operation of a baseline
+_PRINTING = 25e-6  # seconds per operation, to print the answer and to verify it
+_COMPARED = 200_000  # operations, in all baselines together, that are shown only for comparison
+_READING = 10e-6  # seconds per operation of a baseline
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
-    """The best schedule that can be found, and what is proved about it; of a cap in bytes, one that is within it.
+    """Find the best schedule, and prove as far as possible that it is; under a cap in bytes, one that keeps the cap.
 
     Raises:
-        PipeschedError: PS2xx, options that mean nothing; PS503, PS504, a cap in bytes that is too low; PS702, what
-            cannot be optimized; all that is wrong in a file.
+        PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS702, a schedule that
+            cannot be optimized; every fault of the schedule's file.
     """
     if request.workload.cap is None or request.workload.model is None:
         return _optimized(request, progress)
     if request.fused:
         return _tried(request, progress)
-    with suppress(PipeschedError):  # what is best without what I leaves for W may be within the bytes with it
+    with suppress(PipeschedError):  # what I stores for W is not counted at first: it may fit anyway
         hoped = _tried(replace(request, until_w=False), progress)
         if hoped.value is not None:
             safe = None
@@ -83,7 +83,7 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
 
 
 def _tried(request: Request, progress: Callable[[State], None]) -> Optimum:
-    """An answer that is within the bytes: what one has over them is set aside for the next."""
+    """Optimize until an answer fits the cap in bytes: each excess is set aside for messages in the next attempt."""
     found = _optimized(request, progress)
     for _ in range(_TRIES):
         if found.analysis is None:
@@ -103,14 +103,14 @@ _MORE = "a lower cap of activations, as `--mem-cap 4`, then `verify --model` wit
 
 
 def _over(checked: Report) -> list[int]:
-    """By rank the bytes over the cap."""
+    """Bytes over the cap, by rank."""
     used = checked.parts.of(InBytes)
     assert used is not None and used.cap is not None
     return [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
 
 
 def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
-    """Raises PipeschedError: what else is wrong with the answer."""
+    """Attach the byte counts to the answer. Raises PipeschedError: any other error of the answer."""
     if not checked.ok:
         raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
     alone = ("bytes of messages are counted at this m alone",) if request.all_m else ()
@@ -118,7 +118,7 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
 
 
 def _in_bytes(found: Optimum, request: Request) -> Report:
-    """The verdict on an answer, with the bytes of every rank."""
+    """Report on an answer, with the bytes of every rank."""
     loaded = _loaded(found.source)
     untimed = replace(request.workload, device=None, efficiency=None)
     options = Options(costs=found.instance.costs, release=request.release, owned=(untimed,))
@@ -126,7 +126,7 @@ def _in_bytes(found: Optimum, request: Request) -> Report:
 
 
 def _optimized(request: Request, progress: Callable[[State], None]) -> Optimum:
-    """The answer, where caps of bytes are those of activations that are safe."""
+    """Optimize once; caps in bytes are replaced by caps of activations that are surely within them."""
     until = time.monotonic() + request.limits.seconds
     if request.limits.engine == "cpsat":
         cp_sat.require()
@@ -165,8 +165,9 @@ def _optimized(request: Request, progress: Callable[[State], None]) -> Optimum:
 def _repeated(
     request: Request, target: Target, progress: Callable[[State], None], until: float
 ) -> tuple[Periodic | None, float, bool]:
-    """A schedule for every m, if one is asked for and found; when time is over, and whether it was interrupted: then
-    little is left for another.
+    """(schedule for every m, if requested and found; deadline, monotonic; True if the search for it was interrupted).
+
+    After an interrupt the deadline is close.
     """
     if not request.all_m:
         return None, until, False
@@ -177,8 +178,9 @@ def _repeated(
 
 
 def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known]:
-    """The schedule that was given, and those of the library with the same stages and microbatches, each order once,
-    while there is time for one more (monotonic).
+    """Yield the user's schedule, and the library's with as many stages and microbatches, each order once.
+
+    until: deadline (monotonic); no schedule is read that would exceed it.
     """
     seen, stages = set[str](), target.instance.placement.stages
     orders: list[Schedule] = []
@@ -198,7 +200,7 @@ def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known
 
 
 def _kept(played: Iterator[Known], known: list[Known]) -> Iterator[Known]:
-    """The same, as they come; known: those that have come."""
+    """Yield the baselines, and append each of them to `known`."""
     for one in played:
         known.append(one)
         yield one
@@ -212,7 +214,7 @@ def _searched(
     progress: Callable[[State], None],
     until: float,
 ) -> State:
-    """The search for one m, and what is to be said of it."""
+    """Search for a schedule of one m, and note on the result if it is not for every m."""
     limits = request.limits
     known = known if limits.portfolio else iter(list(known)[:0])
     candidates = ((k.name, k.orders) for k in known if k.orders is not None and k.fits)
@@ -233,19 +235,19 @@ def _searched(
 
 
 def _formula(instance: Instance, problem: Problem) -> int:
-    """What the checker knows by a formula, in ticks: no schedule has less."""
+    """Lower bound by the checker's formula of `meetings`, in ticks."""
     value, _ = meetings(whole(instance))
     return int(value * problem.scale / instance.costs.ticks(instance.placement.stages).scale)
 
 
 def _resized(target: Target, repeated: Periodic) -> Target:
-    """The same for the least number of microbatches, from the one asked for, that the seam reaches."""
+    """Change the target to the least number of microbatches that the seam reaches, not below the requested one."""
     microbatches = repeated.reachable(target.instance.placement.microbatches)
     return replace(target, instance=target.instance.at(microbatches), sizes={**target.sizes, "m": microbatches})
 
 
 def _answer(request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None) -> Optimum:
-    """The search's result, judged, printed, read back and checked."""
+    """Make the answer of a search: its best schedule is judged, printed, read back and checked."""
     instance, problem = target.instance, state.problem
     found = Optimum(
         instance,
@@ -279,11 +281,11 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
 def _certified(
     request: Request, instance: Instance, state: State, schedule: Schedule, repeated: Periodic | None
 ) -> tuple[dict[str, object], Verdict, list[str]]:
-    """The certificate of a schedule, the checker's judgement, and notes on the proofs that were asked for."""
+    """The certificate of a schedule, the checker's verdict, and notes on the requested proofs."""
     problem, said = state.problem, list[str]()
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
-    if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show less
+    if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show a weaker bound
         state.refuted = Refutation(state.lower - 1, "ranks", None)
         written = certificate(instance, state, repeated)
         judged = _judged(schedule, instance, written, repeated)
@@ -308,10 +310,10 @@ def _certified(
 def _printed(
     request: Request, instance: Instance, state: State, schedule: Schedule, judged: Verdict, repeated: Periodic | None
 ) -> tuple[Analysis, str, Report]:
-    """The analysis and the text of a schedule, and the report on that text.
+    """The analysis of a schedule, its text, and the report on that text.
 
     Raises:
-        PipeschedError: the text does not verify.
+        PipeschedError: the text does not pass the checks.
     """
     made = Analysis(schedule, instance.costs, instance.release)
     text = writer.write(
@@ -329,7 +331,7 @@ def _printed(
 
 
 def _proof(request: Request, instance: Instance, state: State) -> Made:
-    """That nothing is below the lower bound, in steps that the checker follows."""
+    """Prove the lower bound in steps that the checker follows."""
     asked = (state.bound.rank,) if state.refuted is None else state.refuted.ranks
     rank = asked[0] if asked else None
     try:
@@ -339,7 +341,7 @@ def _proof(request: Request, instance: Instance, state: State) -> Made:
 
 
 def _proof_for_every(request: Request, instance: Instance, repeated: Periodic) -> Made:
-    """That nothing is below the value at the least m of the schedule, if that is so for every m then."""
+    """Prove the value at the least m of the schedule optimal, if that implies it for every m."""
     seam = repeated.seam
     least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
     period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
@@ -361,10 +363,10 @@ def _judged(
     written: Mapping[str, object],
     repeated: Periodic | None,
 ) -> Verdict:
-    """What the checker says; a schedule that it refuses is none.
+    """The checker's verdict on the schedule and its certificate.
 
     Raises:
-        PipeschedError: PS71x.
+        PipeschedError: PS71x, the checker refuses them.
     """
 
     def copies(first: int, step: int) -> list[Schedule]:
@@ -379,7 +381,7 @@ def _judged(
 
 
 def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
-    """The verdict of every ordinary check on the printed file."""
+    """Report of every ordinary check on the printed file."""
     loaded = _loaded(text)
     same = all(
         np.array_equal(getattr(loaded.schedule, column), getattr(schedule, column))
@@ -391,7 +393,7 @@ def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
 
 
 def _loaded(text: str) -> Loaded:
-    """The printed file: it is ours, so of any length."""
+    """Load the printed file; the optimizer wrote it, so its length is not limited."""
     source = Source("optimum.ps", text)
     return load(source, Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(source.text))))
 
@@ -399,7 +401,7 @@ def _loaded(text: str) -> Loaded:
 def frontier(
     request: Request, caps: Sequence[Fraction], progress: Callable[[State], None] = lambda state: None
 ) -> Frontier:
-    """The answer for every cap, up to the one at which it is interrupted."""
+    """Optimize for every cap, up to the cap at which the user interrupts."""
     points = []
     for cap in caps:
         points.append((cap, optimize(replace(request, mem_cap=(cap,)), progress)))
@@ -409,7 +411,7 @@ def frontier(
 
 
 def frontier_plot(frontier: Frontier) -> str:
-    """Bubble against cap, as SVG."""
+    """Plot of bubble against cap, as SVG."""
     from pipesched.views.plot import Point, plot
 
     points = [

@@ -1,12 +1,12 @@
-"""A cap in bytes as caps in the unit of the optimizer, from below: an order within these is within the bytes.
+"""Convert a cap in bytes to caps in the optimizer's unit, rounded down: an order within these is within the bytes.
 
-    room       the cap less parameters, gradients and optimizer, the most that works at once, and messages
-    M          what a microbatch leaves on a stage, in that of most stages; rounded up to a hundredth
-    release    I=-x,W=1+x where I leaves gradients for W: x is the largest share of what a stage keeps, rounded up
-    caps       room / what a microbatch leaves on most stages, rounded down
+    room       the cap less parameters, gradients and optimizer, the largest working memory, and messages
+    M          bytes that a microbatch leaves on a stage / on most stages, rounded up to a hundredth
+    release    I=-x,W=1+x where I stores gradients for W: x is the largest ratio of these to what F stores, rounded up
+    caps       room / bytes that a microbatch leaves on most stages, rounded down
 
-With x, what does not fit may fit nearly; so an order is looked for without x too, and what it has over the bytes is set
-aside, as is what an order has of messages: how many are in hand depends on it.
+Counting x may exclude an order that just fits. So the search also runs without x, and bytes that its order has over
+the cap are set aside in the next search; so are bytes of messages, whose number depends on the order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pipesched.planning.transformer import activations, parameters
 from pipesched.planning.transformer.config import Trained
 from pipesched.planning.transformer.state import state, undivided
 
-MESSAGES = 4  # of a rank, that are set aside at first
+MESSAGES = 4  # per rank, set aside before an order is known
 _FINE = 100
 
 
@@ -37,7 +37,7 @@ _FINE = 100
 class Room:
     """A cap in bytes, as the optimizer takes it.
 
-    left: by rank the bytes for activations. one: of one microbatch on most stages. unit: of 1 in the unit of caps.
+    left: bytes for activations, by rank. one: bytes of one microbatch on most stages. unit: bytes per unit of caps.
     """
 
     costs: Costs
@@ -48,7 +48,7 @@ class Room:
     unit: Fraction
 
     def require(self, problem: Problem) -> None:
-        """Raises PipeschedError: PS504, one microbatch alone needs more than is left."""
+        """Raise PipeschedError, PS504, if one microbatch alone needs more bytes than are left."""
         reason = infeasible(problem, lambda amount: gigabytes(amount * self.unit))
         if reason is not None:
             message = f"no order is known to fit: {reason}; activations have {self._left}"
@@ -59,7 +59,7 @@ class Room:
 
     @property
     def note(self) -> str:
-        """What the caps are from."""
+        """A sentence on how the caps follow from the bytes."""
         share = percent(-self.release.at_input)
         split = "" if self.release.at_input >= 0 else f", and at most {share} of that more from I to W"
         return (
@@ -74,7 +74,7 @@ class Room:
 
 
 def set_aside(trained: Trained, placement: Placement) -> tuple[int, ...]:
-    """Bytes for messages, by rank, before any order is known."""
+    """Bytes set aside for messages, by rank, before any order is known."""
     each = ceil(MESSAGES * activations.boundary(*trained)) if placement.ranks > 1 else 0
     return (each,) * placement.ranks
 
@@ -90,10 +90,10 @@ def room(
     aside: Sequence[int] | None,
     until_w: bool,
 ) -> Room:
-    """aside: bytes of messages by rank. until_w: whether what I leaves for W counts.
+    """Convert caps in bytes. aside: bytes for messages, by rank. until_w: True to count what I stores for W.
 
     Raises:
-        PipeschedError: PS235; PS503, what is there all the time is over the cap.
+        PipeschedError: PS235; PS503, parameters, gradients and optimizer alone are over the cap.
     """
     a, x = trained
     ranks, count = placement.ranks, placement.stages
@@ -118,7 +118,7 @@ def room(
 
 
 def _until_w(release: Release, stages: Sequence[activations.StageBytes]) -> Release:
-    """The release under which I takes the most that a stage stores for W."""
+    """The release rule under which I takes the largest share that any stage stores for W."""
     most = max(_up(Fraction(ceil(one.stored), ceil(one.saved))) for one in stages if one.saved)
     return Release.parse(f"I=-{most},W={1 + most}") if most else release
 
@@ -126,13 +126,13 @@ def _until_w(release: Release, stages: Sequence[activations.StageBytes]) -> Rele
 def _working(
     stages: Sequence[activations.StageBytes], whole: Sequence[tuple[Fraction, Fraction]], *, fused: bool
 ) -> list[Fraction]:
-    """The most that is there only while a backward of each stage runs, with what ZeRO has whole."""
+    """Working memory of a backward of each stage, with the parameters and gradients that ZeRO gathers for it."""
     each = (one.working[0] if fused else max(one.working[1:]) for one in stages)
     return [one + sum(parts) for one, parts in zip(each, whole, strict=True)]
 
 
 def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: int) -> None:
-    """Raises PipeschedError: PS503, the bytes that are there all the time are over the cap."""
+    """Raise PipeschedError, PS503, if parameters, gradients and optimizer alone are over a cap."""
     pairs = enumerate(zip(states, caps, strict=True))
     over = [f"rank {rank} {gigabytes(there)} of {gigabytes(cap)}" for rank, (there, cap) in pairs if there > cap]
     if over:
@@ -142,7 +142,7 @@ def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: in
         raise PipeschedError([Diagnostic(Code.STATES_OVER_CAP, message, help=help)])
 
 
-_ROUNDING = 3 * 64  # every figure of `analysis.footprint` is rounded up to a whole byte
+_ROUNDING = 3 * 64  # bytes: every figure of the footprint is rounded up to a whole byte
 _SHOWN = 3
 
 

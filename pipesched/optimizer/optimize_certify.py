@@ -1,10 +1,10 @@
-"""A proof for what rests on an engine's word, which `verify` follows; and a second engine's word.
+"""Prove a bound that rests on an engine's word, in steps that `verify` follows; and ask Z3 for a second opinion.
 
     clauses of the checker ─┬─> CaDiCaL refutes them ──> trimmed ──> the certificate
                             └─> Z3: found at the objective, refuted a tick below
 
-First the clauses of the rank that the optimizer names alone, which are some of the same clauses, then all. The proof is
-as good as what the checker says of it: it is judged with the certificate.
+The clauses of the rank that the optimizer names are tried first, then all clauses. The proof is not trusted: the
+checker judges it with the certificate.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, 
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.support import files
 
-SECONDS, ALONE = 60.0, 20.0  # of CPU, in all, and for one rank alone
-FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # clauses that Z3 is asked about unasked; its steps
+SECONDS, ALONE = 60.0, 20.0  # of CPU: for all clauses, and for those of one rank
+FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # clauses for Z3 without --confirm; its steps with and without
 
 
 @dataclass(frozen=True)
 class Made:
-    """entry: `proof` of a certificate, empty where there is none. note: what was done, or why it was not."""
+    """A proof. entry: `proof` of a certificate, empty if none was made. note: the result, or why there is no proof."""
 
     entry: dict[str, object]
     note: str
 
 
 def certified(instance: Instance, value: Fraction, rank: int | None, path: str | None) -> Made:
-    """A proof that no objective is at most `value`; also as PATH.cnf and PATH.lrat, if there is a path.
+    """Prove that no objective is at most `value`; also write PATH.cnf and PATH.lrat, if there is a path.
 
     Raises:
-        OSError: these cannot be written.
+        OSError: the files cannot be written.
     """
     claim, now = f"that nothing is {_below(instance, value)}", time.process_time()
     try:
@@ -61,23 +61,24 @@ def certified(instance: Instance, value: Fraction, rank: int | None, path: str |
 
 
 def write(path: str, clauses: Clauses, refutation: bytes) -> None:
-    """PATH.cnf and PATH.lrat, for other checkers. Raises OSError: they cannot be written."""
+    """Write PATH.cnf and PATH.lrat, for other checkers. Raises OSError: the files cannot be written."""
     files.replace(f"{path}.cnf", (line.encode("ascii") for line in clauses.dimacs()))
     files.replace(f"{path}.lrat", [refutation])
 
 
 def _alone(clauses: Clauses, rank: int) -> dict[int, list[int]]:
-    """Those of one rank, and those of all."""
+    """Clauses without those about other ranks alone."""
     others = {number for r, numbers in enumerate(clauses.of_rank) if r != rank for number in numbers}
     return {number: literals for number, literals in clauses.known.items() if number not in others}
 
 
 def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bool) -> str:
-    """What Z3 says of the checker's clauses, with which a schedule has this objective, and none is `below`; empty where
-    it does not say so soon, and was not asked.
+    """Ask Z3 whether the checker's clauses allow the objective `value` and exclude `below`; a note on its answer.
+
+    asked: True if the user asked for this; else the note is empty where Z3 does not answer within a few steps.
 
     Raises:
-        RuntimeError: it says something else.
+        RuntimeError: Z3 disagrees.
     """
     steps = STEPS if asked else FEW_STEPS
     try:
@@ -90,12 +91,12 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
 
 
 def _below(instance: Instance, value: Fraction) -> str:
-    """What is not above a value, in words."""
+    """Objectives of at most `value`, in words."""
     return instance.costs.unit.below(value, value + instance.problem().time(1))
 
 
 def _said(instance: Instance, value: Fraction, most: int, steps: int) -> bool:
-    """Whether the clauses can hold."""
+    """True if Z3 finds that the clauses for objectives of at most `value` can hold."""
     ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
     clauses = Clauses(problem(instance), ticks, most=most)
     return all(clauses.known.values()) and by_z3(clauses, Effort(steps)).true is not None

@@ -71,24 +71,25 @@ def _json(given: Given) -> bool:
 
 
 def _output(given: Given, *, ranged: bool) -> Output:
-    """Where results go: a range of caps makes a table, which a file may hold."""
+    """The output of results; for a range of caps its form may follow from the ending of the file of -o."""
     format = flags.form_of(given, endings.LINES) if ranged else "json" if _json(given) else given["format"]
     return Output(format, given["color"], given["output"], given["digits"], given["verbose"])
 
 
 def _sizes(given: Given) -> dict[str, Value]:
-    """One value of each parameter; p, v and m are that already.
+    """Value of each parameter.
 
     Raises:
-        PipeschedError: PS225, several.
+        PipeschedError: PS225, a parameter has several values.
     """
     parameters = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
     return {**parameters, **flags.one_size("optimize", {**given, **dict.fromkeys(parameters)})}
 
 
 def _show(answer: Optimum, out: Output, given: Given, holds: str) -> int:
-    """The verdict, and the schedule: in the file of -o, else below the verdict if it is short. holds: what the file
-    does.
+    """Print the verdict, and the schedule: to the file of -o, else below the verdict if it is short.
+
+    holds: the form of that file, json or ps. Returns the exit status.
     """
     path, out.path = given["output"], None
     file = path if path != "-" else None

@@ -1,10 +1,10 @@
-"""What `optimize` found, as a value: always for this placement, these costs and caps, this backward and release rule.
+"""The answer of `optimize`, for one placement, costs, caps, kind of backward and release rule.
 
 proved optimal: makespan 27
     for: linear placement, p=4 v=1 m=8, split backward, costs F=1,I=1,W=1,C=0, release W, cap 4
     no schedule is shorter: ...
 
-Of a range of caps, a line for each:
+For a range of caps there is one line per cap:
 
 cap   makespan   bubble   peak   verdict
   2         45   46.7 %      2   proved optimal
@@ -33,10 +33,10 @@ from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 
 COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stage", "step"))
-"""Entries of a certificate that are whole numbers always."""
+"""Entries of a certificate that are always whole numbers."""
 
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
-_SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+_SHOWN = 8  # ranks of a list that are printed; of longer lists the first and the last ones
 _MORE_ROOM = "give each rank at least what one microbatch needs there, or place the stages otherwise"
 
 
@@ -44,9 +44,9 @@ _MORE_ROOM = "give each rank at least what one microbatch needs there, or place 
 class Optimum:
     """The answer. status: proved optimal, optimal on the word of an engine, best found, infeasible or nothing found.
 
-    judged: what the checker says of the schedule, analysis: what follows from it, and checked: what every ordinary
-    check says of it; None where there is no schedule. least, least_by: the lower bound of the search. given: the
-    schedule to improve on, which is then the first of `known`. Exit status 0, 3 (less is not excluded) or 1
+    judged: the checker's verdict on the schedule, analysis: its times and memory, checked: the report of every
+    ordinary check; None if there is no schedule. least, least_by: the lower bound of the search. given: the schedule
+    to improve on, which is then the first of `known`. Exit status 0, 3 (a better schedule is not excluded) or 1
     (infeasible).
     """
 
@@ -71,10 +71,10 @@ class Optimum:
 
     @property
     def report(self) -> Report:
-        """What every ordinary check says of the schedule.
+        """Report of every ordinary check on the schedule.
 
         Raises:
-            PipeschedError: there is none: PS701, or PS702 where nothing was found.
+            PipeschedError: there is no schedule: PS701 if the caps allow none, PS702 if none was found.
         """
         if self.checked is None:
             message = f"there is no schedule to report on: {self.verdict}"
@@ -93,7 +93,7 @@ class Optimum:
 
     @property
     def proved(self) -> bool:
-        """Whether a checker derived anew that no schedule is better; an engine's word is not enough."""
+        """True if a checker derived anew that no schedule is better; an engine's word is not enough."""
         return self.judged is not None and self.judged.proved
 
     @property
@@ -102,17 +102,17 @@ class Optimum:
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """PS701 where no schedule is within the caps; else nothing."""
+        """PS701 if no schedule is within the caps; else empty."""
         return (Diagnostic(Code.INFEASIBLE, self.verdict, help=_MORE_ROOM),) if self.status == INFEASIBLE else ()
 
     @property
     def spent(self) -> Idle | None:
-        """The times of the schedule."""
+        """Times of the schedule."""
         return None if self.analysis is None else self.analysis.idle
 
     @property
     def peak(self) -> tuple[Fraction, ...]:
-        """Most that is held, by rank."""
+        """Peak memory, by rank."""
         return () if self.analysis is None else self.analysis.memory.peak
 
     @property
@@ -125,27 +125,27 @@ class Optimum:
 
     @property
     def value(self) -> Fraction | None:
-        """The objective."""
+        """Value of the objective."""
         return self.span if self.objective == "span" else self.makespan
 
     @property
     def work(self) -> Fraction | None:
-        """Of the busiest rank."""
+        """Compute time of the busiest rank."""
         return None if self.spent is None else max(self.spent.work)
 
     @property
     def bubble(self) -> Fraction | None:
-        """The share of all ranks' time until the makespan in which they do nothing: idle / (p x makespan)."""
+        """Fraction of all ranks' time until the makespan in which they are idle: idle / (p x makespan)."""
         return None if self.spent is None else self.spent.bubble
 
     @property
     def span_bubble(self) -> Fraction | None:
-        """The same with the span in the place of the makespan."""
+        """Fraction of all ranks' time in which they are idle, with the span in place of the makespan."""
         return None if self.spent is None else self.spent.span_bubble
 
     @property
     def least_bubble(self) -> Fraction | None:
-        """The bubble that belongs to the objective."""
+        """Bubble that belongs to the objective: by the span or by the makespan."""
         return self.span_bubble if self.objective == "span" else self.bubble
 
     @property
@@ -154,7 +154,7 @@ class Optimum:
 
     @property
     def gap(self) -> Fraction | None:
-        """(objective - bound) / bound, or None where one of them is not known."""
+        """(objective - bound) / bound, or None if either is unknown."""
         return None if self.judged is None else self.judged.gap
 
     @property
@@ -163,22 +163,22 @@ class Optimum:
 
     @property
     def told_by(self) -> str:
-        """What the lower bound rests on where that is an engine's word."""
+        """Explanation of a lower bound that rests on an engine's word; else empty."""
         return self.judged.shown_by if self.judged is not None and self.judged.word else ""
 
     @property
     def bound_by(self) -> str:
-        """What the lower bound comes from, in a word."""
+        """Source of the lower bound, in a few words."""
         return self.least_by if self.judged is None else self.judged.by
 
     @property
     def every(self) -> tuple[int, int] | None:
-        """(m0, K) where the schedule is given for every m = m0 + jK."""
+        """(m0, K) if the schedule is for every m = m0 + jK; else None."""
         return None if self.judged is None else self.judged.every
 
     @property
     def verdict(self) -> str:
-        """One line: the status, with its numbers."""
+        """The status with its numbers, in one line."""
         if self.judged is not None:
             return self.judged.line
         if self.status == INFEASIBLE:
@@ -188,12 +188,12 @@ class Optimum:
 
     @property
     def terms(self) -> str:
-        """What the verdict is for."""
+        """Terms that the verdict holds for: placement, sizes, costs, caps and rules, in one line."""
         return self.instance.text
 
     @property
     def claims(self) -> list[str]:
-        """What the printed file claims, checked by verify."""
+        """Claims of the printed file, which verify checks."""
         return [] if self.analysis is None or self.judged is None else claims(self.analysis, self.instance, self.judged)
 
     def __str__(self) -> str:
@@ -206,9 +206,7 @@ class Optimum:
         return [costs.note] * bool(costs.note) + list(used.assumed if used else ())
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
-        """The verdict, what it is for, what proves it, and the best known schedules for comparison. verbose: all that
-        is assumed.
-        """
+        """The verdict, its terms, its proof, and the best known schedules for comparison. verbose: all assumptions."""
         head, rest = self.verdict[: len(self.status)], self.verdict[len(self.status) :]
         lines = [f"\x1b[1;{_COLORS.get(self.status, '33')}m{head}\x1b[0m{rest}" if color else self.verdict]
         lines += [f"    for: {self.terms}"]
@@ -223,7 +221,7 @@ class Optimum:
         return "\n".join(lines)
 
     def _figures(self, spent: Idle) -> list[str]:
-        """Times, the peak, and how the best known schedules compare."""
+        """Lines with the times, the peak, and the comparison with the best known schedules."""
         unit, span_first = self.instance.costs.unit, self.objective == "span"
         used = None if self.checked is None else self.checked.parts.of(InBytes)
         most = activations(max(self.peak)) if unit else shown(max(self.peak))
@@ -261,7 +259,7 @@ class Optimum:
 
 
 def bound_by(state: State) -> str:
-    """What the bound of a search comes from, in a word."""
+    """Source of a search's lower bound, in a few words."""
     refuted, bound = state.refuted, state.bound
     if refuted is not None and refuted.bound + 1 > bound.value:
         return "ranks taken one by one" if refuted.engine == "ranks" else refuted.engine
@@ -283,9 +281,9 @@ def _listed(values: Sequence[Fraction], said: Callable[[Fraction], str]) -> str:
 
 
 def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
-    """What the printed file claims: the peak, and times where a claim can name the costs that they are for.
+    """Claims of the printed file: the peak, and times if a claim can name their costs.
 
-    Of a schedule for every m the objective is claimed for every m, and that no less is possible where that is proved.
+    For a schedule of every m the claim gives the objective as a formula of m: `==` if it is proved, else `<=`.
     """
     spent, rule, costs = made.idle, _rule(instance.release), instance.scalar_costs
     assert spent is not None, "its orders wait for each other"
@@ -303,7 +301,7 @@ def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
 
 
 def _rule(release: Release) -> str | None:
-    """The release rule as a claim names it, with its word; None where claims have no name for it."""
+    """Clause of a claim that names the release rule; None if claims have no name for it."""
     if release.name == "W":
         return ""
     if "=" not in release.name:
@@ -323,22 +321,22 @@ class Frontier:
 
     @property
     def exit_status(self) -> int:
-        """3 if a point is not proved; 1 if there is no schedule at any cap."""
+        """3 if a better schedule is not excluded at some cap; 1 if there is no schedule at any cap; else 0."""
         statuses = {answer.exit_status for _, answer in self.points}
         return 3 if 3 in statuses else int(statuses == {1})
 
     @property
     def proved(self) -> bool:
-        """Whether every point with a schedule is proved optimal."""
+        """True if every point is proved optimal or infeasible."""
         return all(answer.proved or answer.status == INFEASIBLE for _, answer in self.points)
 
     @property
     def terms(self) -> str:
-        """All but the cap."""
+        """Terms that all points share: all but the cap."""
         return self.points[0][1].instance.text_without_cap
 
     def text(self) -> str:
-        """A table."""
+        """Table with a row per cap."""
         objective = self.points[0][1].objective
         rows = [("cap", objective, "bubble" + " by span" * (objective == "span"), "peak", "verdict")]
         rows += [_row(cap, answer) for cap, answer in self.points]
@@ -347,7 +345,7 @@ class Frontier:
         return "\n".join([f"for: {self.terms}", *(f"{x}  {row[4]}" for x, row in zip(lines, rows, strict=True))])
 
     def to_json(self) -> dict[str, object]:
-        """Every answer, with its cap."""
+        """The answers of all caps."""
         return {"ok": self.exit_status == 0, "frontier": [answer.to_json() for _, answer in self.points]}
 
 

@@ -1,4 +1,4 @@
-"""What a request is about: a schedule's placement, sizes, costs and kind of backward, or one from scratch."""
+"""Requests to the optimizer, and their targets: a schedule's placement, sizes, costs and backward, or new ones."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
+    """A request. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
-    placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one, or one a rank.
-    workload: a model with its caps in bytes; aside: the bytes of each rank that are set aside for messages then;
-    until_w: whether what I leaves for W is in caps of activations. fused: whether backwards are whole; None for the
+    placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one cap, or one per rank.
+    workload: a model with its caps in bytes; then aside: bytes set aside for messages, by rank; until_w: True if caps
+    of activations count what I stores for W. fused: True for full backwards, False for split ones; None for the
     source's kind, or split.
     """
 
@@ -58,10 +58,10 @@ class Request:
 
 
 def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> Request:
-    """What is asked by options, as `options` reads them.
+    """Make a request from the options of the command.
 
     Raises:
-        PipeschedError: PS225, PS810, options that mean nothing together.
+        PipeschedError: PS225, PS810, options that contradict each other.
     """
     seed, proof, backward = given["seed"], given["proof"], given["backward"]
     if proof and given["all_m"]:
@@ -90,7 +90,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
 
 @dataclass(frozen=True)
 class Target:
-    """The instance, the schedule that was given, and the sizes as the answer shows them. room: its caps, of bytes."""
+    """The instance, the user's schedule, and the sizes as the answer shows them. room: the caps, if in bytes."""
 
     instance: Instance
     given: Loaded | None
@@ -99,10 +99,10 @@ class Target:
 
 
 def target_of(request: Request) -> Target:
-    """What a request is about.
+    """Make the target of a request.
 
     Raises:
-        PipeschedError: PS2xx, PS3xx, PS702, and everything wrong in the source.
+        PipeschedError: PS2xx, PS3xx, PS702, and every fault of the source.
     """
     if request.source is not None:
         return _target_at(request.source, request)
@@ -113,7 +113,7 @@ def target_of(request: Request) -> Target:
 
 
 def _target_at(source: Source, request: Request) -> Target:
-    """A schedule's placement, sizes, costs and kind of backward."""
+    """Make the target from a schedule: its placement, sizes, costs and kind of backward."""
     loaded = load(source, Options(request.parameters, max_ops=MAX_OPS, settings=request.settings))
     schedule = loaded.schedule
     if request.placement is not None:
@@ -126,7 +126,7 @@ def _target_at(source: Source, request: Request) -> Target:
 
 
 def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
-    """Those that count.
+    """Costs of the optimization: the user's, over those of the workload and of the file.
 
     Raises:
         PipeschedError: PS225, PS235, PS244.
@@ -136,10 +136,10 @@ def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
 
 
 def _require_right(schedule: Schedule) -> None:
-    """An order that lacks operations, or waits for itself, is nothing to be compared with.
+    """Refuse a schedule that lacks operations or deadlocks: the answer could not be compared with it.
 
     Raises:
-        PipeschedError: PS3xx.
+        PipeschedError: PS3xx, the faults of the schedule.
     """
     made = Analysis(schedule)
     complete = check_complete(schedule, made.dependencies)
@@ -173,10 +173,10 @@ def _target(
 
 
 def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) -> Asked:
-    """A placement as a user names it: linear, loop, vee, ranks by stage, or a schedule whose placement counts.
+    """Placement that a user names: linear, loop, vee, ranks by stage, or a schedule whose placement is taken.
 
     Raises:
-        PipeschedError: PS810, no placement and no schedule has that name; all that is wrong in the file.
+        PipeschedError: PS810, no placement and no schedule has that name; every fault of the file.
     """
     if not isinstance(asked, str) or asked in PLACEMENTS:
         return asked

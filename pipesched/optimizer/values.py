@@ -14,7 +14,7 @@ _RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+
 
 
 def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
-    """Caps, or a range ``2..8`` or ``2..8:1/2`` with both ends; whether it is a range."""
+    """(True for a range, caps): read caps, or a range ``2..8`` or ``2..8:1/2`` with both ends."""
     match = _RANGE.fullmatch(value) if len(value) <= _LONGEST else None
     if match is None:
         return False, caps(value)

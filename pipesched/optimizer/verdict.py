@@ -1,10 +1,10 @@
-"""What is said of an optimum, and what it means. Those who find one and those who check it use the same words.
+"""Verdicts on an optimum, and their terms; the optimizer and the checker share these words.
 
     proved optimal                                  no schedule is better: a checker derived the bound anew
-    optimal on the word of CaDiCaL, not checked     an engine found nothing below, and no checker has followed it
-    best found                                      the bound is lower, here or at another m that it is for
+    optimal on the word of CaDiCaL, not checked     an engine refuted every better objective; no checker followed it
+    best found                                      the bound is lower, here or at another m of the schedule
 
-Always for one placement, costs, kind of backward, caps and release rule: its terms.
+A verdict holds for one placement, costs, kind of backward, caps and release rule: its terms.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|us|[kMGT]?B)\b)")  # between a number an
 
 
 def engine_name(engine: str) -> str:
-    """As its authors write it; a refutation by none of these is the optimizer's own. Never empty."""
+    """Name of an engine as its authors write it; of any other, the optimizer. Never empty."""
     return _ENGINES.get(engine, "the optimizer")
 
 
 def on_the_word(name: str) -> str:
-    """The status of a schedule that only an engine calls optimal."""
+    """Status of a schedule that only an engine calls optimal."""
     return f"optimal on the word of {name}, not checked"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a schedule's objective.
+    """The objective of a schedule, and the lower bound on it.
 
-    lower: no schedule is below it, by what `shown_by` says and `by` names in a word. word: the name of the engine on
-    whose word the lower bound is taken, empty if it was derived. every: (m0, K) where the schedule is given for every
-    m = m0 + jK, with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: whether no less is proved for
-    all of these. unit: of times.
+    lower: no schedule is below it; `shown_by` explains why, `by` names the reason briefly. word: the engine on whose
+    word the lower bound is taken, empty if the bound was derived. every: (m0, K) if the schedule is for every
+    m = m0 + jK, with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: True if that is proved optimal
+    at all of these m. unit: of times.
     """
 
     objective: str
@@ -76,7 +76,7 @@ class Verdict:
 
     @property
     def gap(self) -> Fraction:
-        """How much more than the bound the objective is, as a fraction of the bound."""
+        """Excess of the objective over the bound, as a fraction of the bound."""
         return (self.value - self.lower) / self.lower if self.lower else Fraction(0)
 
     @property
@@ -94,7 +94,7 @@ class Verdict:
 
     @property
     def because(self) -> str:
-        """``no schedule is shorter: …``; of a word, whose it is."""
+        """The reason for the bound, as in ``no schedule is shorter: …``."""
         if self.word:
             return f"it rests on this: {self.shown_by}"
         if self.status == FOUND:
@@ -114,14 +114,14 @@ class Verdict:
 
     @property
     def every_json(self) -> dict[str, object] | None:
-        """For which m it is given, and what it takes there; None where it is for one m."""
+        """The m of the schedule and its objective there, as JSON; None if it is for one m."""
         if self.every is None:
             return None
         (first, step), (value, growth) = self.every, self.grown
         return {"microbatches": first, "step": step, **exact(value=value, growth=growth)}
 
     def at(self, microbatches: int) -> Fraction | None:
-        """The objective at another m, at most; None where it is not for that m."""
+        """Upper bound on the objective at another m; None if the schedule is not for that m."""
         if self.every is None or microbatches < self.every[0] or (microbatches - self.every[0]) % self.every[1]:
             return None
         return self.grown[0] + self.grown[1] * (microbatches - self.every[0])
@@ -135,7 +135,7 @@ class Verdict:
 
 
 def documentation(verdict: Verdict, terms: Terms) -> str:
-    """What the printed file says of itself."""
+    """Documentation of the printed file: verdict, terms and reason."""
     lines = [f"{verdict.line[0].upper()}{verdict.line[1:]}.", f"For: {terms.text}."]
     if verdict.status != FOUND:
         reason = "It rests on this" if verdict.word else "None is shorter"
@@ -150,14 +150,14 @@ def documentation(verdict: Verdict, terms: Terms) -> str:
 
 
 def sizes(placement: Placement) -> dict[str, int]:
-    """p and m, and v where every rank has as many stages."""
+    """p and m, and v if every rank has v stages."""
     p, stages = placement.ranks, placement.stages
     even = stages % p == 0 and all(len(placement.chunks(rank)) * p == stages * placement.routes for rank in range(p))
     return {"p": p, **({"v": stages // p} if even else {}), "m": placement.microbatches}
 
 
 def placement_name(placement: Placement) -> str:
-    """linear, loop, vee, 2-route, or irregular."""
+    """Name of a placement: linear, loop, vee, irregular, or 2-route for two routes."""
     if placement.routes > 1:
         return f"{placement.routes}-route"
     ranks, turn = placement.rank_of[0].tolist(), list(range(placement.ranks))
@@ -175,8 +175,9 @@ def listed_caps(caps: Sequence[Fraction]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What a verdict is for. caps: by rank, in the unit of peaks, or None; fused: whether backwards are whole. asked:
-    caps in bytes as they were given, of which those in the unit of peaks and the release rule are made.
+    """Terms that a verdict holds for. caps: by rank, in the unit of peaks, or None; fused: True for full backwards.
+
+    asked: caps in bytes as the user gave them, from which `caps` and the release rule were made; else None.
     """
 
     placement: Placement
@@ -191,24 +192,24 @@ class Terms:
     def of(
         cls, schedule: Schedule, costs: Costs, release: Release, caps: tuple[Fraction, ...] | None, objective: str
     ) -> Terms:
-        """Those of a schedule, whose placement and kind of backward they are."""
+        """Make terms with the placement and kind of backward of a schedule."""
         return cls(schedule.placement, costs, release, caps, bool((schedule.op == Op.B).any()), objective)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The costs of what runs; no slot holds two operations."""
+        """Names of the costs of operations that run; no slot holds two operations."""
         return ("F", "B") if self.fused else ("F", "I", "W")
 
     @property
     def text(self) -> str:
-        """In one line."""
+        """The terms in one line."""
         if self.asked is not None:
             return f"{self.text_without_cap}, cap {','.join(map(gigabytes, self.asked))}"
         return f"{self.text_without_cap}, {'no cap' if self.caps is None else f'cap {listed_caps(self.caps)}'}"
 
     @property
     def text_without_cap(self) -> str:
-        """The same for any cap."""
+        """The terms in one line, without the cap."""
         named = " ".join(f"{name}={value}" for name, value in sizes(self.placement).items())
         backward = "full backward" if self.fused else "split backward"
         rates = ",".join(
@@ -224,29 +225,29 @@ class Terms:
         )
 
     def _read(self, key: str) -> str:
-        """A cost as people read it, of several the least and the greatest."""
+        """A cost as people read it; if it differs by stage, the least and the greatest."""
         cost = self.costs[key]
         assert cost is not None, "what is used is known"
         return self.costs.unit.range((least(cost), most(cost))) if key in TIMES else in_text(cost)
 
     @property
     def assumed(self) -> dict[str, str]:
-        """The costs that count and were not given, though others were: each with what it follows from."""
+        """Costs that count but were not given while others were: each with the cost that it follows from."""
         return self.costs.assumed_of(self.kinds)
 
     @property
     def scalar_costs(self) -> dict[str, Fraction] | None:
-        """The costs that times depend on, by the names that claims have for them; None where one differs by stage."""
+        """Costs that times depend on, by their names in claims; None if one differs by stage."""
         found = {f"t{key}": self.costs.scalar(key) for key in (*self.kinds, "C")}
         return None if None in found.values() else {name: x for name, x in found.items() if x is not None}
 
     @property
     def _used(self) -> dict[str, object]:
-        """The costs that count, as JSON."""
+        """Costs that count, as JSON."""
         return {key: value for key, value in self.costs.to_json().items() if key in (*self.kinds, "C", "M")}
 
     def to_json(self) -> dict[str, object]:
-        """What a refutation is about: it says nothing under other terms."""
+        """The terms as JSON, for a refutation: it holds under these terms alone."""
         counts = [int((self.placement.route_of == route).sum()) for route in range(self.placement.routes)]
         return {
             "objective": self.objective,

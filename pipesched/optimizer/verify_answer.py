@@ -1,6 +1,6 @@
-"""The verdict on an optimizer's answer: every check on its schedule, its certificate, and all else that it says.
+"""Verify an optimizer's answer: every check on its schedule, its certificate, and its other entries.
 
-An answer is judged by what can be derived anew. What is on an engine's word is called that, and is no proof.
+An answer is judged by what can be derived anew. A bound on an engine's word is reported as such; it is not a proof.
 """
 
 from __future__ import annotations
@@ -34,13 +34,11 @@ from pipesched.report.report import Report
 from pipesched.support.foreign import foreign
 from pipesched.support.source import Source
 
-FOLLOWED = 10  # times as long takes an operation whose certificate is followed too
+FOLLOWED = 10  # an operation costs as much more time where its certificate is followed too
 
 
 def verify(source: Source, options: Options) -> Report:
-    """The schedule of an optimizer's answer, its certificate, and whatever else it says; at another m if it is for
-    every m.
-    """
+    """Verify an answer's schedule, certificate and other entries; also at another m if the answer is for every m."""
     answer = answer_read.read(source)
     terms, own = _own_terms(answer, options)
     report = examine(own, replace(_as_asked(answer, options), parameters={})).report
@@ -73,11 +71,11 @@ def verify(source: Source, options: Options) -> Report:
 
 
 def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None:
-    """PATH.cnf and PATH.lrat, for other checkers; of an answer for every m, at its least m.
+    """Write PATH.cnf and PATH.lrat, for other checkers; for an answer of every m, at its least m.
 
     Raises:
         PipeschedError: PS712, the answer has no refutation.
-        OSError: they cannot be written.
+        OSError: the files cannot be written.
     """
     given = Entries(answer.certificate, terms.costs.ticks(terms.placement.stages).scale)
     refuted, every = (given.part(name) if name in given else Entries({}, 1) for name in ("refuted", "every"))
@@ -96,7 +94,7 @@ def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> Non
 
 
 def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str:
-    """What a verdict for every m says of one with more operations than are looked at; empty where that is not asked."""
+    """Note on an m with more operations than --max-ops, by a verdict for every m; empty if no such m is requested."""
     asked = options.parameters.get("m")
     if set(options.parameters) != {"m"} or not isinstance(asked, int) or (value := verdict.at(asked)) is None:
         return ""
@@ -108,10 +106,10 @@ def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str
 
 
 def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
-    """What an answer is for, and its schedule at its own size.
+    """Terms of an answer, and its schedule at its own size.
 
     Raises:
-        PipeschedError: PS225, other costs or another release rule are given; PS710; all that is wrong in the file.
+        PipeschedError: PS225, other costs or another release rule are given; PS710; every fault of the file.
     """
     if options.costs is not None or options.release not in (AT_W, answer.release):
         raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
@@ -135,10 +133,10 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
 
 
 def _as_asked(answer: Answer, options: Options) -> Options:
-    """The options to verify under: those of the caller, and the rule and the caps of the answer.
+    """Options to verify under: the caller's, with the release rule and the caps of the answer.
 
-    The caller's caps, if there are some, count in place of the answer's. With a model the caps are in bytes, and the
-    rule is the caller's.
+    The caller's caps, if given, replace the answer's. With a model the caps are in bytes, and the release rule is the
+    caller's.
     """
     if answer.unit:
         options = replace(options, costs=Costs(unit=answer.unit))
@@ -150,7 +148,7 @@ def _as_asked(answer: Answer, options: Options) -> Options:
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
-    """The schedules of m0, m0 + K and m0 + 2K; PS715 where more than copies of a part may come between any two."""
+    """Function that loads the schedules of m0, m0 + K and m0 + 2K; PS715 unless they differ by copies of a part."""
 
     def copies(first: int, step: int) -> list[Schedule]:
         made = [load(answer.schedule, Options({"m": first + n * step}, max_ops=options.max_ops)) for n in range(3)]
@@ -167,13 +165,13 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
 
 
 def _require_costs(loaded: Loaded, terms: Terms) -> None:
-    """Raises PipeschedError: PS715, at another m the file has other costs."""
+    """Raise PipeschedError, PS715, if the file has other costs at another m."""
     if loaded.own_costs.to_json() != terms.costs.to_json():
         raise fail(Code.EVERY, f"at m={loaded.schedule.microbatches} it has other costs")
 
 
 def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnostic], aside: tuple[str, ...]) -> Report:
-    """The claim of an answer holds if it is proved; what is on an engine's word is no claim, and is warned of."""
+    """Add the verdict to the report: a claim if it is proved; a warning if its bound rests on an engine's word."""
     if found or verdict is None:
         claim = Claim("certificate", holds=False)
         return replace(report, diagnostics=(*report.diagnostics, *found), claims=(*report.claims, claim))
@@ -192,7 +190,7 @@ def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnosti
 
 
 def require_proof(report: Report, made: Examination | None, options: Options) -> Report:
-    """PS712 where a proof is asked for, and there is none."""
+    """Add PS712 to the report if the verdict is not proved."""
     if not report.ok or (report.verdict is not None and report.verdict.proved):
         return report
     said = "a schedule alone says nothing of others" if report.verdict is None else report.verdict.line
