@@ -1,9 +1,9 @@
-"""DeepSpeed's pipeline schedules: what a `PipeSchedule` has every stage run.
+"""Record DeepSpeed's pipeline schedules: the instructions that a `PipeSchedule` has every stage run.
 
     deepspeed:TrainSchedule, deepspeed:InferenceSchedule, …    a class of the installed `runtime/pipe/schedule.py`
-    deepspeed:module:Class, deepspeed:path/to/file.py:Class    anybody's subclass
+    deepspeed:module:Class, deepspeed:path/to/file.py:Class    your own subclass
 
-That one file is executed, without the rest of DeepSpeed and without torch: the others of its modules are Fakes.
+Only `schedule.py` is executed, without torch; all other modules of DeepSpeed are Fakes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FILE = "deepspeed.runtime.pipe.schedule"
 
 
 def record(name: str, options: Options) -> Recorded:
-    """What a schedule has every stage run."""
+    """Record the instructions that a schedule has every stage run."""
     schedule = _schedule()
     kind = _class(schedule, name)
     p, m = needed(options, "p", "m")
@@ -51,7 +51,7 @@ def record(name: str, options: Options) -> Recorded:
 
 
 class _DeepSpeed(Finder):
-    """Every other module of DeepSpeed is a Fake; all that is not of DeepSpeed is what is installed."""
+    """Finder that replaces all other modules of DeepSpeed by Fakes and leaves other packages as they are installed."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         return super().find_spec(name, path, target) if name.partition(".")[0] == "deepspeed" else None
@@ -59,7 +59,7 @@ class _DeepSpeed(Finder):
 
 @cache
 def _schedule() -> ModuleType:
-    """The file with the schedules, whose instructions remember the line that made them."""
+    """Import the file with the schedules; its instructions remember the line that made them."""
     package = find_spec("deepspeed")
     if package is None or not package.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'deepspeed'", name="deepspeed")
@@ -80,7 +80,7 @@ def _schedule() -> ModuleType:
 
 
 def _class(schedule: ModuleType, name: str) -> type:
-    """A class of that file, or another subclass of its `PipeSchedule`."""
+    """Find a schedule class: a name of that file, or `module:Class` of any subclass of `PipeSchedule`."""
     base = schedule.PipeSchedule
     kinds = {
         key: x for key, x in vars(schedule).items() if inspect.isclass(x) and issubclass(x, base) and x is not base
@@ -100,7 +100,7 @@ def _class(schedule: ModuleType, name: str) -> type:
 def _instructions(
     schedule: ModuleType, steps: Iterable[Iterable[object]], most: float
 ) -> Iterator[tuple[object, Place]]:
-    """The instructions of a stage, and the line that made each."""
+    """Yield the instructions of a stage, each with the line that made it."""
     files: dict[str, str] = {}
     for count, given in enumerate(one for step in steps for one in step):
         if not isinstance(given, schedule.PipeInstruction):

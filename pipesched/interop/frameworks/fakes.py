@@ -1,11 +1,11 @@
-"""Files of a framework run as they are, among modules that are not there.
+"""Run files of a framework as they are, with Fakes in place of the modules that they import.
 
-    a file that is named     as it is; what it imports comes the same way
+    a named file             as it is; its imports follow the same rules
     standard library         as it is
-    any other module         a Fake: any attribute, any call, any base class; a decorator gives what it decorates
+    any other module         a Fake: any attribute, any call, any base class; as a decorator it returns the function
 
-A Fake carries no value. What would hang on one (a branch, a length, a number, a call that moves data) is `Undecided`,
-with the name of the Fake: nothing of an order is made up. Afterwards `sys.modules` is as it was.
+A Fake has no value. If the code needs one (for a branch, a length, a number, a call that moves data), `Undecided` is
+raised with the name of the Fake, so no part of an order is made up. Afterwards `sys.modules` is as before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NoReturn
 
 
 class Undecided(Exception):
-    """The code asks something that is not there to decide, by this name."""
+    """The code needs the value of a Fake of this name to decide."""
 
     help = "its order hangs on what is not executed: leave out the option that leads there"
 
@@ -32,7 +32,7 @@ class Undecided(Exception):
 
 
 class Fake(ModuleType):
-    """A module, or anything in one. `inert`: it may be called, which does nothing."""
+    """Stand-in for a module, or for anything in a module. inert: a call is allowed and does nothing."""
 
     def __init__(self, name: str, *, inert: bool = True) -> None:
         super().__init__(name)
@@ -77,7 +77,7 @@ class Fake(ModuleType):
     __hash__ = object.__hash__
 
     def __instancecheck__(self, other: object) -> bool:
-        """Whatever is there is of no class that is not."""
+        """False for real objects, which are never instances of a Fake; undecided for a Fake."""
         return isinstance(other, Fake) and self._undecided()
 
     def __eq__(self, other: object) -> bool:
@@ -85,7 +85,7 @@ class Fake(ModuleType):
 
 
 def _loaded(name: str) -> ModuleType | None:
-    """The module of that name, while modules are loaded: an attribute of its package."""
+    """Module of that name as an attribute of its package, if a Finder is active; else None."""
     finder = next((x for x in sys.meta_path if isinstance(x, Finder)), None)
     if finder is None:
         return None
@@ -93,7 +93,7 @@ def _loaded(name: str) -> ModuleType | None:
 
 
 class Finder(MetaPathFinder, Loader):
-    """While it is entered, files come from `files`, the modules of `made` are those, and all else is a Fake.
+    """While entered: loads `files` as they are, takes modules from `made`, and makes Fakes for all other modules.
 
     silent: packages whose Fakes must not be called.
     """
@@ -117,7 +117,7 @@ class Finder(MetaPathFinder, Loader):
         return Fake(spec.name, inert=not any(spec.name.startswith(name) for name in self._silent))
 
     def exec_module(self, module: ModuleType) -> None:
-        """A Fake has nothing to run."""
+        """Do nothing: a Fake has no code."""
 
     def __enter__(self) -> Finder:
         self._kept = {name: module for name, module in sys.modules.items() if _foreign(name)}
@@ -136,12 +136,12 @@ class Finder(MetaPathFinder, Loader):
 
 
 def _foreign(name: str) -> bool:
-    """Whether a module is neither ours nor the standard library's."""
+    """True if a module belongs neither to pipesched nor to the standard library."""
     return name.partition(".")[0] not in (*sys.stdlib_module_names, "pipesched", "__main__", "__mp_main__")
 
 
 def lines(folder: str) -> Iterator[tuple[str, int]]:
-    """The lines of a folder's files that are being run, innermost first."""
+    """Yield the lines of the folder's files that are on the stack, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.startswith(folder):

@@ -1,11 +1,11 @@
-"""What the code of a framework may do to the machine: change files of one folder, and take so much memory.
+"""Fence in the code of a framework: it may change files of one folder only, and use limited memory.
 
-    hooks      Python's own audit events, in the process itself: told at the line that tried
-    Landlock   Linux 5.13 and later: the kernel, for the process and all that it begins: C code, sqlite, a shell
+    hooks      Python's audit events, in the process itself: an action is refused at the line that tried it
+    Landlock   Linux 5.13 and later: the kernel refuses it, also to C code, sqlite, a shell and all child processes
     limits     memory of each process, size of each file
 
-Where the kernel has no Landlock, nothing may be begun, since nothing would hold it. As in `recording`, nothing here is
-newer than Python 3.9.
+If the kernel has no Landlock, no process may be started, since nothing would fence it in. As in `recording`, nothing
+here is newer than Python 3.9.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-MEMORY = 4 * 2**30  # bytes of a process, without what it maps of files
+MEMORY = 4 * 2**30  # bytes of a process, without mapped files
 FILE = 2**30  # bytes of a file
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
@@ -39,7 +39,7 @@ _SCOPES = 0b11  # since 6: abstract sockets of others, signals to others
 
 
 def close(folder: str, refuse: Callable[[str], None]) -> None:
-    """Fences this process in, for good. refuse: raises, where Python's own code is at it."""
+    """Fence this process in, for good. refuse: called with a text for a forbidden action of Python code; raises."""
     _limit()
     held = _landlock(folder)
     inside = os.path.realpath(folder) + os.sep
@@ -69,19 +69,19 @@ def close(folder: str, refuse: Callable[[str], None]) -> None:
 
 
 def _named(path: object) -> str:
-    """A path as a text, empty for a number or nothing."""
+    """Path as a text, empty if `path` is no path (a number, None)."""
     return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
 
 
 def _database(name: object) -> str | None:
-    """The file of a name that sqlite3 is given, None for memory."""
+    """File of a database name as sqlite3 takes it, None for a database in memory."""
     text = _named(name)
     path = text[5:].partition("?")[0] if text.startswith("file:") else text
     return None if path in ("", ":memory:") or "mode=memory" in text else path
 
 
 def _limit() -> None:
-    """Of each process, where the system knows such limits; one that is lower already stays."""
+    """Limit memory and file size of each process, if the system has such limits; a lower limit stays."""
     with suppress(ImportError):
         import resource
 
@@ -93,7 +93,7 @@ def _limit() -> None:
 
 
 def _landlock(folder: str) -> bool:
-    """Whether the kernel now keeps this process, and all that it begins, from changing files outside of a folder."""
+    """Have the kernel refuse this process and its children changes outside of `folder`; True if it does."""
     if not sys.platform.startswith("linux"):
         return False
     with suppress(OSError, AttributeError):

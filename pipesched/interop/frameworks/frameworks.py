@@ -1,12 +1,12 @@
-"""FRAMEWORKS: where a schedule comes from that no file holds, a row each: ``FRAMEWORK:NAME``, with options by ``-D``.
+"""FRAMEWORKS: one row per source of schedules that are not in a file: ``FRAMEWORK:NAME``, with options by ``-D``.
 
     torch:Interleaved1F1B       a schedule class of the installed torch
     megatron:interleaved        Megatron-core's own pipeline code, on tokens
     deepspeed:TrainSchedule     a schedule class of DeepSpeed's pipeline engine, or of your own
-    python:module:function      anybody's function, from the current folder or a package
+    python:module:function      your own function, from the current folder or a package
 
 A row's recorder is a module that runs in a process of its own (`recording`), with the framework and without the rest
-of us. To add a framework is to add its recorder and its row here.
+of pipesched. A new framework needs its recorder and a row here.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from pipesched.support.source import Source
 class Framework:
     """A framework that gives schedules.
 
-    title: what is executed. package: what must be installed, empty where nothing need be. recorder: our module that
-    runs it. tried: the versions that it was tried with, as the beginnings of their numbers. names: what comes after
-    the colon. options: what ``-D`` takes, besides p, v and m, and what each means. open: its recorder knows of more.
+    title: text that says what is executed. package: the package that must be installed, or empty. recorder: our module
+    that runs it. tried: versions that it was tried with, as the beginnings of their numbers. names: names that may
+    follow the colon. options: options of ``-D`` besides p, v and m, each with its meaning. open: the recorder takes
+    more options than these.
     """
 
     name: str
@@ -40,42 +41,42 @@ class Framework:
 
 @dataclass(frozen=True, repr=False)
 class Call(Source):
-    """The name of a schedule that a framework gives; its text is the name."""
+    """Source that names a schedule of a framework; its text is that name."""
 
     origin: ClassVar[str] = "framework"
 
     @property
     def framework(self) -> Framework:
-        """The row that is named."""
+        """The framework that the text names."""
         return FRAMEWORKS[self.text.partition(":")[0]]
 
 
 def call(target: str) -> Call | None:
-    """The call that a target names, None where it names no framework."""
+    """Make the call that a target names, None if it names no framework."""
     name, colon, _ = target.partition(":")
     return Call(target, target) if colon and name in FRAMEWORKS else None
 
 
 def entries() -> list[dict[str, object]]:
-    """All frameworks, as `list` gives them as JSON."""
+    """Rows of all frameworks for the JSON of `list`."""
     rows = FRAMEWORKS.values()
     return [{"name": x.name, "title": x.title, "schedules": x.names, "tried": x.tried} for x in rows]
 
 
 def lines() -> Iterator[str]:
-    """All frameworks with their schedules, as text."""
+    """Lines of text: all frameworks with their schedules."""
     for row in FRAMEWORKS.values():
         yield f"{row.name}:NAME  {row.title}"
         yield f"    {', '.join(row.names)}"
 
 
 def names() -> list[str]:
-    """The names that are known of every framework."""
+    """Known schedule names of all frameworks, each after its framework and a colon."""
     return [f"{row.name}:{name}" for row in FRAMEWORKS.values() for name in row.names]
 
 
 def meant(target: str) -> str | None:
-    """The remedy for a target that names a framework which is not there, None where it names none."""
+    """Help for a target that names an unknown framework; None if it names no framework."""
     name, colon, rest = target.partition(":")
     if not (colon and rest and name.isidentifier()) or len(name) == 1:  # a drive
         return None

@@ -1,8 +1,8 @@
-"""Asks a framework for a schedule: its code runs in a process of its own, and one answer comes back.
+"""Ask a framework for a schedule: its code runs in a process of its own, which gives one answer.
 
     record(call, options) ── a process ──> recording.main ──> Answer: rows, where each was made, version, notes
 
-Every way in which that can fail is an error with a code; what the process prints is kept apart, and shown with them.
+Every failure is an error with a code; the output of the process is kept apart, and shown with the error.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 TIME = 60.0
 PATIENCE = 10.0  # seconds more than the time limit, in which the process ends by itself
-_SHOWN = 3  # lines of what it printed
+_SHOWN = 3  # last lines of its output that an error shows
 _MODULE = "pipesched.interop.frameworks.recording"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A recording: rows of words or cells, file and line of each where they are known. Else as in `Recorded`."""
+    """A recording: rows of words or cells, each with file and line if known. The other fields are as in `Recorded`."""
 
     rows: Sequence[str | Sequence[str]]
     places: Sequence[Sequence[Place | None]]
@@ -48,14 +48,14 @@ class Answer:
 
 
 class Head(TypedDict):
-    """How a process ended, and the last of what it printed."""
+    """How a process ended, and the last part of its output."""
 
     ended: str
     said: str
 
 
 class Found(TypedDict, total=False):
-    """A recording as it comes, or an error with its kind."""
+    """Answer of the process, not yet checked: a recording, or an error with its kind."""
 
     error: str
     message: str
@@ -73,11 +73,11 @@ class Found(TypedDict, total=False):
 
 
 def record(call: Call, options: Mapping[str, object], *, path: str | None = None, limit: float = TIME) -> Answer:
-    """The schedule that a call names, with options of its framework. path: a folder of packages, or an environment.
+    """Record the schedule that a call names. path: a folder of packages, or an environment.
 
     Raises:
-        PipeschedError: PS850 the framework is not there, PS851 its code raised, PS852 it took too long, PS853 it gave
-            nothing that is an order, PS854 it did what is fenced off, PS855 a name or an option that it does not have.
+        PipeschedError: PS850, the framework is not installed; PS851, its code raised an error; PS852, it took too long;
+            PS853, it gave no order; PS854, the fence refused an action; PS855, unknown name or option.
     """
     command, asked = _request(call, options, path, limit)
     head, body = _run(command, asked, limit)
@@ -85,7 +85,7 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
 
 
 def _request(call: Call, options: Mapping[str, object], path: str | None, limit: float) -> tuple[list[str], Request]:
-    """The command line that begins the process, and the request that it reads.
+    """Command line that starts the process, and the request that it reads.
 
     Raises:
         PipeschedError: PS850, PS855.
@@ -114,10 +114,10 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
 
 
 def _site(path: str | None) -> tuple[list[str], list[str]]:
-    """The folders that come before the installed packages, and the command line.
+    """Folders to put before the installed packages, and the command line. path: as in `record`.
 
     Raises:
-        PipeschedError: PS850, there is no such folder.
+        PipeschedError: PS850, `path` is no folder.
     """
     command = child.command(_MODULE)
     if path is None:
@@ -132,7 +132,7 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
 
 
 def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]:
-    """How the process ended, and its answer."""
+    """Run the process; return how it ended, and its answer."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with tempfile.TemporaryFile() as errors:
         try:
@@ -154,8 +154,8 @@ def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]
             process.stdin.write(json.dumps(asked).encode() + b"\n")
             head, _, body = _all(process.stdout, limit + PATIENCE).partition(b"\n")
         except BrokenPipeError:
-            pass  # it ended at once: what it complained about is shown
-        finally:  # its keeper ends all that it began when this pipe closes
+            pass  # it ended at once: its stderr is shown
+        finally:  # when this pipe closes, the keeper kills all processes that it began
             process.stdin.close()
             try:
                 process.wait(PATIENCE)
@@ -173,7 +173,7 @@ def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]
 
 
 def _all(stream: IO[bytes], seconds: float) -> bytes:
-    """All of a pipe, as far as it comes in time."""
+    """Read a pipe to its end, or as far as it comes within `seconds`."""
     made, until = bytearray(), time.monotonic() + seconds
     while len(made) <= files.LARGEST and (left := until - time.monotonic()) > 0:
         if select.select([stream], [], [], min(left, 3600))[0]:
@@ -185,7 +185,11 @@ def _all(stream: IO[bytes], seconds: float) -> bytes:
 
 
 def _found(call: Call, limit: float, head: Head, body: bytes) -> Found:
-    """The answer of a process that ended as it should."""
+    """Parse the answer of a process.
+
+    Raises:
+        PipeschedError: PS852, the process took too long; PS853, its answer is too large, or it gave none.
+    """
     here, printed = Label(call.span(0, len(call.text)), "this is executed"), _printed(head["said"])
     ended = head["ended"]
     if ended == "limit":
@@ -221,7 +225,7 @@ def _answer(call: Call, options: Mapping[str, object], found: Found, printed: tu
 
 
 def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tuple[str, ...]) -> PipeschedError:
-    """An error of the recorder as one of ours, at the line of the framework where it arose."""
+    """Convert an error of the recorder into a PipeschedError at the framework's line that caused it."""
     kind, said, help = found["error"], found["message"], found.get("help")
     there = (*_line(found), here)
     match kind:
@@ -243,7 +247,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
 
 
 def _line(found: Found) -> tuple[Label, ...]:
-    """The line of the framework's source, where it can be read."""
+    """Label at the framework's source line, or nothing if the file cannot be read."""
     if not found.get("file"):
         return ()
     try:

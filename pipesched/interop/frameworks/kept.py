@@ -1,11 +1,11 @@
-"""What a framework keeps for a microbatch stays where it is until it is taken: no other one is put there before.
+"""Check the buffers of a framework: no microbatch may be put into a place before the previous one was taken.
 
-    ForwardPass(0)  F0.0     output buffer 0 has microbatch 0 from here
-    ForwardPass(0)  F0.1     and here microbatch 1, which B0.0 then takes         PS865
+    ForwardPass(0)  F0.0     output buffer 0 holds microbatch 0 from here
+    ForwardPass(0)  F0.1     overwritten by microbatch 1, which B0.0 then takes   PS865
     BackwardPass(0) B0.0     to here
 
-An engine whose instructions name a buffer takes what was put there last. It may keep the loss, or a received gradient,
-in one place for all microbatches: then the B of each comes before the next one is made.
+An engine whose instructions name a buffer takes what was put there last. It may have one place for the loss, or for a
+received gradient, of all microbatches: then the B of each microbatch must run before the next loss or gradient arrives.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.schedule import Program, Schedule
 
 Kept = tuple[str, int, int, int, int, int, int]
-"""A place, the stage and the microbatch; step and instruction of the first that has it there, and of the last."""
+"""Place, stage, microbatch; then step and index in the row of its first instruction there, and of its last one."""
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """The places of a framework by rank: what it keeps where."""
+    """For each rank: the places in which the framework keeps microbatches."""
 
     by_rank: Sequence[Sequence[Kept]] = ()
 
 
 def check(subject: Subject) -> Iterator[Diagnostic]:
-    """PS865, of a framework's schedule."""
+    """Yield PS865 for a framework's schedule."""
     return check_kept(subject.analysis.own or subject.analysis.schedule, subject.of(Keeping).by_rank)
 
 
 def check_kept(order: Program | Schedule, kept: Sequence[Sequence[Kept]]) -> Iterator[Diagnostic]:
-    """PS865, the first on each rank that is put where another one still is; kept: by rank."""
+    """Yield PS865 for the first microbatch of each rank that is put where another still is. kept: by rank."""
     for rank, spans in enumerate(kept):
         ordered = sorted(spans, key=lambda one: (one[1], one[0], one[3]))
         early = [(one, then) for one, then in pairwise(ordered) if one[:2] == then[:2] and then[3] < one[5]]

@@ -1,4 +1,4 @@
-"""A framework's answer to a call, as a file that is read."""
+"""Load a framework's answer to a call, as the reader of a file does."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def read(
     framework_path: str | None,
     framework_time: float,
 ) -> Loaded:
-    """The schedule that a framework gives for a call, in a process of its own.
+    """Run a framework in a process of its own, and load the schedule that it gives for a call.
 
     Raises:
-        PipeschedError: PS85x, it gives none; as `answered`.
+        PipeschedError: PS85x, the framework gives no schedule; as `answered`.
     """
     assert isinstance(source, Call)
     asked = {**parameters, **settings, "max-ops": max_ops}
@@ -40,10 +40,10 @@ def read(
 
 
 def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
-    """What a framework answered to a call, as a file that is read.
+    """Load the order that a framework answered to a call, by the reader of its format.
 
     Raises:
-        PipeschedError: PS853, no order; PS8xx, what keeps it from being one.
+        PipeschedError: PS853, the answer is no order; PS8xx, the errors of that reader.
     """
     text, version = recorded.written(source, answer)
     sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}

@@ -1,14 +1,14 @@
-"""Megatron-core's own pipeline code, executed on tokens: what each rank computes, posts and waits for.
+"""Run Megatron-core's own pipeline code on tokens, and record each rank's computes, posts and waits.
 
     megatron:1f1b          forward_backward_pipelining_without_interleaving
     megatron:interleaved   forward_backward_pipelining_with_interleaving
 
-The files of `REAL` run as they are installed; torch and all else are Fakes. Two functions are ours: `forward_step` and
-`backward_step`, which would compute, note what they are given. torch.distributed is that of one rank
-(`megatron_rank`).
+The files of `REAL` run as they are installed; torch and all other modules are Fakes. Two functions that compute,
+`forward_step` and `backward_step`, are replaced by ours, which only record their arguments. torch.distributed is
+replaced by `megatron_rank`.
 
-Ranks run one after the other, since no branch of this code depends on data. Options are those of the release's own
-ModelParallelConfig, by its names, and `forward_only` of the functions.
+Ranks run one after the other, since no branch of this code depends on data. Options are the fields of the release's own
+ModelParallelConfig, and `forward_only`, an argument of the functions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ REAL = (
     "pipeline_parallel.utils",
 )
 SILENT = ("torch.distributed", "megatron.core.pipeline_parallel")
-"""Fakes that would send or compute: none may be called."""
+"""Packages whose Fakes would send or compute: calling one is an error."""
 TORCH = "2.13.0"
 
 
@@ -92,7 +92,7 @@ class Core:
     pairs: bool
 
     def options(self) -> dict[str, object]:
-        """What may be given, with its default: all but the sizes, which have names of their own."""
+        """Options with their defaults; the sizes are left out, since they are given as p, v and m."""
         own = {x.name: None if x.default is MISSING else x.default for x in fields(self.configuration)}
         return {"forward_only": False, **{name: x for name, x in own.items() if name not in SIZES}}
 
@@ -101,7 +101,7 @@ SIZES = ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
 
 
 def record(name: str, options: Options) -> Recorded:
-    """Every rank of a schedule of the installed release."""
+    """Record every rank of a schedule of the installed release."""
     given = {key: value for key, value in options.items() if key not in ("p", "v", "m", "max-ops")}
     if name not in FUNCTIONS:
         raise Unknown(f"megatron has no schedule {name}", f"it has {' and '.join(FUNCTIONS)}")
@@ -127,7 +127,7 @@ def record(name: str, options: Options) -> Recorded:
 
 @cache
 def installed() -> Core:
-    """The first release on the path, loaded once."""
+    """Find and load the first release on the path, once."""
     places = (Path(entry or ".").absolute() / "megatron" / "core" for entry in (*FOLDERS, *sys.path))
     folder = next((place for place in places if (place / "pipeline_parallel" / "schedules.py").is_file()), None)
     if folder is None:
@@ -138,7 +138,7 @@ def installed() -> Core:
 
 
 def _setting(core: Core, name: str, value: object) -> object:
-    """The value of an option, as the type of its default wants it."""
+    """Value of an option, converted to the type of its default."""
     known = core.options()
     if name not in known:
         near = get_close_matches(name, known, 1)
@@ -155,7 +155,7 @@ def _notes(asked: set[str]) -> list[str]:
 
 
 def load(folder: Path) -> Core:
-    """The pipeline code of a release."""
+    """Load the pipeline code of a release, with Fakes for all other modules."""
     torch, distributed, packaging = Fake("torch"), Fake("torch.distributed", inert=False), Fake("packaging.version")
     network = Fake("torch.nn")
     vars(torch).update(__version__=TORCH, distributed=distributed, nn=network, empty=empty, tensor=tensor)
@@ -189,7 +189,7 @@ def load(folder: Path) -> Core:
 
 
 def _release(folder: Path) -> str:
-    """Its number, as it is written down: the file asks git for more."""
+    """Release number as `package_info.py` has it; the file is parsed, since executing it would call git."""
     try:
         tree = ast.parse((folder / "package_info.py").read_text(encoding="utf-8"))
     except OSError:
@@ -205,13 +205,13 @@ def _release(folder: Path) -> str:
 
 
 def _gives_pairs(schedules: ModuleType) -> bool:
-    """Whether forward_step returns a number of tokens too."""
+    """True if this release's `forward_step` returns a pair: output and number of tokens."""
     tree = ast.parse(inspect.getsource(schedules.forward_step))
     return any(isinstance(x, ast.Return) and isinstance(x.value, ast.Tuple) for x in ast.walk(tree))
 
 
 def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:
-    """One rank of the real function; returns the options of other configurations that it read, all taken as off."""
+    """Run the real function for one rank; return the options that it read but its configuration lacks, taken as off."""
     ranks, chunks, microbatches = sizes
     _enter(core, rank, chunks if name == "interleaved" else None)
     asked: set[str] = set()
@@ -254,7 +254,7 @@ def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str
 
 
 def _enter(core: Core, rank: Rank, chunks: int | None) -> None:
-    """torch.distributed and parallel_state are those of this rank; groups other than the pipeline's have one rank."""
+    """Set torch.distributed and parallel_state to this rank; groups other than the pipeline's have one rank."""
     distributed, state = core.torch.distributed, core.state
     world, pipeline = Group(WORLD, rank.ranks, rank.here), Group(PIPELINE, rank.ranks, rank.here)
     vars(distributed).update(
@@ -312,7 +312,7 @@ def _backward(core: Core, rank: Rank) -> Callable[..., object]:
         _, stage, microbatch = output.label
         rank.take(_one(bound["output_tensor_grad"]), ("B", stage + 1, microbatch))
         rank.compute(("B", stage, microbatch))
-        made = None  # the first stage makes no gradient for another
+        made = None  # the first stage sends no gradient
         if _one(bound["input_tensor"]) is not None:
             made = Token(("B", stage, microbatch))
             rank.made(made)

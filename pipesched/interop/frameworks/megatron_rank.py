@@ -1,7 +1,7 @@
-"""torch.distributed of one rank, on tokens: it notes what is posted, awaited and computed, and by which line.
+"""torch.distributed of one rank, on tokens: it records each post, wait and compute with the line that made it.
 
-A tensor is a token: what it holds is known when it is used, so that what the schedule *takes* a message for is written
-down, and not what arrives. What was noted is then said in the order notation, a word an event.
+A tensor is a token, which gets its label when it is used. So the record says for which message the schedule *takes* a
+tensor, not which message arrives. The record is then written in the order notation, one word per event.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Token:
-    """A tensor. label: ("F", stage, microbatch) that made it, known of what is received once it is used.
+    """A tensor. label: the compute that made it, ("F", stage, microbatch); a received tensor gets it at its use.
 
-    of: where it holds the shape of another one, that. shape: where it was made with a shape that was received, that.
+    of: the tensor whose shape this one holds, if any. shape: the received shape with which this one was made, if any.
     """
 
     label: tuple[str, int, int] | None = None
@@ -40,7 +40,7 @@ class Token:
 
 
 class Size(tuple[int, ...]):
-    """torch.Size, which remembers its tensor."""
+    """A torch.Size that remembers its tensor."""
 
     def __new__(cls, of: Token | None = None) -> Size:
         made = super().__new__(cls, (1, 1, 1))
@@ -51,7 +51,7 @@ class Size(tuple[int, ...]):
 
 
 class Dimensions(list[int]):
-    """What a received tensor of three numbers says."""
+    """Dimensions read from a received tensor of three numbers; they remember that tensor."""
 
     def __init__(self, token: Token) -> None:
         super().__init__((1, 1, 1))
@@ -95,7 +95,7 @@ Op: TypeAlias = "tuple[str, object, int, object, Lines]"
 
 @dataclass(eq=False)
 class Event:
-    """What a rank does. what: compute, send, recv, wait, reduce. place: the framework's lines, as `Rank.place`."""
+    """An action of a rank. what: compute, send, recv, wait or reduce. place: the framework's lines, as `Rank.place`."""
 
     what: str
     place: Lines = ()
@@ -109,7 +109,7 @@ class Event:
 
 
 class Request:
-    """What a post gives back."""
+    """The Work that a post returns."""
 
     def __init__(self, rank: Rank, posts: list[Event]) -> None:
         self.rank, self.posts = rank, posts
@@ -123,7 +123,7 @@ class Request:
 
 @dataclass(eq=False)
 class Rank:
-    """torch.distributed of one rank, which writes down what it is asked to do."""
+    """torch.distributed of one rank, which records the calls that it gets."""
 
     folder: str
     ranks: int
@@ -133,7 +133,7 @@ class Rank:
     batches: Iterator[int] = field(default_factory=count)
 
     def place(self) -> Lines:
-        """The innermost line, and that of the schedule from which it came."""
+        """The innermost line of the framework, and the line of `schedules.py` that led to it."""
         found: list[tuple[str, int]] = []
         for line in lines(self.folder):
             if line[0].endswith("schedules.py"):
@@ -177,11 +177,11 @@ class Rank:
                 self.events.append(Event("wait", self.place(), awaited=post))
 
     def synchronize(self, *given: object) -> None:
-        """All that was posted is over."""
+        """Wait for all posts under way."""
         self.wait([*self.under_way])
 
     def take(self, tensor: object, label: tuple[str, int, int]) -> None:
-        """A compute uses what it takes for this."""
+        """Label the tensor that a compute uses; it may not have another label already."""
         if tensor is None:
             return
         if not isinstance(tensor, Token):
@@ -194,17 +194,17 @@ class Rank:
         self.events.append(Event("compute", self.place(), label))
 
     def made(self, token: Token) -> None:
-        """A compute has made this."""
+        """Hook for a token that a compute has made."""
 
     def finalize(self, model: Iterable[Module], *given: object, **named: object) -> None:
-        """The gradients of all chunks are complete."""
+        """Record the reduction of all chunks, whose gradients are complete."""
         for module in model:
             self.events.append(Event("reduce", self.place(), stage=module.chunk * self.ranks + self.here))
 
 
 @cache
 def place_of(found: Lines) -> tuple[str, int] | None:
-    """The call that posted, and the line of the schedule from which that came, as one text."""
+    """File and line of a record; if the schedule posted through another file, both in one text."""
     if not found:
         return None
     (file, line), (outer, at) = found[0], found[-1]
@@ -212,7 +212,7 @@ def place_of(found: Lines) -> tuple[str, int] | None:
 
 
 def words(rank: Rank) -> list[tuple[str, Lines]]:
-    """A word an event, in the order notation, with its place. What is received is waited for by what uses it."""
+    """Words of the order notation, one per event, each with its place. Waits for receives are left out."""
     found: list[tuple[str, Lines]] = []
     batch = -1
     for event in rank.events:
@@ -226,7 +226,7 @@ def words(rank: Rank) -> list[tuple[str, Lines]]:
 
 
 def waits_later(rank: Rank) -> bool:
-    """The rank computes between a post and its wait."""
+    """True if the rank computes between a post and its wait."""
     computed = list(accumulate(event.what == "compute" for event in rank.events))
     posted = {event: number for event, number in zip(rank.events, computed, strict=True) if event.token is not None}
     return any(x.awaited is not None and posted[x.awaited] < now for x, now in zip(rank.events, computed, strict=True))

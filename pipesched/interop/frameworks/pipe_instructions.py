@@ -1,16 +1,17 @@
-"""Instructions that name buffers, as those of DeepSpeed's pipeline engine: as words, and what the engine keeps where.
+"""Translate the instructions of DeepSpeed's pipeline engine, which name buffers, into words and uses of buffers.
 
-They name no microbatch. The first and the last stage load the microbatches in their order, and the others receive what
-the stage before them sends; the i-th instruction of a kind on a buffer is of the i-th microbatch that is put there.
+The instructions name no microbatch. The first and the last stage load the microbatches in their order, and the others
+receive them from the stage before; the i-th instruction of a kind on a buffer belongs to the i-th microbatch in it.
 
-    LoadMicroBatch(0)                 the place that holds it        from its first instruction to its last
-    RecvActivation(0)   recv:F1.4<1   input buffer 0                 until F, and SendGrad
+    instruction         word          place of the microbatch        held there
+    LoadMicroBatch(0)                 input buffer 0, first stage    until F
                                       label buffer 0, last stage     until F
+    RecvActivation(0)   recv:F1.4<1   input buffer 0                 until F, and SendGrad
     ForwardPass(0)      F2.4          output buffer 0                until SendActivation, RecvGrad and B
                                       the loss, last stage           until B       one for all microbatches
     RecvGrad(0)         recv:B3.4<3   the received gradient          until B       one for all microbatches
 
-What is posted before a CommitP2P is one batch: DualPipeVSchedule, whose engine has losses and gradients by buffer.
+Messages posted before a CommitP2P are one batch (DualPipeVSchedule, whose engine has a loss and a gradient per buffer).
 Source: `_exec_*` of DeepSpeed 0.19.8, `runtime/pipe/engine.py` and `runtime/pipe/dualpipev.py`.
 """
 
@@ -42,7 +43,7 @@ KNOWN = (*WORDS, LOAD, REDUCE, STEP, COMMIT, "ReduceTiedGrads")
 
 @dataclass
 class _One:
-    """An instruction. phase: which of the two stages of its rank, of DualPipeV. word: its place in the row."""
+    """An instruction. phase: 0 or 1, the stage of its rank in DualPipeV. word: index of its word in the row."""
 
     name: str
     buffer: int
@@ -54,7 +55,7 @@ class _One:
 
 @dataclass
 class _Stage:
-    """A stage, with the instructions of its rank that are its own."""
+    """A stage with its instructions. before, after: the ranks of the stages before and after it."""
 
     number: int
     rank: int
@@ -65,17 +66,17 @@ class _Stage:
     own: list[_One]
 
     def all(self, name: str) -> list[_One]:
-        """The instructions of a name."""
+        """Instructions of this stage with this name."""
         return [one for one in self.own if one.name == name]
 
 
 def known(given: object) -> str:
-    """The name of an instruction, that of the first of its classes that is known; empty where none is."""
+    """Name of an instruction: the first known name among its class and base classes; empty if none is known."""
     return next((kind.__name__ for kind in type(given).__mro__ if kind.__name__ in KNOWN), "")
 
 
 def recorded(given: Iterable[Iterable[tuple[object, Place | None]]], version: str) -> Recorded:
-    """Everything that the stages run. given: the instructions of each rank, with the line that made each."""
+    """Translate the instructions of all ranks. given: for each rank its instructions, with the lines that made them."""
     rows = [list(row) for row in given]
     unknown = {type(one).__name__ for one, _ in chain(*rows) if not known(one)}
     ranks = [[_read(one, place) for one, place in row if known(one)] for row in rows]
@@ -102,7 +103,7 @@ def _read(one: object, place: Place | None) -> _One:
 
 
 def _stages(ranks: list[list[_One]]) -> list[_Stage]:
-    """The stages in the order of an activation: down the ranks, and up again where there are two phases."""
+    """Stages in the order in which an activation passes them: down the ranks, and up again if there are two phases."""
     p, folded = len(ranks), any(one.phase for row in ranks for one in row)
     home = [*range(p), *(reversed(range(p)) if folded else ())]
     made = []
@@ -114,7 +115,7 @@ def _stages(ranks: list[list[_One]]) -> list[_Stage]:
 
 
 def _name(stages: list[_Stage]) -> None:
-    """Gives every instruction its microbatch."""
+    """Set the microbatch of every instruction."""
     arrived: list[int] = []
     for stage in stages:
         entered, seen = _entered(stage, arrived), Counter[tuple[str, int]]()
@@ -128,7 +129,7 @@ def _name(stages: list[_Stage]) -> None:
 
 
 def _entered(stage: _Stage, arrived: list[int]) -> dict[int, list[int]]:
-    """The microbatches that each buffer of a stage is given, in their order. arrived: those sent to the stage."""
+    """Microbatches put into each buffer of a stage, in order. arrived: the microbatches sent to the stage."""
     loads, puts = stage.all(LOAD), stage.all("RecvActivation")
     if stage.first or not puts:  # handed over on the rank
         puts = loads or stage.all(FORWARD)
@@ -142,7 +143,7 @@ def _entered(stage: _Stage, arrived: list[int]) -> dict[int, list[int]]:
 
 
 def _row(row: list[_One], stages: list[_Stage], batched: bool) -> tuple[list[str], list[Place | None]]:
-    """The words of a rank, and what made each."""
+    """Words of a rank, and for each word the line that made it."""
     words: list[str] = []
     places: list[Place | None] = []
     posted: list[_One] = []
@@ -190,9 +191,9 @@ def _word(one: _One, stage: _Stage) -> str:
 
 
 def _kept(stage: _Stage, *, alone: bool) -> Iterator[Kept]:
-    """Everything that a place holds: the place, stage and microbatch; step and word of its first and last instruction.
+    """Yield for each place and microbatch: place, stage, microbatch, step and word of the first and last instruction.
 
-    alone: whether the engine has one loss and one received gradient.
+    alone: True if the engine has one place for a loss and one for a received gradient.
     """
     spans: dict[tuple[str, int], tuple[int, int, int, int]] = {}
     for step, one in enumerate(stage.own):
@@ -204,7 +205,7 @@ def _kept(stage: _Stage, *, alone: bool) -> Iterator[Kept]:
 
 
 def _places(stage: _Stage, one: _One, alone: bool) -> Iterator[str]:
-    """The places that an instruction puts something into, or takes it from."""
+    """Yield the places that an instruction writes or reads."""
     if one.name in ("RecvActivation", FORWARD, "SendGrad") or (one.name == LOAD and stage.first):
         yield f"input buffer {one.buffer}"
     if stage.last and one.name in (LOAD, FORWARD):

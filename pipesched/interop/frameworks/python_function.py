@@ -1,11 +1,11 @@
-"""Anybody's function: ``module:function``, or ``path/to/file.py:function``, called with the options that it takes.
+"""Record a user's function: ``module:function`` or ``path/to/file.py:function``, called with the options that it takes.
 
     def order(p, m):                    rows = ["0F0,0B0", "1F0,1B0"]       cells of torch's CSV, or words of an order
-        return rows                     {0: [F, F, None, B], 1: …}          whatever prints as such; None is a bubble
-                                        what has `pipeline_order`           a schedule of torch
+        return rows                     {0: [F, F, None, B], 1: …}          objects that print as such; None is a bubble
+                                        an object with `pipeline_order`     a schedule of torch
                                         instructions as DeepSpeed's: `ForwardPass` with a `buffer_id`, and so on
     def order(p, m, rank):              one row; called for every rank
-        yield "F0.0"                    where it yields, a finding names the line
+        yield "F0.0"                    a finding names the line of the yield
 
 A step of several instructions may be a list of its own.
 """
@@ -34,7 +34,7 @@ RANK = ("rank", "r", "stage_id", "pp_rank")
 
 
 def record(name: str, options: Options) -> Recorded:
-    """The order that a function gives."""
+    """Record the order that a function returns or yields."""
     most = int(options["max-ops"])
     given = {key: value for key, value in options.items() if key != "max-ops"}
     module, function = found(name, FOLDERS)
@@ -52,10 +52,10 @@ def record(name: str, options: Options) -> Recorded:
 
 
 def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | None, *, every: bool) -> None:
-    """Refuses options that a function does not take, and a call without one that it needs.
+    """Require that a function takes all given options, and that all options that it needs are given.
 
     Raises:
-        Unknown: the first of them.
+        Unknown: an option is not taken, or a needed one is not given.
     """
     known = {*takes, *(["p"] if rank else ()), *(given if every else ())}
     if strangers := [key for key in given if key not in known]:
@@ -67,7 +67,7 @@ def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | N
 
 
 def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
-    """The parameters of a function by name, each with whether it must be given; and whether it takes any other."""
+    """Parameters of a function by name, True if required; and True if the function takes any other option (`**`)."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -78,7 +78,7 @@ def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
 
 
 def _recorded(order: object, version: str, most: int) -> Recorded:
-    """An order of a function as rows of texts."""
+    """Convert a function's result into rows of texts."""
     rows: list[str | list[str]] = []
     places: list[list[Place | None]] = []
     actions: list[list[tuple[object, Place | None]]] = []
@@ -101,10 +101,10 @@ def _recorded(order: object, version: str, most: int) -> Recorded:
 
 
 def _rows(order: object) -> Iterable[object]:
-    """The rows of an order by rank.
+    """Rows of a function's result, by rank.
 
     Raises:
-        Nonsense: it has none.
+        Nonsense: the result has no rows.
     """
     if hasattr(order, "pipeline_order"):
         order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
@@ -121,7 +121,7 @@ def _rows(order: object) -> Iterable[object]:
 
 
 def _yielded(values: Iterable[object]) -> Iterator[tuple[object, Place | None]]:
-    """Values, each with the file and the line that yields it where a generator does."""
+    """Yield the values; if a generator makes them, each with the file and line of its yield."""
     frame = values.gi_frame if isinstance(values, GeneratorType) else None
     file = "" if frame is None else shown(frame.f_code.co_filename)
     for value in values:
@@ -129,7 +129,7 @@ def _yielded(values: Iterable[object]) -> Iterator[tuple[object, Place | None]]:
 
 
 def _cells(row: object, rank: int, most: int) -> Iterator[tuple[object, Place | None]]:
-    """The cells of a row; where it is a generator's, with the line that yields each."""
+    """Yield the cells of a row; if a generator makes them, each with the file and line of its yield."""
     if isinstance(row, bytes) or not isinstance(row, Iterable):
         raise Nonsense(f"row {rank} is {_short(row)}")
     for count, (step, place) in enumerate(_yielded(row)):

@@ -1,4 +1,4 @@
-"""What a framework gave, written down: an order or a torch CSV, in which each word knows the line that made it."""
+"""Write a framework's answer as an order or a torch CSV in which each word knows the line that made it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HEAD = re.compile(r"rank [0-9]+: ?")
 
 
 def written(call: Source, answer: Answer) -> tuple[Source, TorchVersion | None]:
-    """The text, and the version of torch whose rules hold for it.
+    """Write an answer as a source; return it with the version of torch, None if the version is not one of torch.
 
     Raises:
-        PipeschedError: PS853, rows of something else.
+        PipeschedError: PS853, the rows are neither an order nor a torch CSV.
     """
     try:
         text = as_text(answer.rows)
@@ -36,7 +36,7 @@ def written(call: Source, answer: Answer) -> tuple[Source, TorchVersion | None]:
 
 
 def _made_at(text: Source, answer: Answer) -> dict[int, str]:
-    """By offset of each word or cell, the line that made it."""
+    """Map the offset of each word or cell to `file:line` of the code that made it."""
     found: dict[int, str] = {}
     pattern = _TOKEN[text.name[-4:]]
     for rank, row in enumerate(answer.places):

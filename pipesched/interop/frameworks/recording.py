@@ -1,13 +1,13 @@
-"""The process in which a framework runs: a keeper, which needs the standard library alone, and in it the recorder.
+"""The process in which a framework runs: a keeper, which needs only the standard library, and its child, the recorder.
 
     host ── request ──> keeper ── fork ──> recorder: `fence`, import, record(name, options) -> Recorded
-         <── answer ───        <── answer, and what it prints
+         <── answer ───        <── answer, and its output
 
-The keeper ends with its time limit, or when the host is gone; then every process that the recorder began ends too. So
-they do when the keeper is killed: a guard, which does nothing else, is its parent. HOME and the current folder are
-temporary. A generator is its author's code, and runs as the user.
+The keeper ends after its time limit, or when the host is gone; every process that the recorder began is then killed. A
+guard, the parent of the keeper, kills them if the keeper itself is killed. HOME and the current folder are temporary.
+The code of a generator runs with the rights of the user.
 
-It may be another interpreter than the host's, so nothing here or in a recorder is newer than Python 3.9.
+The interpreter may be another one than the host's, so nothing here or in a recorder is newer than Python 3.9.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from pipesched.interop.frameworks.kept import Kept
 
 LARGEST = 256 * 2**20  # bytes of an answer
-SAID = 4096  # of what it prints, the last bytes
-FOLDERS: list[str] = []  # in which modules are looked for before the installed packages
+SAID = 4096  # last bytes of its output that are kept
+FOLDERS: list[str] = []  # folders that are searched for modules before the installed packages
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -49,7 +49,7 @@ Place = tuple[str, int]
 
 
 class Line(TypedDict, total=False):
-    """A line of source. shown: its file as people name it."""
+    """A line of source. shown: its file, relative to the folder of its package."""
 
     file: str
     shown: str
@@ -57,13 +57,13 @@ class Line(TypedDict, total=False):
 
 
 class Refusal(Line, total=False):
-    """A fence that the code ran into."""
+    """An action of the code that the fence refused, and its line."""
 
     message: str
 
 
 class Request(TypedDict):
-    """A schedule that is asked for. recorder: a module of this folder. path: folders before the installed packages."""
+    """Request for a schedule. recorder: a module of this folder. path: folders before the installed packages."""
 
     name: str
     recorder: str
@@ -74,17 +74,17 @@ class Request(TypedDict):
 
 @dataclass
 class Recorded:
-    """What a recorder gives.
+    """Result of a recorder.
 
-    rows: a row a rank, of words of the order notation or of cells of torch's CSV, as a text or as a list. places: for
-    each word or cell of each row where the framework made it, as file (`shown`) and line, or None; brackets are words.
-    version: of the framework; empty where it has none. notes: what was assumed. later: a rank computes between a post
-    and its wait.
+    rows: one per rank, words of the order notation or cells of torch's CSV, as a text or as a list. places: for each
+    word or cell of each row, file (`shown`) and line at which the framework made it, or None; brackets are words.
+    version: of the framework; empty if it has none. notes: assumptions, as texts. kept: places in which the framework
+    keeps microbatches, by rank. later: a rank computes between a post and its wait.
 
-    A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the sizes p, v and
-    m that were given, those of ``-D``, and `max-ops`, the most operations: no name that ``-D`` takes. It raises
-    `Unknown` for a name, a size or an option that it does not have, `Nonsense` for what is no order, and lets every
-    error of the framework pass.
+    A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the given sizes p,
+    v and m, the options of ``-D``, and `max-ops`, the limit of operations, which ``-D`` does not take. It raises
+    `Unknown` for a name, a size or an option that it does not have, and `Nonsense` for a result that is no order; every
+    error of the framework passes through.
     """
 
     rows: Sequence[str | Sequence[str]]
@@ -96,7 +96,7 @@ class Recorded:
 
 
 class Nonsense(Exception):
-    """What a generator gave is no order; help: what to do, where that is not to give one."""
+    """The result of a generator is no order. help: the remedy, if it is not simply to give an order."""
 
     def __init__(self, message: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -104,11 +104,15 @@ class Nonsense(Exception):
 
 
 class Refused(PermissionError):
-    """A fence."""
+    """The fence refused an action of the code."""
 
 
 def needed(options: Options, *names: str) -> list[int]:
-    """The sizes of these names, which must be given: p, m, …."""
+    """Return the sizes of these names (p, m, …).
+
+    Raises:
+        Unknown: a size is not given.
+    """
     for name in names:
         if name not in options:
             raise Unknown(f"{name} is not given", f"give it: `--{name} N`")
@@ -116,7 +120,7 @@ def needed(options: Options, *names: str) -> list[int]:
 
 
 def version_of(package: str) -> str:
-    """The version of an installed package, empty where it says none."""
+    """Version of an installed package, empty if it is not known."""
     try:
         return installed(package)
     except PackageNotFoundError:
@@ -124,7 +128,7 @@ def version_of(package: str) -> str:
 
 
 def main() -> None:
-    """Guards a keeper: whatever ends that, nothing is left of what was begun."""
+    """Guard a keeper: however it ends, no process and no file that it made is left."""
     folder = tempfile.mkdtemp(prefix="pipesched-")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper = os.fork()
@@ -141,7 +145,7 @@ def main() -> None:
 
 
 def keep(folder: str) -> None:
-    """Keeps a recorder: the request is a line of stdin, which stays open as long as the host lives."""
+    """Run a recorder and answer the host. The request is a line of stdin; stdin stays open while the host lives."""
     request = json.loads(sys.stdin.readline())
     answer, answers = os.pipe()
     said, says = os.pipe()
@@ -167,7 +171,7 @@ def keep(folder: str) -> None:
 
 
 def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, bytes, bytes]:
-    """How a recorder ended, its answer and the last of what it printed."""
+    """Wait for a recorder; return how it ended, its answer, and the last bytes of its output."""
     until, made, printed = time.monotonic() + limit, bytearray(), bytearray()
     pipes = select.poll()
     for descriptor in (0, answer, said):
@@ -182,7 +186,7 @@ def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, byt
             elif descriptor == answer:
                 made += block
             elif not block:
-                raise SystemExit(1)  # nobody is there to be answered
+                raise SystemExit(1)  # the host is gone
             if not block:
                 pipes.unregister(descriptor)
             if len(made) > LARGEST:
@@ -192,12 +196,12 @@ def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, byt
         if time.monotonic() > until:
             return "limit", b"", bytes(printed)
         done, status = os.waitpid(recorder, os.WNOHANG)
-        if done:  # once more around for what is still in the pipes
+        if done:  # once more around, to read the rest of the pipes
             ended = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
 
 
 def _end(recorder: int) -> None:
-    """Ends the recorder and all that it began, wherever that went: orphans are children of the keeper."""
+    """Kill the recorder and every process that it began; orphans are found too, as children of the keeper."""
     for _ in range(1000):
         with suppress(OSError):
             os.killpg(recorder, signal.SIGKILL)
@@ -213,7 +217,7 @@ def _end(recorder: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """The processes below this one, where the system lists them."""
+    """Process ids of all descendants, empty if the system has no /proc."""
     parent = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
         if name.isdigit():
@@ -229,7 +233,7 @@ def _descendants() -> list[int]:
 
 
 def _prctl(option: int, value: int) -> None:
-    """Of Linux; elsewhere the process group has to be enough."""
+    """Call Linux's prctl; on other systems do nothing, and rely on the process group alone."""
     with suppress(ImportError, OSError, AttributeError):
         import ctypes
 
@@ -237,13 +241,13 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _record(request: Request, folder: str, answers: int) -> NoReturn:
-    """The recorder: one answer, then the end, without what others want to do at the exit."""
+    """Run the recorder: write one answer, then exit at once, without the exit handlers of other modules."""
     refused: list[Refusal] = []
     status, mine = 1, os.getpid()
     try:
         with os.fdopen(answers, "w", encoding="utf-8") as stream:
             answer = _answer(request, folder, refused)
-            if os.getpid() != mine:  # a process that the code has forked, and that came here by an error
+            if os.getpid() != mine:  # a process that the code has forked and that got here by an error
                 os._exit(status)
             json.dump({**answer, "refused": refused[:3]}, stream)
             status = 0
@@ -256,11 +260,11 @@ def _record(request: Request, folder: str, answers: int) -> NoReturn:
 
 
 def _answer(request: Request, folder: str, refused: list[Refusal]) -> dict[str, object]:
-    """What was recorded, or what kept it from being."""
+    """Record the schedule; return the recording, or the error that prevented it."""
     try:
         os.chdir(folder)
         os.environ.update(HOME=folder, TMPDIR=folder, CUDA_VISIBLE_DEVICES="")
-        os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)  # a caller that has imported torch has set it
+        os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)  # set in a caller that has imported torch
         tempfile.tempdir = folder
         sys.dont_write_bytecode = True
         _find(request["path"])
@@ -274,14 +278,14 @@ def _answer(request: Request, folder: str, refused: list[Refusal]) -> dict[str, 
 
 
 def _find(path: list[str]) -> None:
-    """Folders before the installed packages, and behind the standard library, whose modules stay what they are."""
+    """Put folders into `sys.path` before the installed packages, but behind the standard library."""
     FOLDERS[:] = path
     at = next((i for i, entry in enumerate(sys.path) if "-packages" in entry), len(sys.path))
     sys.path[at:at] = path
 
 
 def _fence(folder: str, refused: list[Refusal]) -> None:
-    """Refuses what changes anything outside of a folder, at its line."""
+    """Refuse every change outside of a folder, and record the line that tried it."""
 
     def refuse(what: str) -> NoReturn:
         refused.append({**_frame(sys._getframe(2)), "message": what})
@@ -305,7 +309,7 @@ def _said(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> Line:
-    """The innermost line of an error that is neither ours nor the standard library's."""
+    """Innermost line of an error's traceback that is neither in pipesched nor in the standard library."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         return _at(error.filename, error.lineno or 1)
@@ -314,7 +318,7 @@ def _place(error: BaseException) -> Line:
 
 
 def _frame(frame: FrameType | None) -> Line:
-    """The file and line of a frame, or of the first of its callers that is neither ours nor the standard library's."""
+    """File and line of the first frame, from this one outwards, that is not pipesched's or the standard library's."""
     while frame is not None and not _theirs(frame.f_code.co_filename):
         frame = frame.f_back
     return {} if frame is None else _at(frame.f_code.co_filename, frame.f_lineno)
@@ -332,6 +336,6 @@ def _theirs(file: str) -> bool:
 
 
 def shown(file: str) -> str:
-    """A file as people name it: from the folder of its package on."""
+    """Path of a file relative to the folder of its package."""
     around = [entry + os.sep for entry in sys.path if entry and file.startswith(entry + os.sep)]
     return file[len(max(around, key=len)) :] if around else file

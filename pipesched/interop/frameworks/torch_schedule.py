@@ -1,12 +1,12 @@
-"""The schedule classes of the torch that is installed: what each gives its runtime, at stages that compute nothing.
+"""Record the schedule classes of the installed torch, with stages that compute nothing.
 
-    Interleaved1F1B, ZBVZeroBubble, …    `pipeline_order_with_comms`: the class's order as torch lowers it to actions
+    Interleaved1F1B, ZBVZeroBubble, …    `pipeline_order_with_comms`: the class's order as torch lowers it to actions;
                                          with ``-D lowered=false`` its computes alone, `pipeline_order`
-    1F1B, GPipe                          these have a loop of their own, which is run for every rank: what it posts
+    1F1B, GPipe                          the class has a loop of its own, which is run for every rank: its posts
 
 The class is built as a trainer builds it, with its own options (`defer_pp_recv` and the like), but without devices,
-processes and process groups: it reads numbers of its stages, and no more. Each action remembers the line that made it,
-and a receive that was moved the pass that moved it.
+processes and process groups: it reads only numbers of its stages. Each action remembers the line that made it; a
+receive that was moved remembers the pass that moved it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GIVEN = {"stage", "stages", "n_microbatches", "loss_fn"}
 
 
 def record(name: str, options: Options) -> Recorded:
-    """The order of a class of `torch.distributed.pipelining.schedules`."""
+    """Record the order of a class of `torch.distributed.pipelining.schedules`."""
     import torch
     from torch.distributed.pipelining import schedules
 
@@ -45,7 +45,7 @@ def record(name: str, options: Options) -> Recorded:
 
 
 def _computed(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
-    """The computes of a class with a loop of its own."""
+    """Record the computes of a class that has a loop of its own."""
     p, m = sizes
     order = kind(stage=_Stage(0, 0, p, p), n_microbatches=m, loss_fn=print, **own).pipeline_order
     cells = [[str(action or "") for action in order[rank]] for rank in range(p)]
@@ -53,17 +53,17 @@ def _computed(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Op
 
 
 def _looped(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
-    """The computes and messages of the loop of a class."""
+    """Record the computes and messages of a class that has a loop of its own."""
     logs = [_run(schedules, kind, rank, sizes, own) for rank in range(sizes[0])]
     rows = [[word for word, _ in log] for log in logs]
     return Recorded(rows, [[at for _, at in log] for log in logs], version, later=any(map(_waits_later, rows)))
 
 
 def _own(kind: type, options: Options, version: str) -> Options:
-    """The options of a class itself.
+    """Options that go to the constructor of the class.
 
     Raises:
-        Unknown: it has none of the name, or not of the type.
+        Unknown: the class has no option of this name, or not of this type.
     """
     given = inspect.signature(kind).parameters
     takes = {key: x.default for key, x in given.items() if key not in _GIVEN and "_spec" not in key}
@@ -78,7 +78,7 @@ def _own(kind: type, options: Options, version: str) -> Options:
 
 
 def _class(schedules: ModuleType, name: str) -> type:
-    """The schedule class of a name, with or without `Schedule` before it, in any case."""
+    """Schedule class of a name, which may lack the prefix `Schedule`; upper and lower case are the same."""
     base = schedules._PipelineSchedule
     classes = [x for x in vars(schedules).values() if inspect.isclass(x) and issubclass(x, base)]
     known = {x.__name__.removeprefix("Schedule"): x for x in classes if x.__name__.startswith("Schedule")}
@@ -94,7 +94,7 @@ def _class(schedules: ModuleType, name: str) -> type:
 
 
 class _Stage:
-    """What the constructor of a schedule reads of a stage."""
+    """Stand-in for a stage: the attributes that the constructor of a schedule reads."""
 
     def __init__(self, index: int, rank: int, ranks: int, stages: int) -> None:
         import torch
@@ -122,11 +122,11 @@ def _lowered(
     order = schedule.pipeline_order_with_comms if lowered else schedule.pipeline_order
     places = [[getattr(action, "made_at", None) for action in order[rank]] for rank in range(p)]
     rows = [[str(action or "") for action in order[rank]] for rank in range(p)]
-    return Recorded(rows, places, version, later=lowered)  # its runtime waits for a message where it is used
+    return Recorded(rows, places, version, later=lowered)  # torch's runtime waits for a message at its use
 
 
 def _tracing(action: type) -> type:
-    """The class of actions, of which each remembers the line that made it."""
+    """Subclass of `action` whose instances remember the line that made them."""
 
     def new(cls: type, *args: object, **kwargs: object) -> object:
         made, frame = action.__new__(cls, *args, **kwargs), sys._getframe(1)
@@ -150,7 +150,7 @@ def _line(file: str, line: int) -> Place:
 
 
 def _moved(moves: FunctionType) -> Callable[..., object]:
-    """A pass that moves receives: it made their places."""
+    """Wrap a pass that moves receives: it becomes the place of each receive that it returns."""
 
     def passed(*args: object, **kwargs: object) -> object:
         result = moves(*args, **kwargs)
@@ -161,11 +161,11 @@ def _moved(moves: FunctionType) -> Callable[..., object]:
     return passed
 
 
-# Classes with a loop of their own: what it posts and waits for, on tokens
+# Classes with a loop of their own, which is run on tokens
 
 
 class _Loop(_Stage):
-    """A stage that computes nothing and writes down what it is asked for."""
+    """A stage that computes nothing and records the calls of the loop."""
 
     has_backward = True
 
@@ -174,7 +174,7 @@ class _Loop(_Stage):
         self.log: list[tuple[str, Place]] = []
 
     def note(self, word: str) -> None:
-        """A word, with the line of the loop."""
+        """Record a word, with the line of the loop that caused it."""
         frame = sys._getframe(1)
         while frame.f_back is not None and not frame.f_code.co_name.startswith("_step"):
             frame = frame.f_back
@@ -190,7 +190,7 @@ class _Loop(_Stage):
         self.note(f"reduce:{self.stage_index}")
 
     def release_fwd_send_outputs(self, *args: object) -> None:
-        """Of memory, since 2.15."""
+        """Frees memory in torch 2.15 and later; here nothing is to be freed."""
 
     def get_fwd_send_ops(self, microbatch: int) -> list[_Message]:
         return [] if self.is_last else [_Message(self, "send", "F", self.stage_index, microbatch, 1)]
@@ -206,7 +206,7 @@ class _Loop(_Stage):
 
 
 class _Message:
-    """One end of a message: a P2POp whose tensor is itself, and what it gives to wait for."""
+    """End of a message (send or receive): a P2POp, its own tensor, and the Work to wait for."""
 
     group = SimpleNamespace(group_name="pp")
     tag = 0
@@ -220,7 +220,7 @@ class _Message:
         self.alone = True
 
     def wait(self, *args: object) -> None:
-        """Of a receive, and of what a batch holds, the rank waits when it is posted."""
+        """Record the wait for a single send; the loop waits for a receive or a batch right after the post."""
         if self.sends and self.alone:
             self.stage.note(f"wait:{self.label}")
 
@@ -244,7 +244,7 @@ def _batch(messages: list[_Message]) -> list[_Message]:
 
 
 def _waits_later(row: list[str]) -> bool:
-    """The rank computes between a send and its wait."""
+    """True if the rank computes between a send and its wait."""
     posted: dict[str, int] = {}
     for number, word in enumerate(row):
         what, _, message = word.partition(":")
@@ -256,7 +256,7 @@ def _waits_later(row: list[str]) -> bool:
 
 
 class _Distributed:
-    """`torch.distributed` as the loop finds it."""
+    """`torch.distributed` for the loop: its posts are recorded."""
 
     isend, irecv, batch_isend_irecv = staticmethod(_isend), staticmethod(_irecv), staticmethod(_batch)
 
@@ -268,7 +268,7 @@ class _Distributed:
 
 
 def _run(schedules: ModuleType, kind: type, rank: int, sizes: tuple[int, int], own: Options) -> list[tuple[str, Place]]:
-    """The words of the loop of one rank in a step, and their places."""
+    """Run the loop of one rank for a step; return its words, each with its place."""
     p, m = sizes
     if not isinstance(schedules.dist, _Distributed):
         vars(schedules)["dist"] = _Distributed(schedules.dist)

@@ -1,1 +1,1 @@
-"""Compares a recorded run with its schedule."""
+"""Compare a recorded run with its schedule."""

@@ -1,1 +1,1 @@
-"""Writes a schedule for a trainer that has a form of its own."""
+"""Write a schedule in the format of a trainer."""

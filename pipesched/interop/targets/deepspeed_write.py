@@ -1,18 +1,18 @@
-"""A program as a Python module that makes DeepSpeed's pipeline engine run it, a stage at a time.
+"""Write a program as a Python module that makes DeepSpeed's pipeline engine run it.
 
     F, B              ForwardPass, BackwardPass
     SEND_F, RECV_F    SendActivation, RecvActivation
     SEND_B, RECV_B    SendGrad, RecvGrad
     at the end        ReduceTiedGrads, ReduceGrads, OptimizerStep
 
-Its instructions name a buffer and no microbatch. A microbatch has the lowest free one from its first instruction on the
-stage to its last, so there are as many as the stage has microbatches at once. Batches come from the data loader in
-their order: the first stage and the last load all up to the one that their F is to run.
+The engine's instructions name a buffer and no microbatch. A microbatch gets the lowest free buffer from its first
+instruction on the stage to its last, so a stage has as many buffers as microbatches at once. Batches come from the data
+loader in their order: the first and the last stage load all microbatches up to the one of their next F.
 
     LoadMicroBatch(0) LoadMicroBatch(1) ForwardPass(1) ForwardPass(0)        for F1, F0
 
-The engine has one place for a loss, and one for a gradient that was received. Where that of another microbatch gets
-there first, `Keep` puts it aside and `Take` brings it back; these two are in the module:
+The engine has one place for the loss, and one for the received gradient. Before the next microbatch overwrites it,
+`Keep` puts the value aside, and `Take` brings it back for its B; the module defines these two instructions:
 
     ForwardPass(0) Keep(0) ForwardPass(1) BackwardPass(1) Take(0) BackwardPass(0)
 
@@ -72,14 +72,14 @@ NAMES = {
     Op.RECV_B: "RecvGrad",
 }
 _ITS_OWN = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP)
-"""The engine does these by itself, when a rank has run its list."""
+"""Instructions that are not written: the engine reduces and steps by itself at the end of each rank's list."""
 _WAITS = (Op.WAIT_SEND_F, Op.WAIT_SEND_B)
-"""They wait for what has ended already, where a send ends with its receive."""
+"""Instructions that are not written: the engine's sends block until they are received."""
 LOAD, KEEP, TAKE = "LoadMicroBatch", "Keep", "Take"
 _END = "ReduceTiedGrads(), ReduceGrads(), OptimizerStep(),"
 
 Words = list[tuple[str, int]]
-"""Instructions of a stage: the name, and the microbatch."""
+"""Instructions of a stage: name and microbatch."""
 
 _HEAD = '''\
 """Makes DeepSpeed's pipeline engine run {name}: {microbatches} microbatches on {stages} stages.
@@ -154,7 +154,7 @@ STAGES = {{
 
 
 def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]:
-    """PS814, what DeepSpeed's pipeline engine cannot run."""
+    """Yield PS814 for a schedule that DeepSpeed's pipeline engine cannot run."""
     yield from CONSUMER.refusals(schedule)
     if program is not None:
         yield from _unknown(schedule, program)
@@ -166,7 +166,7 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
 
 
 def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
-    """The first instruction of a program that the engine does not know, in a batch, or on another communicator."""
+    """Refuse the first instruction that the engine does not know, is in a batch, or is on another communicator."""
     known = among(program.op, (*NAMES, *_ITS_OWN, *_WAITS)) | computes(program.op)
     help = "`pipesched emit FILE --target order | pipesched emit - --target deepspeed` makes its messages anew"
     refused = {
@@ -182,7 +182,7 @@ def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
 
 
 def pieces(program: Program) -> Iterator[str]:
-    """The text, a stage at a time."""
+    """Yield the text of the module, stage by stage."""
     yield _head(program)
     for rank in range(program.ranks):
         yield _stage(program, rank)
@@ -190,13 +190,13 @@ def pieces(program: Program) -> Iterator[str]:
 
 
 def by_rank(program: Program) -> Iterator[str]:
-    """A module for each stage, with its own instructions alone."""
+    """Yield one module per stage, with the instructions of that stage alone."""
     for rank in range(program.ranks):
         yield f"{_head(program)}{_stage(program, rank)}}}\n"
 
 
 def settings(program: Program, path: str) -> list[str]:
-    """What goes with the file."""
+    """Lines for the user: the settings and the calls with which the file is used."""
     placement = program.placement
     return [
         f"DeepSpeed 0.19: PipelineModule(..., num_stages={placement.stages}), and in its JSON "
@@ -213,7 +213,7 @@ def _head(program: Program) -> str:
 
 
 def _stage(program: Program, rank: int) -> str:
-    """A line for each compute, with what is received for it and what is sent after it."""
+    """Text of a stage's instructions: one line per compute, with its receives before it and its sends after it."""
     text, line = [f"    {rank}: [\n"], ""
     last = rank == program.ranks - 1
     words = _kept(_loaded(program, rank, ends=rank == 0 or last), NAMES[Op.F if last else Op.RECV_B])
@@ -228,7 +228,7 @@ def _stage(program: Program, rank: int) -> str:
 
 
 def _loaded(program: Program, rank: int, *, ends: bool) -> Words:
-    """The instructions of a stage that it has a name for, with the loads of the first and the last one."""
+    """Instructions of a stage that DeepSpeed has a name for; ends: with loads, for the first or the last stage."""
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
     words: Words = []
     loaded = 0
@@ -242,7 +242,7 @@ def _loaded(program: Program, rank: int, *, ends: bool) -> Words:
 
 
 def _kept(words: Words, maker: str) -> Words:
-    """The same, where what `maker` makes for a B is put aside unless that B is the next to run."""
+    """Insert Keep and Take for each loss or gradient that `maker` makes and whose B is not the next to run."""
     straight, newest = set(), -1
     for name, microbatch in words:
         if name == NAMES[Op.B] and microbatch == newest:
@@ -260,7 +260,7 @@ def _kept(words: Words, maker: str) -> Words:
 
 
 def _buffers(microbatches: list[int]) -> Iterator[int]:
-    """A buffer for each entry: the lowest that is free when its microbatch comes first, until it comes last."""
+    """Yield a buffer for each entry: a microbatch keeps the lowest free buffer from its first entry to its last."""
     last = {microbatch: i for i, microbatch in enumerate(microbatches)}
     of: dict[int, int] = {}
     free: list[int] = []
@@ -273,7 +273,7 @@ def _buffers(microbatches: list[int]) -> Iterator[int]:
 
 
 class Deepspeed(Writer):
-    """The instructions of DeepSpeed's engine."""
+    """Writer of a module with instructions of DeepSpeed's engine."""
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
         if found := [*refused(schedule, program)]:

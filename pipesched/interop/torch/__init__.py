@@ -1,1 +1,1 @@
-"""Knows what torch's pipeline runtime asks of an order and of its messages, by version."""
+"""Rules of torch's pipeline runtime for an order and its messages, by version."""

@@ -1,4 +1,4 @@
-"""torch's rules as checks of a schedule that is torch's, or is to run there."""
+"""torch's rules as checks of a schedule that comes from torch, or is to run on torch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pipesched.interop.torch.torch_program import check_torch_program
 
 
 def order(x: Subject) -> Iterable[Diagnostic]:
-    """Violations by the order of compute."""
+    """Violations of torch's rules by the order of computes."""
     return check_torch_order(x.analysis.schedule, x.analysis.own, explicit=x.explicit)
 
 
 def program(x: Subject) -> Iterable[Diagnostic]:
-    """Violations by the file's own actions."""
+    """Violations of torch's rules by the actions in the file."""
     return check_torch_program(x.own, x.torch, fsdp=x.fsdp)

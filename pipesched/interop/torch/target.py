@@ -1,4 +1,4 @@
-"""torch's CSV, a row a rank: the computes, or what one version of torch's runtime executes."""
+"""torch's CSV with one row per rank: computes alone, or all actions of one version of torch's runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipesched.model.torch_versions import TorchVersion
 
 @dataclass(frozen=True)
 class Torch(Writer):
-    """messages: with sends, receives, sharding and reductions."""
+    """Writer of torch's CSV. messages: with sends, receives, sharding and reductions."""
 
     messages: bool
 
@@ -41,7 +41,7 @@ class Torch(Writer):
         return torch_actions(program, version)
 
     def completed(self, schedule: Schedule, timeline: Timeline) -> Schedule:
-        """With a backward of every stage, which torch's runtime wants of frozen ones too."""
+        """Add the backwards of frozen stages, which torch's runtime requires too."""
         return with_backwards(schedule, timeline) if schedule.placement.frozen else schedule
 
 

@@ -1,18 +1,18 @@
-"""A program as torch's runtime wants it: sharded stages gathered and freed, sends and reductions waited for.
+"""Lower a program to torch's actions: gather and free sharded stages, wait for sends and reductions.
 
-    UNSHARD, RESHARD     before every slot the next three different stages of the rank are whole, and no others:
+    UNSHARD, RESHARD     before every slot the next three different stages of the rank are gathered, and no others:
 
         slots     F0 F2 F4 F0 …                      stages by next use at F0: 0 2 4, so all three are gathered;
-        before    UNSHARD 0, 2, 4 | - | RESHARD 2, UNSHARD 6 | …           what is not among the three is freed
+        before    UNSHARD 0, 2, 4 | - | RESHARD 2, UNSHARD 6 | …           a stage not among the three is freed
 
-    WAIT_SEND_F          from 2.15: after the I or B of the same stage and microbatch, for then the other rank is done
-                         with it; waits that have no such place, and WAIT_SEND_B, at the end
+    WAIT_SEND_F          from 2.15: after the I or B of the same stage and microbatch, since the other rank is done with
+                         the message by then; at the end if there is no such place. WAIT_SEND_B: at the end
     WAIT_REDUCE_GRAD     from 2.15: after its REDUCE_GRAD
-    SYNC, STEP           are not torch's: its caller steps
+    SYNC, STEP           removed: torch has no such actions, its caller steps
 
-An overlap pair is one slot: where the third stage is its first part, a fourth is whole too. A program that shards by
-itself keeps what it has. Source: `_add_unshard_reshard` and `_add_wait_send` of torch's ``schedules.py``, whose rule
-this is; by next uses from the back it takes one step a slot.
+An overlap pair is one slot: if the third stage is the first part of a pair, a fourth stage is gathered too. A program
+with sharding actions of its own keeps them. Source: `_add_unshard_reshard` and `_add_wait_send` of torch's
+``schedules.py``, which have the same rule; here each slot takes one step, from the last to the first.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import WAITS, TorchVersion
 
 RESIDENT = 3
-"""So many stages are whole at once: one that runs forward, one that runs backward, one that is fetched."""
+"""Number of stages of a rank gathered at once: one runs forward, one runs backward, one is fetched."""
 
 _BEFORE, _ITSELF, _AFTER, _END = range(4)
 
 
 def torch_actions(program: Program, version: TorchVersion) -> Program:
-    """The same computes and messages with torch's other actions; O(instructions)."""
+    """Return the program with the sharding actions and waits of this version of torch; O(instructions)."""
     kept = program.taken(np.flatnonzero(~np.isin(program.op, (*WAITS, Op.SYNC, Op.STEP))))
     added = [] if bool(np.any(kept.op >= Op.UNSHARD)) else [_sharding(kept)]
     if version.needs_waits:
@@ -45,7 +45,7 @@ def torch_actions(program: Program, version: TorchVersion) -> Program:
 
 @dataclass(frozen=True, eq=False)
 class Added:
-    """Instructions to be added: `at` is four times the index of the one that it is next to, plus on which side."""
+    """Instructions to add. at: four times the index of the neighbour, plus the side (_BEFORE, _AFTER or _END)."""
 
     at: Ints
     op: Column
@@ -60,7 +60,7 @@ def _sharding(program: Program) -> Added:
 
 
 def _shard_rank(program: Program, rank: int) -> Iterator[tuple[int, int, int]]:
-    """(where, UNSHARD or RESHARD, stage) for one rank, in order."""
+    """Yield (place as in `Added.at`, UNSHARD or RESHARD, stage) for one rank, in order."""
     slots = _slots(program, rank)
     whole: dict[int, None] = {}  # in the order in which they were gathered
     for (index, _), wanted in zip(slots, _resident([stages for _, stages in slots]), strict=True):
@@ -89,7 +89,7 @@ def _slots(program: Program, rank: int) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def _resident(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Of every slot: the stages that are to be whole, by next use from that slot on."""
+    """For each slot: the stages to be gathered, sorted by their next use from that slot on."""
     resident: list[tuple[int, ...]] = []
     upcoming: list[int] = []
     used: dict[int, int] = {}
@@ -108,7 +108,7 @@ def _resident(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def _send_waits(program: Program) -> Added:
-    """One wait a send, where it does not wait."""
+    """Waits for all sends, each at a place where it does not block the rank."""
     sends = np.flatnonzero(program.sends)
     table = np.full(program.stages * program.microbatches, -1, dtype=np.int64)
     done = np.flatnonzero(makes(program.op, Result.GRADIENT))[::-1]
@@ -128,7 +128,7 @@ def _reduction_waits(program: Program) -> Added:
 
 
 def _with(program: Program, added: list[Added]) -> Program:
-    """The program with more instructions. The sort is stable, so what is added at one place keeps its order."""
+    """Insert instructions into a program. The sort is stable: instructions added at one place keep their order."""
     size = len(program)
     extra = sum(len(more.at) for more in added)
     at = np.concatenate([4 * np.arange(size) + _ITSELF, *(more.at for more in added)])

@@ -1,10 +1,10 @@
-"""An order with frozen stages as torch wants it: with a B of every stage, for its loader counts them.
+"""Add the backwards of frozen stages to an order: torch's loader requires a B of every stage.
 
-    frozen, a trained stage before it      its I is a B, in which torch finds no weight that asks for a gradient
-    frozen, no trained stage before it     a B on its rank, when the last backward of its microbatch is over
+    frozen, a trained stage before it      its I becomes a B, in which torch finds no weight that needs a gradient
+    frozen, no trained stage before it     a B is added on its rank, after the last backward of its microbatch
 
-A B of the second kind does nothing in torch but let go of what its F gave, and takes no time; so the order of all else
-stays, and ends.
+A B of the second kind only frees the output of its F in torch, and takes no time. The order of all other operations
+stays the same, so the schedule still finishes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipesched.model.schedule import Schedule
 
 
 def with_backwards(schedule: Schedule, times: Timeline) -> Schedule:
-    """The order, all of it of trained stages; times: of a schedule that finishes."""
+    """Return the order with a B for every stage, none of them frozen; times: timeline of `schedule`, which finishes."""
     placement = schedule.placement
     frozen = np.isin(schedule.stage, placement.frozen)
     op = np.where(frozen & (schedule.op == Op.I), Op.B, schedule.op).astype(schedule.op.dtype)

@@ -1,13 +1,13 @@
-"""What torch's runtime needs of the order of compute, in every version, and does not check or meets with an assertion.
+"""Rules of torch's runtime for the order of computes, in every version; torch asserts them, or does not check them.
 
     stages are a chain        each stage hands its activation to the next one
     a stage has one rank      `_validate_schedule` refuses a second row with the stage: DualPipe, Chimera
-    there is a backward       the loader counts one of every stage for each microbatch, whatever the file is for
-    behind frozen stages      of a stage whose input asks for no gradient a split backward finds none of the weights
-    the first trained stage
+    there is a backward       the loader counts one of every stage for each microbatch, also if the file is to evaluate
+    behind frozen stages      the input of that stage needs no gradient, so torch's split backward leaves its weights
+    the first trained stage   without a gradient
     runs full backwards
-    the last stage runs       torch appends each loss to a list when the forward of the last stage is done, and the
-    its forwards in the       backward of microbatch i takes the i-th entry:
+    the last stage runs       torch appends each loss to a list after the forward of the last stage, and the backward of
+    its forwards in the       microbatch i takes the i-th entry:
     order 0, 1, 2, …              forwards 1, 0     losses [loss of 1, loss of 0]     B0 starts from the loss of 1
     every rank has a stage    the rank of a row is its number
 
@@ -71,7 +71,7 @@ TORCH_COMMS = replace(TORCH_CSV, knows=(OVERLAP, UNEVEN_COSTS))
 
 
 def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: bool) -> Iterator[Diagnostic]:
-    """PS804, PS806 or PS901, PS814, PS819, PS903. explicit: the user named torch, so two ranks are an error."""
+    """Yield PS804, PS806 or PS901, PS814, PS819, PS903. explicit: the user named torch, so two ranks are an error."""
     order = schedule if program is None else program
     yield from _last_stage(order)
     yield from _behind_frozen(schedule)
@@ -88,9 +88,9 @@ def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: 
 
 
 def check_torch_target(schedule: Schedule, program: Program | None, *, messages: bool) -> Iterator[Diagnostic]:
-    """PS814, what torch's runtime cannot run; PS819, what it trains wrong.
+    """Yield PS814, torch's runtime cannot run the schedule; PS819, it would train it wrongly.
 
-    program: where its own messages are to be kept. messages: they are written, these or others.
+    program: given if its own messages are to be kept. messages: the file to be written has messages, these or others.
     """
     yield from (TORCH_COMMS if messages else TORCH_CSV).refusals(schedule)
     yield from _behind_frozen(schedule)
@@ -107,7 +107,7 @@ def _no_chain(schedule: Schedule) -> Iterator[Diagnostic]:
 
 
 def _several_ranks(order: Program | Schedule, code: Code) -> Iterator[Diagnostic]:
-    """One finding for all such stages."""
+    """Report the stages that are on several ranks, in one finding."""
     shared = stages_on_several_ranks(order)
     if not shared:
         return
@@ -124,7 +124,7 @@ def _several_ranks(order: Program | Schedule, code: Code) -> Iterator[Diagnostic
 
 
 def _last_stage(order: Program | Schedule) -> Iterator[Diagnostic]:
-    """The first forward of the last stage, on each rank that has it, that comes after a later microbatch."""
+    """Report on each rank the first forward of the last stage that runs after a later microbatch."""
     last = order.placement.stages - 1
     forward = np.flatnonzero((order.op == Op.F) & (order.stage == last))
     rank, microbatch = order.rank[forward], order.microbatch[forward]
@@ -149,7 +149,7 @@ def _last_stage(order: Program | Schedule) -> Iterator[Diagnostic]:
 
 
 def _behind_frozen(schedule: Schedule) -> Iterator[Diagnostic]:
-    """The first I of each stage that is trained behind frozen ones alone."""
+    """Report the first I of each trained stage that has only frozen stages before it."""
     placement = schedule.placement
     wants = placement.wants
     for stage in range(placement.stages) if placement.frozen else ():

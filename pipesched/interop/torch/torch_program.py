@@ -1,19 +1,19 @@
-"""What torch's runtime needs of the actions of a program: those of its version, waits for sends, whole parameters.
+"""Rules of torch's runtime for the actions of a program: known to the version, sends awaited, parameters gathered.
 
-    sharding    a stage computes only between its UNSHARD and its RESHARD (FSDP). What a rank may do next with a stage
-                depends only on what it did last, so a list is right exactly when every pair of neighbours is:
+    sharding    a stage computes only between its UNSHARD and its RESHARD (FSDP). The next action of a rank on a stage
+                depends only on its last action on it, so a list is right exactly if every pair of neighbours is:
 
                     start ──> UNSHARD ──> compute ──> compute ──> RESHARD ──> end
                                  ^                                   │
                                  └───────────────────────────────────┘
 
                 From torch 2.15 on REDUCE_GRAD frees the parameters too, and a RESHARD after it does nothing
-    actions     of that version alone (`model.torch_versions`)
-    waits       from 2.15 on for every send by name, and for every reduction, of which a rank has one at a time:
+    actions     only those that the version has (`model.torch_versions`)
+    waits       from 2.15 on for every send by name, and for every reduction; a rank has one reduction at a time:
 
                     0SEND_F1  …  0WAIT_SEND_F1          0REDUCE_GRAD  …  0WAIT_REDUCE_GRAD  …  2REDUCE_GRAD
 
-A file of computes alone gets all of these from torch's own lowering. Source: `_perform_action`, `_assert_unsharded`,
+torch's own lowering adds all of these to a file of computes alone. Source: `_perform_action`, `_assert_unsharded`,
 `_validate_send_waits` and `_prepare_schedule_with_comms` of ``torch.distributed.pipelining.schedules``.
 """
 
@@ -31,7 +31,7 @@ from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import ACTIONS, VERSIONS, WAITS, TorchVersion, first_with
 
 EDGE, UNSHARD, COMPUTE, RESHARD, REDUCE = range(5)
-"""What a rank does with a stage; EDGE is the start and the end of the list."""
+"""Kinds of actions of a rank on a stage; EDGE is the start and the end of the list."""
 
 ALLOWED = np.zeros((5, 5), dtype=np.bool_)
 for _before, _afters in {
@@ -62,15 +62,15 @@ _STORY = {
     (COMPUTE, EDGE): ("is never resharded after its last operation", "its last operation", ""),
     (UNSHARD, EDGE): ("is unsharded and not used", "gathered for nothing", ""),
 }
-"""By what came before and what comes: what is wrong, and what happens at the second and the first of the two places."""
+"""For each wrong pair (kind before, kind after): the fault, and the labels of the second and of the first action."""
 _AT_ONCE = "torch raises on this rank, and the other ranks wait for the timeout"
 _LATER = "the first step runs, and the UNSHARD of the second step raises"
 
 
 def check_torch_program(program: Program, version: TorchVersion, *, fsdp: bool) -> Iterator[Diagnostic]:
-    """PS805 computes outside of UNSHARD and RESHARD; PS807 actions that the version lacks; PS808 waits that it needs.
+    """Yield PS805, compute outside of UNSHARD and RESHARD; PS807, unknown action; PS808, missing or wrong wait.
 
-    fsdp: stages are sharded although no action of the file says so.
+    fsdp: stages are sharded even if the file has no sharding action.
     """
     if fsdp or bool(np.any(program.op >= Op.UNSHARD)):
         yield from _sharding(program, version)
@@ -80,7 +80,7 @@ def check_torch_program(program: Program, version: TorchVersion, *, fsdp: bool) 
 
 
 def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
-    """The first wrong neighbours of each stage on each rank."""
+    """Report the first wrong pair of neighbours of each stage on each rank."""
     events = _EVENT.copy()
     if version.reduction_reshards:
         events[Op.REDUCE_GRAD] = REDUCE
@@ -94,7 +94,7 @@ def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
 
 
 def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
-    """The first wrong pair of each key, by the entry that comes second (or last, before the end of the list)."""
+    """First wrong pair of each key, by the index of its second entry (of its last entry, if the list ends there)."""
     first = fresh(key)
     last = np.append(first[1:], True)
     before = np.where(first, EDGE, np.roll(event, 1))
@@ -107,7 +107,7 @@ def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
 
 
 def _unsharded(program: Program, index: Ints, i: int, pair: tuple[int, int], more: str) -> Diagnostic:
-    """What is wrong with one stage, at both of its places."""
+    """Finding on a wrong pair of actions of one stage, with both places."""
     what, now, before = _STORY[pair]
     stage, rank = int(program.stage[index[i]]), int(program.rank[index[i]])
     here = label(program, int(index[i]), now)
@@ -121,7 +121,7 @@ def _unsharded(program: Program, index: Ints, i: int, pair: tuple[int, int], mor
 
 
 def _unknown(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
-    """STEP is not an action of torch either, but there the caller steps, so nothing is lost."""
+    """Report actions that the version lacks; STEP is allowed, since the caller of torch's runtime steps."""
     unknown = ~np.isin(program.op, [*version.accepts, Op.STEP])
     for index, more in limited(np.flatnonzero(unknown).tolist()):
         op = Op(int(program.op[index]))
@@ -135,7 +135,7 @@ def _unknown(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
 
 
 def _waits(program: Program, refused: str) -> Iterator[Diagnostic]:
-    """A file without any wait is one finding, not one a send."""
+    """Report missing and wrong waits; a file without any wait gets one finding, not one per send."""
     if bool(np.any(np.isin(program.op, list(WAITS)))):
         yield from _send_waits(program, refused)
         yield from _reduction_waits(program, refused)
@@ -153,7 +153,7 @@ def _waits(program: Program, refused: str) -> Iterator[Diagnostic]:
 
 
 def _send_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
-    """Every message of a rank is one send and then one wait: sorted by message, a list of such pairs."""
+    """Report each message of a rank that is not exactly one send followed by one wait."""
     index = np.flatnonzero(program.sends | np.isin(program.op, (Op.WAIT_SEND_F, Op.WAIT_SEND_B)))
     key = _message(program, index)
     order = np.argsort(key, kind="stable")
@@ -168,7 +168,7 @@ def _send_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
 
 
 def _message(program: Program, index: Ints) -> Ints:
-    """A number for (rank, stage, microbatch, activation or gradient)."""
+    """Number of each message: unique for (rank, stage, microbatch, activation or gradient)."""
     gradient = np.isin(program.op[index], (Op.SEND_B, Op.WAIT_SEND_B))
     stages, microbatches = int(program.stage.max(initial=0)) + 1, int(program.microbatch.max(initial=0)) + 1
     held = program.rank[index].astype(np.int64) * stages + program.stage[index]
@@ -176,7 +176,7 @@ def _message(program: Program, index: Ints) -> Ints:
 
 
 def _send_finding(program: Program, group: list[int], refused: str, more: str) -> Diagnostic:
-    """What is wrong with the sends and waits of one message, in the order of the list."""
+    """Finding on the sends and waits of one message; group: their indices in the order of the list."""
     sends = [i for i in group if program.sends[i]]
     waits = [i for i in group if not program.sends[i]]
     name = str(program[group[0]]).replace("WAIT_", "")
@@ -200,7 +200,7 @@ def _send_finding(program: Program, group: list[int], refused: str, more: str) -
 
 
 def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
-    """A rank has at most one reduction under way, and waits for each."""
+    """Report a rank with two reductions under way, and a reduction or wait without its other half."""
     index = np.flatnonzero(np.isin(program.op, (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD)))
     found: list[tuple[int, int, str, str]] = []
     for rank in np.unique(program.rank[index]).tolist():
@@ -213,7 +213,7 @@ def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
 
 
 def _reductions(program: Program, index: list[int]) -> Iterator[tuple[int, int, str, str]]:
-    """What is wrong with the reductions of one rank: where, the one under way or -1, what happens there, the fact."""
+    """Yield each fault of one rank's reductions: its index, the reduction under way or -1, label text, message."""
     pending = -1
     for i in index:
         stage = int(program.stage[i])

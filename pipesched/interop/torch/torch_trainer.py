@@ -1,18 +1,18 @@
-"""What to write into a trainer's settings with a torch CSV.
+"""Settings that a trainer needs to load a torch CSV.
 
-The file names no placement. torch's runtime takes the stages that each rank built, and trainers build them before they
-read the file: torchtitan by the *name* of a schedule class, which the file then replaces.
+The CSV names no placement. torch's runtime takes the stages that each rank built, and trainers build them before they
+read the CSV: torchtitan by the *name* of a schedule class, whose order the CSV then replaces.
 
     stage s on rank s                1F1B
     stage s on rank s % p, v >= 2    PipelineScheduleMulti
     the V: 0 1 .. p-1 p-1 .. 1 0     ZBVZeroBubble
-    anything else                    no name of torchtitan's builds it
+    any other placement              torchtitan has no schedule name that builds it
 
 torchtitan makes `training.local_batch_size` / `parallelism.pipeline_parallel_microbatch_size` microbatches. 0.2.2 reads
 a TOML file, 0.3.0 command-line options alone.
 
-Source: torchtitan 0.2.2 and 0.3.0, `pipeline_parallel.py`: `_get_pipeline_metadata`, `_build_pipeline_schedule`. What
-is said of I and W was measured, with its debug model on gloo.
+Source: torchtitan 0.2.2 and 0.3.0, `pipeline_parallel.py`: `_get_pipeline_metadata`, `_build_pipeline_schedule`. The
+statements about I and W were measured with torchtitan's debug model on gloo.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SPLIT = (
 
 
 def settings(order: Schedule | Program, path: str) -> list[str]:
-    """Lines for a person: what goes with the file at `path`."""
+    """Lines for the user: settings with which trainers load the file at `path`."""
     placement = order.placement
     ranks, microbatches = placement.ranks, placement.microbatches
     name = _name(placement)
@@ -54,7 +54,7 @@ def settings(order: Schedule | Program, path: str) -> list[str]:
 
 
 def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
-    """The same options in the form of either release."""
+    """Options of torchtitan 0.2.2 (TOML) and of 0.3.0 (command line)."""
     each, m = placement.stages // placement.ranks, placement.microbatches
     degree, schedule, csv, batch = (
         "pipeline_parallel_degree",
@@ -82,7 +82,7 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
 
 
 def comms_settings(placement: Placement, version: TorchVersion) -> list[str]:
-    """The same for a compute_comms file."""
+    """Lines for the user: the call that loads a compute_comms file."""
     return [
         f"this file is for torch {version}: other versions want other actions",
         f"load it with _PipelineScheduleRuntime(stages, n_microbatches={placement.microbatches}, loss_fn=…)"
@@ -92,7 +92,7 @@ def comms_settings(placement: Placement, version: TorchVersion) -> list[str]:
 
 
 def _name(placement: Placement) -> str | None:
-    """The schedule class by whose name torchtitan builds this placement, or None."""
+    """Name of the schedule class with which torchtitan builds this placement, or None."""
     ranks, stages = placement.ranks, placement.stages
     home = placement.rank_of[0].tolist()
     if placement.routes != 1:
