@@ -39,10 +39,8 @@ class Options(Extended):
     """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank.
 
     comm: strict where none is named; where one is, the time that messages take to queue under it counts too. frozen:
-    the stages of an order that are not trained. require_proof: it is an error unless it is an answer that is proved
-    optimal; proof: where its refutation is written, PATH.cnf and PATH.lrat. settings: the options of a framework that
-    are no sizes; framework_path: where it is; framework_time: the seconds that it may take. recorded: the folder of a
-    run of it.
+    the stages of an order that are not trained. settings: the options of a framework that are no sizes; framework_path:
+    where it is; framework_time: the seconds that it may take.
     """
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -56,12 +54,9 @@ class Options(Extended):
     stages: int | None = None
     placement: tuple[int, ...] | None = None
     frozen: tuple[int, ...] | None = None
-    require_proof: bool = False
-    proof: str | None = None
     settings: Mapping[str, str | float] = field(default_factory=dict)
     framework_path: str | None = None
     framework_time: float = 60
-    recorded: str | None = None
 
     @property
     def microbatches(self) -> int | None:

@@ -283,12 +283,8 @@ class Names(Row):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Later(Row):
-    """A judgement of a whole report, where one of its options is given.
+    """A judgement of a whole report. judge: of a report, an examination or None, and options the report with it."""
 
-    judge: of a report, an examination or None, and options the report with it.
-    """
-
-    options: tuple[str, ...]
     judge: Lazy[Callable[..., object]]
 
 

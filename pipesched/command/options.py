@@ -98,9 +98,6 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "verify": (
         *ALL,
         Option("fsdp", flag, "Ask for UNSHARD and RESHARD in a torch CSV.", default=False),
-        Option("require_proof", flag, "Fail unless it is an answer that is proved optimal.", default=False),
-        Option("proof", text, "Write its clauses to PATH.cnf, their refutation to PATH.lrat.", "PATH"),
-        Option("recorded", values.folder, "What the ranks of a real run posted, held against the schedule.", "DIR"),
         VERBOSE,
         *RESULTS,
     ),

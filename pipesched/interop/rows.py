@@ -1,6 +1,6 @@
 """Other people's schedules: frameworks, trainers, recorded runs."""
 
-from pipesched.extension import Check, Later, Lazy, Listing, Names, Needs, Row, Target, Verb
+from pipesched.extension import Check, Later, Lazy, Listing, Names, Needs, Option, Row, Target, Verb
 
 ROWS: tuple[Row, ...] = (
     Target(
@@ -51,7 +51,16 @@ ROWS: tuple[Row, ...] = (
         Needs.TORCH | Needs.OWN,
         place=100,
     ),
-    Later(("recorded",), Lazy("interop.recorded.judged:judged"), place=10),
+    Option(
+        "recorded",
+        Lazy("command.values:folder"),
+        "What the ranks of a real run posted, held against the schedule.",
+        "DIR",
+        on=("verify",),
+        after="proof",
+        into=Lazy("interop.recorded.asked:run"),
+    ),
+    Later(Lazy("interop.recorded.judged:judged"), place=10, owner=Lazy("interop.recorded.asked:Run")),
     Listing(
         "frameworks",
         Lazy("interop.frameworks.frameworks:entries"),

@@ -1,8 +1,8 @@
 """The least bubble under a memory cap."""
 
-from pipesched.extension import Later, Lazy, Reader, Verb
+from pipesched.extension import Later, Lazy, Option, Reader, Row, Verb, flag
 
-ROWS = (
+ROWS: tuple[Row, ...] = (
     Reader(
         "answer",
         "an optimizer's answer",
@@ -12,7 +12,25 @@ ROWS = (
         verify=Lazy("optimizer.verify_answer:verify"),
         place=10,
     ),
-    Later(("require_proof", "proof"), Lazy("optimizer.verify_answer:require_proof"), place=20),
+    Option(
+        "require_proof",
+        flag,
+        "Fail unless it is an answer that is proved optimal.",
+        default=False,
+        on=("verify",),
+        after="fsdp",
+        into=Lazy("optimizer.asked:proof"),
+    ),
+    Option(
+        "proof",
+        None,
+        "Write its clauses to PATH.cnf, their refutation to PATH.lrat.",
+        "PATH",
+        on=("verify",),
+        after="require_proof",
+        into=Lazy("optimizer.asked:proof"),
+    ),
+    Later(Lazy("optimizer.verify_answer:require_proof"), place=20, owner=Lazy("optimizer.asked:Proof")),
     Verb(
         "optimize",
         "Make",

@@ -19,6 +19,7 @@ from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import answer_read
 from pipesched.optimizer.answer_read import Answer
+from pipesched.optimizer.asked import Proof
 from pipesched.optimizer.optimize_certify import write
 from pipesched.optimizer.proof.answer import NOT_JUDGED, as_asked, check_answer
 from pipesched.optimizer.proof.clauses import Clauses, TooManyError
@@ -49,8 +50,8 @@ def verify(source: Source, options: Options) -> Report:
     if verdict is not None:
         said = own.unit.checked.file.documentation if own.unit else None
         found += check_answer(own.schedule, terms, judged, answer.entries, said)
-    if options.proof is not None and not found:
-        _write_proof(options.proof, answer, terms, _copies(answer, terms, options))
+    if (path := options.of(Proof).proof) is not None and not found:
+        _write_proof(path, answer, terms, _copies(answer, terms, options))
     noted = "" if found or verdict is None else _not_expanded(own.schedule, verdict, options)
     if noted:
         report = replace(report, notes=(*report.notes, foreign(noted)))

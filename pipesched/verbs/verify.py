@@ -8,7 +8,7 @@ from __future__ import annotations
 from pipesched.compile import examine, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
-from pipesched.extension import Later, Reader, rows
+from pipesched.extension import Later, Reader, counting
 from pipesched.formats.readers import Loaded, reader_of
 from pipesched.report.report import Report
 from pipesched.support.source import Source
@@ -35,9 +35,8 @@ def verify_loaded(loaded: Loaded, options: Options) -> Report:
 
 def _judged(report: Report, made: Examination | None, options: Options) -> Report:
     """The report after the judgements of extensions whose options are given; made: of a schedule."""
-    for row in rows(Later):
-        if any(getattr(options, name) for name in row.options):
-            judged = row.judge.load()(report, made, options)
-            assert isinstance(judged, Report)
-            report = judged
+    for row in counting(Later, options):
+        judged = row.judge.load()(report, made, options)
+        assert isinstance(judged, Report)
+        report = judged
     return report

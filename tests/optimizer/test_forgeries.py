@@ -39,6 +39,7 @@ from pipesched.examine import Options
 from pipesched.model.numbers import single
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
+from pipesched.optimizer.asked import Proof
 from pipesched.optimizer.proof.answer import NOT_JUDGED, derived
 from pipesched.optimizer.verdict import Terms, Verdict, documentation
 from pipesched.report.report import Report
@@ -525,7 +526,7 @@ def test_an_honest_answer_holds_with_all_its_fields(at: int) -> None:
     report = judged(told)
     assert report.ok and lies(told, report) == []
     assert report.verdict is not None and report.verdict.proved == told["proved"]
-    assert judged(told, require_proof=True).exit_status == (0 if told["proved"] else 1)
+    assert judged(told, owned=(Proof(require_proof=True),)).exit_status == (0 if told["proved"] else 1)
 
 
 def main() -> None:

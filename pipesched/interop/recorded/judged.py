@@ -7,6 +7,7 @@ from dataclasses import replace
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
 from pipesched.interop.recorded import recorded_runs
+from pipesched.interop.recorded.asked import Run
 from pipesched.interop.recorded.check_recorded import check_recorded, words
 from pipesched.interop.recorded.recorded_run import Held
 from pipesched.report.parts import Recording
@@ -14,7 +15,7 @@ from pipesched.report.report import Report
 
 
 def judged(report: Report, made: Examination | None, options: Options) -> Report:
-    """Extend the report on a schedule by the findings on its recorded run, read from the folder `options.recorded`.
+    """Extend the report on a schedule by the findings on its recorded run, read from the folder that is asked for.
 
     Raises:
         PipeschedError: PS225, the file is an answer.
@@ -29,7 +30,7 @@ def judged(report: Report, made: Examination | None, options: Options) -> Report
         none = Diagnostic(Code.RECORD_DIFFERS, "the schedule has no messages that could be recorded")
         return replace(report, diagnostics=(*report.diagnostics, none))
     try:
-        runs = [Held(recorded, program) for recorded in recorded_runs.read(str(options.recorded), program)]
+        runs = [Held(recorded, program) for recorded in recorded_runs.read(options.of(Run).recorded, program)]
     except PipeschedError as error:
         return replace(report, diagnostics=(*report.diagnostics, *error.diagnostics))
     written = made.loaded.program is not None
