@@ -1,4 +1,4 @@
-"""The rows of `verbs.options` as options of click, and the sizes and files that a command line names.
+"""The rows of `command.options` as options of click, and the sizes and files that a command line names.
 
 --p 4        --p 4,8,16        --p 2..8 (both ends)        -D name=value, likewise
 """

@@ -188,7 +188,7 @@ def _squares(word: Word) -> Ends:
     return found
 
 
-# The order of a rank with a kernel (`model.kernel`): prefix, kernel ..., suffix. The kernel's shortest root u spells
+# The order of a rank with a kernel (`lift.kernel`): prefix, kernel ..., suffix. The kernel's shortest root u spells
 # the letters around the seam too, as far as they go on with its period; all of them join the one loop. Where the
 # loop begins within the period is free: the cheapest spelling of the rest decides.
 #

@@ -3,7 +3,7 @@
     words ────> loops ───> ranks that differ in counts alone ──> lines of the file ──> canonical text
     spelling    folding    sharing                               here                  layout
 
-The file is for one size. With a kernel (`model.kernel`) it is for every number of microbatches m0 + jK. The text is in
+The file is for one size. With a kernel (`lift.kernel`) it is for every number of microbatches m0 + jK. The text is in
 the form of `pipesched fmt`.
 """
 

@@ -1,7 +1,7 @@
 """Bytes that every rank holds, operation by operation, for a model and the way it is trained.
 
     parameters, gradients, optimizer    of every stage that the rank holds a copy of, all the time
-    activations                         by `transformer.activations`, in the running sum of `analysis.holdings`
+    activations                         by `planning.transformer.activations`, in the running sum of `analysis.holdings`
     for W                               gradients of the outputs of weights, from I to W
     messages                            received and not yet used, made and not yet sent
     working                             there only while the operation runs: gradients inside a layer, a layer that is

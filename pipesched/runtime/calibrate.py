@@ -119,7 +119,7 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
     """Fit costs to a run.
 
     Raises:
-        PipeschedError: PS816, PS818, as `formats.measured_traces.read`; PS225, digits beyond 1 to 9.
+        PipeschedError: PS816, PS818, as `runtime.measured.measured_traces.read`; PS225, digits beyond 1 to 9.
     """
     if not 1 <= digits <= _FINEST:
         raise fail(Code.USAGE, f"{digits} significant digits: choose 1 to {_FINEST}")

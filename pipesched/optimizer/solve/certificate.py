@@ -1,4 +1,4 @@
-"""What is said of a schedule, as JSON that `check.optimum` derives anew; its shape is in `check.optimum.entries`.
+"""What is said of a schedule, as JSON that `optimizer.proof` derives anew; its shape is in `optimizer.proof.entries`.
 
 A bound is two times of a rank. A refutation is an engine's word, with what was asked; `ranks` and a proof are followed.
 The verdict is not given here: it is the checker's.

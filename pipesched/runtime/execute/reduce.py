@@ -8,7 +8,7 @@
     before STEP        + the gradients of the weights it is tied to, + what ``.grad`` held before the step
 
 A weight that two stages of one rank share (one tensor, both ends of a V) is divided after the last of them and
-exchanged once. Weights that are tied across ranks are different tensors there; `tied` names them (`runtime.tied`).
+exchanged once. Weights that are tied across ranks are different tensors there; `tied` names them (`tied`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
                         └──── Saved ─────┘     from F to the end of B or W
 
 A forward that is run again keeps its inputs and the state of the random numbers, and no graph: R runs it once more, and
-keeps what an F keeps. What a forward keeps can be copied to host memory by O, and back by L (`runtime.offload`).
+keeps what an F keeps. What a forward keeps can be copied to host memory by O, and back by L (`offload`).
 
 Between stages nothing but values passes, so the graph of a microbatch is cut at every boundary and each backward
 begins with the gradients that the next stage made. On the last stage it begins with the loss.
