@@ -1,6 +1,6 @@
 """Fifty faults, each of which ends in a coded error on every rank that names the place, and in no process.
 
-The faults are made in the ranks themselves (`runtime.execute.breaking`) or are other streams; two supervisors run them side by
+The faults are made in the ranks themselves (`breaking`) or are other streams; two supervisors run them side by
 side, and the tests then look at what the ranks told.
 """
 

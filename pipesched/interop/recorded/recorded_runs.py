@@ -1,7 +1,7 @@
 """Read a folder with the records of a run's ranks: torch flight recorder dumps, pipesched traces, or orders.
 
     {"entries": [...], "pg_config": {...}}     or a pickle: `flight_recorder`; one file per rank
-    {"traceEvents": [...]}                     `runtime.execute.recorder`, `pipesched run --trace`; one file, or one per rank
+    {"traceEvents": [...]}                     `recorder`, `pipesched run --trace`; one file, or one per rank
     rank 0: send:F0.0>1 recv:B1.0<1 …          order notation with messages, step after step; one file, or one per rank
 
 A trace of pipesched contains an instruction once it is over. It names no peers: they are taken from the plan.

@@ -4,7 +4,7 @@
     one-machine   a set of operations of a rank: least head + work + least tail
     ends          a rank's work, less what fits before a time and what fits after another one          `warmup`
 
-The best over all ranks is the lower bound. Each is two times and some sums. `optimizer.proof` derives the first two anew
+The best over all ranks is the lower bound. Each is two times and some sums. `proof` derives the first two anew
 as work between two times, and the third by its own programme over counts. Every kind holds for the span with the heads
 and tails of the rank's own span (`longest_paths.framed`), which count from its first start and to its last end; nothing
 is assumed of when it begins.
