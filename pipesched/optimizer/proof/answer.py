@@ -1,6 +1,6 @@
-"""What `pipesched optimize --json` prints beside a certificate follows from the schedule, its terms and its verdict.
+"""Entries of `pipesched optimize --json` beside the certificate, derived from the schedule, its terms and its verdict.
 
-Each entry is derived, and one that differs is named. What cannot be derived is judged by nobody, and listed as such.
+Each entry is derived, and one that differs is named. Entries that cannot be derived are listed as not judged.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from pipesched.optimizer.proof.judge import Judgement, same
 from pipesched.optimizer.verdict import FOUND, Terms, Verdict
 
 NOT_JUDGED = ("bytes", "found_by", "given", "known", "notes", "reason", "seed")
-"""What the search did, and schedules that are not there to be looked at."""
+"""Entries about the search, and about schedules that the answer does not contain."""
 
 _TIMES = ("makespan", "span", "bubble", "span_bubble")
 _CHECKED_ELSEWHERE = ("source", "certificate")
 _SHOWN = 120  # characters of a value
-_MOST = 40  # entries that are told
+_MOST = 40  # wrong entries that are reported
 
 
 def check_answer(
     schedule: Schedule, terms: Terms, judged: Judgement, answer: Mapping[str, object], documentation: str | None
 ) -> Iterator[Diagnostic]:
-    """PS714, an entry of an answer does not follow. documentation: of the schedule's file."""
+    """Yield PS714 for every entry of an answer that does not follow. documentation: of the schedule's file."""
     assert judged.verdict is not None and judged.spent is not None
     peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
     right = derived(terms, judged.verdict, judged.spent, peak)
@@ -42,7 +42,7 @@ def check_answer(
 
 
 def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterator[str]:
-    """The entries that do not follow."""
+    """Yield a message for every entry that does not follow."""
     known = {*right, *NOT_JUDGED, *_CHECKED_ELSEWHERE}
     for name, value in answer.items():
         if name in right and not same(value, right[name]):
@@ -52,7 +52,7 @@ def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterato
 
 
 def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Sequence[Fraction]) -> dict[str, object]:
-    """The entries of an answer that follow, as JSON. spent, peak: of the schedule; without one there is no verdict."""
+    """Derive the entries of an answer, as JSON. spent, peak: of the schedule; verdict: None if there is no schedule."""
     times = {name: None if spent is None else getattr(spent, name) for name in _TIMES}
     return {
         "ok": verdict is not None and verdict.status != FOUND,
@@ -73,7 +73,7 @@ def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Seq
 
 
 def as_asked(terms: Terms) -> dict[str, object]:
-    """What a person reads that is in no other entry: the unit of times, and caps in bytes as they were given."""
+    """Entries for people alone: the unit of times, and caps in bytes as the user gave them."""
     unit: dict[str, object] = {"unit": terms.costs.unit.name} if terms.costs.unit else {}
     return unit if terms.asked is None else {**unit, "asked_cap": [cap.written or f"{cap} B" for cap in terms.asked]}
 

@@ -1,6 +1,6 @@
-"""A schedule under its terms: what is wrong with it, what it takes, and the problem that it solves.
+"""A schedule under its terms: its faults, its times, and the problem that it solves.
 
-What refutes a certificate is raised as a `FaultError`, wherever it is found.
+A fault of a certificate is raised as a `FaultError`, wherever it is found.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipesched.schedule_analysis import Analysis
 
 
 class FaultError(Exception):
-    """What refutes a certificate."""
+    """A fault of a certificate; `finding`: its diagnostic."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ def require(said: str) -> None:
 
 
 class Case:
-    """A schedule under its terms, and what follows from them; the placement and the kind of backward are its own."""
+    """A schedule under given terms, with its own placement and kind of backward; the rest is derived."""
 
     def __init__(self, schedule: Schedule, asked: Terms) -> None:
         self.schedule = schedule
@@ -51,13 +51,13 @@ class Case:
 
     @property
     def one_at_a_time(self) -> bool:
-        """Whether it runs F, I and W, or F and B, and no two in one slot."""
+        """True if the schedule runs F, I and W, or F and B, and no two in one slot."""
         split = (self.schedule.op == Op.I) | (self.schedule.op == Op.W)
         return not (bool(self.schedule.joined.any()) or (self.terms.fused and bool(split.any())))
 
     @cached_property
     def wrong(self) -> list[Diagnostic]:
-        """With the schedule itself."""
+        """Faults of the schedule itself."""
         made = self.analysis
         found = [
             *check_complete(self.schedule, made.dependencies),
@@ -72,11 +72,11 @@ class Case:
         return self.terms.costs.unit
 
     def said(self, ticks: int) -> str:
-        """Ticks as people read them."""
+        """Ticks in the user's unit, as text."""
         return self.unit.text(Fraction(ticks, self.scale))
 
     def below(self, bound: int, exactly: str) -> str:
-        """What is refuted with so many ticks, in words."""
+        """Objectives of at most `bound` ticks, in words."""
         tick = self.problem.tick
         following = (bound // tick + 1) * tick
         return self.unit.below(Fraction(bound, self.scale), Fraction(following, self.scale), exactly)
@@ -96,7 +96,7 @@ class Case:
 
 
 def require_like(own: Case, case: Case) -> None:
-    """PS715 unless the schedule of another m is one, and of the same kind."""
+    """Raise FaultError, PS715, unless the schedule of another m is valid, with the same placement and backward."""
     at = f"at m={case.schedule.placement.microbatches}"
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
         raise FaultError(Code.EVERY, f"{at} its placement is another")
@@ -107,7 +107,7 @@ def require_like(own: Case, case: Case) -> None:
 
 
 def words(schedule: Schedule) -> list[Word]:
-    """What each rank runs, of one route; PS715 where the microbatches of a stage do not keep their order."""
+    """Lines that each rank runs, in order. FaultError, PS715: two routes, or microbatches that change their order."""
     if schedule.placement.routes > 1:
         raise FaultError(Code.EVERY, "it is not for every m: two routes share the microbatches")
     made, seen = [], Counter[Line]()

@@ -1,21 +1,22 @@
-"""Clauses that hold of every schedule with an objective of at most C, written from its terms alone.
+"""Clauses that hold for every schedule with an objective of at most C, written from its terms alone.
 
-    y(q,i,t)    operation i of line q has started by t: false before its time window, true from the end of it on
+    y(q,i,t)    operation i of line q has started by t: false before its time window, true from the window's end on
     run(q,t)    line q is in operation at t
 
     start       y(q,i,t) -> y(q,i,t+1)
     order       y(q,i,t) -> y(q,i-1,t-work)                a line keeps the order of microbatches, which are alike
     chain       y(b,i,t) -> y(a,i,t-work-message)          a before b
     machine     y(q,i,t) and not y(q,i,t-work) -> run(q,t), and no two of a rank run at once
-    memory      at every t: taken by what has started, and to be freed by what has not ended <= cap + all to be freed
-    W           at every t, where those of a rank are one line: started W + I that have not ended <= all I
+    memory      at every t: taken by started operations + not yet freed by running or later ones <= cap + all frees
+    W           at every t, where the W of a rank are one line: started W + I that have not ended <= all I
     span        the first of a rank has started by t -> the last has ended by t + C
 
-So if they contradict each other there is no such schedule. All times are multiples of one tick, since a schedule starts
-everything as early as it can be; what takes no time takes no rank.
+So if the clauses contradict each other there is no such schedule. All times are multiples of one tick, since a schedule
+starts every operation as early as possible; an operation without duration does not occupy its rank.
 
-Sums are unary numbers: (value, "it is at least that") for rising values, the first of which is sure; each literal
-follows from its value. So what is freed counts as what is not freed yet, and the limits are as much higher.
+Sums are unary numbers: (value, literal of "the sum is at least the value") for rising values, the first of which is
+certain; a sum that reaches a value implies its literal. Freed memory would be subtracted, so memory that is not freed
+yet is added instead, and the limit is raised by all that will be freed.
 """
 
 from __future__ import annotations
@@ -31,29 +32,30 @@ from pipesched.optimizer.proof.problem import Line, Problem
 from pipesched.optimizer.proof.windows import Windows
 
 TRUE = 2**40
-"""A literal that holds; -TRUE is one that does not."""
+"""A literal that is true; -TRUE is false."""
 
 Number: TypeAlias = list[tuple[int, int]]
 
 
 MOST = 2_500_000
-"""Clauses of one proof."""
+"""Limit on the clauses of one proof."""
 
 
 class TooManyError(Exception):
-    """More clauses than are wanted."""
+    """The proof would need too many clauses."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"its proof is of terms from which more than {most:,} clauses follow")
 
 
 class Clauses:
-    """known: literals by number, of those that are wanted; count: the number of the last; of_rank: between which
-    numbers those stand that are about one rank alone.
+    """The clauses of a problem. known: literals of the wanted clauses, by number; count: the number of clauses.
+
+    of_rank: by rank, the range of numbers of the clauses about that rank alone.
     """
 
     def __init__(self, problem: Problem, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
-        """Raises TooManyError: there are more than `most`, or more operations."""
+        """Write the clauses. Raises TooManyError: there are more than `most`, or more operations."""
         if sum(problem.length.values()) > most:
             raise TooManyError(most)
         tick = problem.tick
@@ -67,7 +69,7 @@ class Clauses:
         self._write()
 
     def dimacs(self) -> Iterator[str]:
-        """All of them, for other engines, and other checkers of a proof."""
+        """Yield the lines of a DIMACS file, for other engines and checkers."""
         yield f"p cnf {self.variables} {self.count}\n"
         for literals in self.known.values():
             yield " ".join(map(str, [*literals, 0])) + "\n"
@@ -93,7 +95,7 @@ class Clauses:
         return None
 
     def _bases(self) -> dict[Line, list[int]]:
-        """The variable of each operation at time 0, were its window there."""
+        """Offset of each operation's variables: the variable at t, within the window, is the offset + t."""
         made: dict[Line, list[int]] = {}
         for line in self.windows.order:
             made[line] = []
@@ -136,7 +138,7 @@ class Clauses:
                 self._after(line, i, line, i - 1, work)
 
     def _after(self, after: Line, i: int, before: Line, j: int, delay: int) -> None:
-        """Operation i of a line starts no sooner than so long after the start of operation j of another."""
+        """Add: operation i of `after` starts at least `delay` after the start of operation j of `before`."""
         low, high = self.windows.low[after][i], self.windows.high[after][i]
         for t in range(low, min(high + 1, self.windows.high[before][j] + delay)):
             self._add(-self._y(after, i, t), self._y(before, j, t - delay))
@@ -176,9 +178,7 @@ class Clauses:
                 self._after(first, 0, last, -1, self.windows.work[last] - self.bound)
 
     def _number(self, line: Line, t: int, each: int) -> Number:
-        """So much for each operation that has started by t; where it is less than nothing, as much for each that has
-        not ended.
-        """
+        """Sum of `each` over the operations that have started by t; if negative, of -each over those not yet ended."""
         t -= 0 if each > 0 else self.windows.work[line]
         low, high = bisect_right(self.windows.high[line], t), bisect_right(self.windows.low[line], t)
         if each > 0:
@@ -188,7 +188,7 @@ class Clauses:
         return [(-sure * each, TRUE), *((-n * each, -self.base[line][i] - t) for i, n in left)]
 
     def _at_most(self, parts: list[Number], limit: int) -> None:
-        """The parts come to no more than the limit."""
+        """Add: the sum of the parts is at most the limit."""
         if sum(part[-1][0] for part in parts) <= limit:
             return
         total: Number = [(0, TRUE)]
@@ -200,7 +200,7 @@ class Clauses:
                 self._add(-x, -over[0])
 
     def _sum(self, one: Number, two: Number) -> Number:
-        """At least u and at least v: at least u + v."""
+        """Add two sums: at least u and at least v imply at least u + v."""
         if len(one) == 1 or len(two) == 1:  # one of the two is known
             return [(u + v, min(x, y)) for u, x in one for v, y in two]
         values = sorted({u + v for u, _ in one for v, _ in two})
@@ -213,7 +213,7 @@ class Clauses:
 
 
 def _narrow(made: Windows, mine: list[Line], bound: int) -> None:
-    """Cuts the windows of a rank, which has C from its own first start on."""
+    """Narrow the windows of a rank, whose span is at most `bound`."""
     begun = min((made.high[line][0] for line in mine if line.op == Op.F), default=0)
     ended = max((made.low[line][-1] + made.work[line] for line in mine), default=0)
     for line in mine:
@@ -222,8 +222,10 @@ def _narrow(made: Windows, mine: list[Line], bound: int) -> None:
 
 
 def _windows(problem: Problem, bound: int) -> Windows:
-    """Those of the whole. Of a span the first start of one rank is 0, and each rank has C from its own first start on;
-    that narrows the windows of ranks with which it shares a route, and so on. Those that share none have no end.
+    """Time windows of all ranks together, shifted to begin at 0.
+
+    If the objective is the span, the first start of one rank is 0, and the span of each rank is at most C: this narrows
+    the windows of the ranks on the same routes, in rounds. Ranks on no common route stay unbounded.
     """
     ranks = range(len(problem.cap))
     made = Windows(problem, bound, next(iter(problem.rank.values())) if problem.span else None)

@@ -1,21 +1,21 @@
-"""Entries of a certificate, read by their type.
+"""Read the entries of a certificate by their types.
 
     {"objective": "makespan", "backward": "split", "schedule": 55, "verdict": "proved optimal",
      "lower_bound": 55, "gap": 0, "refuted": null, "every": null,
      "bound": {"rank": 0, "head": 0, "work": 48, "tail": 7, "value": 55}}
 
-    bound      of the operations of a rank between a head and a tail, their work (`work`), or null; of a span also the
-               frame: the rank from whose first start head is counted, and to whose last end tail is
-    refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; engine: who refuted it, `ranks`
-               where that was a programme over counts (`ranks`); ranks null for all together;
-               terms: what it is about, as `model.verdict.Terms`; proof: where one was made, {"lrat": text of LRAT,
+    bound      the work of a rank's operations between a head and a tail (`work`), or null; for the span also the
+               frame: the rank from whose first start the head is counted, and to whose last end the tail is
+    refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; engine: the name of the engine,
+               or `ranks` for dynamic programming over counts (`ranks`); ranks: null for all together;
+               terms: as `verdict.Terms.to_json`; proof: if one was made, {"lrat": text of LRAT,
                packed by xz, in base64}
-    every      null, or what makes the schedule one for every m (`every`):
+    every      null, or the data that extend the schedule to every m (`every`):
                {"microbatches": m0, "step": K, "value": 27, "growth": "3/2", "seam": 30, "starts": [[0, 1, …], …],
                 "bound": {…}, "proof": …}; growth: of the objective with each microbatch, so P = K growth; starts: by
-               rank, in the order of m0; bound, proof: what shows the value at m0; both null where it is not shown
+               rank, in the order of m0; bound, proof: one of them shows that the value at m0 is optimal, if that is so
 
-Times are in the user's unit: whole numbers as integers, others as strings like 11/2.
+Times are in the user's unit: integers, or strings like 11/2.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MEMORY = 200_000_000
 
 
 class Unreadable(Exception):
-    """An entry that is not there, or not what it should be."""
+    """An entry is missing, or has the wrong type or value."""
 
 
 class Entries:
@@ -49,7 +49,7 @@ class Entries:
         return self.entries.get(name) is not None
 
     def only(self, *names: str) -> Entries:
-        """Itself, if it has no entry but these: nobody looks at what others say."""
+        """Return self if there are no entries but these; else raise Unreadable, as nobody checks the others."""
         if unknown := sorted(set(self.entries) - set(names)):
             raise Unreadable(f"answers of this version have no {unknown[0][:40]!r} there")
         return self
@@ -83,11 +83,11 @@ class Entries:
         return self._get("ranks", list)
 
     def period(self) -> int:
-        """Of what repeats."""
+        """Duration of one repetition of the kernel, in ticks."""
         return self._ticks("growth", self.time("growth") * self.whole("step"))
 
     def proof(self) -> bytes:
-        """The text of a proof."""
+        """Text of the LRAT proof, unpacked."""
         try:
             return unpacked(b64decode(self.part("proof").only("lrat").text("lrat"), validate=True))
         except ValueError:
@@ -107,10 +107,10 @@ class Entries:
 
 
 def unpacked(packed: bytes) -> bytes:
-    """The text of an xz file.
+    """Unpack the text of an xz file.
 
     Raises:
-        ValueError: it is none, or one of more text than is ever followed.
+        ValueError: it is not an xz file, or its text is longer than any that is followed.
     """
     reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
     try:

@@ -1,22 +1,23 @@
-"""For every number of microbatches m0 + jK, from one schedule of m0.
+"""Extend one schedule of m0 microbatches to every number of microbatches m0 + jK.
 
-Let n_q(t) be how many operations of line q have started by t, and A no less than any duration, with its message. If
+Let n_q(t) be how many operations of line q have started by t, and A at least any duration plus its message. If
 
     n_q(t + P) = n_q(t) + K      for every q and all t in seam - A - 1 .. seam - 1
 
-then n'(t) = n(t) up to seam - 1 + P, and n(t - P) + K from seam - A - 1 + P on: the two agree where both are said.
-Every constraint compares counters at most A apart, so it lies in one of the parts, where the schedule keeps it; what
-is held is a sum of counters that grow alike. n' repeats at seam + P again. So there is a schedule for each m0 + jK,
-it ends jP later, and its order on a rank is u s^j v: u has started before seam + P, s since the seam, uv is that of m0.
+then let n'(t) = n(t) up to seam - 1 + P, and n(t - P) + K from seam - A - 1 + P on: the two agree where both apply.
+Every constraint compares counters at most A apart, so it lies in one of the parts, where the schedule keeps it; held
+memory is a sum of counters that grow alike. n' repeats at seam + P again. So there is a schedule for each m0 + jK,
+it ends jP later, and its order on a rank is u s^j v: u starts before seam + P, s is the part of u that starts at the
+seam or later, and uv is the order of m0.
 
 The file has this order for each j if it has it for 0, 1 and 2. Its program spells x b^j y from some j on, so
 x b y = u s v. With x = u z, or the other way round, bz = zs, and so b^j z = z s^j.
 
-None is shorter if none is at m0, and that grows by P too: a bound by `work`, if K microbatches more add P to it; and
-whatever else shows it, if K microbatches are P apart. Of a schedule of m0 + jK leave out the first jK, as they start on
-the first stage. What is left is a schedule of m0: nothing of it waited for what is left out, and no rank holds more.
-Nothing of it starts before F(0, jK), and the longest path to that from F(0, 0) takes j times that from F(0, i) to
-F(0, i + K), or more.
+These schedules are optimal if the one of m0 is, and its bound grows by P too: a bound by `work` does if K more
+microbatches add P to it; any other bound does if microbatches K apart start P apart. Proof of the latter: from a
+schedule of m0 + jK leave out the first jK microbatches, in the order in which they start on the first stage. The rest
+is a schedule of m0: it never waited for the ones left out, and no rank holds more. It starts no sooner than F(0, jK),
+and the longest path from F(0, 0) to F(0, jK) takes at least j times the longest one from F(0, i) to F(0, i + K).
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from pipesched.optimizer.proof.problem import Line, Problem, Times, between
 from pipesched.optimizer.proof.work import Work
 
 Word: TypeAlias = list[Line]
-"""What a rank runs; the i-th operation of a line is that of the i-th microbatch."""
+"""The lines that a rank runs, in order; the i-th occurrence of a line is the operation of the i-th microbatch."""
 
 
 Run: TypeAlias = list[tuple[Line, int]]
-"""The operations of a rank with their starts."""
+"""Operations of a rank with their starts."""
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """A schedule of m0 that repeats: m0, K, its objective at most, the seam, P, and starts by rank, in ticks."""
+    """A schedule that repeats: m0, K, a limit on its objective at m0, the seam, P, and its starts by rank, in ticks."""
 
     microbatches: int
     step: int
@@ -50,7 +51,7 @@ class Repeated:
     starts: Sequence[Sequence[int]]
 
     def fault(self, problem: Problem, words: Sequence[Sequence[Word]]) -> str:
-        """Why not, or an empty string; words: by rank, of m0, m0 + K and m0 + 2K."""
+        """Reason why the schedule does not extend to every m, or ""; words: by rank, at m0, m0 + K and m0 + 2K."""
         if [len(times) for times in self.starts] != [len(word) for word in words[0]]:
             return "its starts are not those of its operations"
         runs = [list(zip(word, times, strict=True)) for word, times in zip(words[0], self.starts, strict=True)]
@@ -64,13 +65,13 @@ class Repeated:
         )
 
     def _longer(self, problem: Problem, runs: Sequence[Run]) -> str:
-        """A start before 0, or more time than the value."""
+        """Message if a start is before 0, or the objective above `value`; else empty."""
         taken = (run[-1][1] + problem.work[run[-1][0]] - (run[0][1] if problem.span else 0) for run in runs if run)
         early = min(start for _, start in chain(*runs)) < 0
         return "its starts take more time" if early or self.value < max(taken) else ""
 
     def _unrepeated(self, problem: Problem, at: Times) -> str:
-        """n(t + P) = n(t) + K at the first t, and between it and the last one the same starts, P later."""
+        """Message unless n(t + P) = n(t) + K: checked at the first t, then start by start up to the last t."""
         reach = max(problem.work.values()) + max(message for _, _, _, message in problem.arcs)
         first, last = self.seam - reach - 1, self.seam - 1
         for times in at.values():
@@ -81,7 +82,7 @@ class Repeated:
         return ""
 
     def _uncopied(self, words: Sequence[Sequence[Word]]) -> str:
-        """What is wrong with the orders as u s^j v."""
+        """Message if an order is not u s^j v; else empty."""
         for rank, times in enumerate(self.starts):
             low, high = (sum(x < end for x in times) for end in (self.seam, self.seam + self.period))
             word = words[0][rank]
@@ -92,14 +93,14 @@ class Repeated:
         return ""
 
     def grows(self, problem: Problem, bound: Work | None) -> bool:
-        """Whether what shows the value at m0 grows by P with every K; bound: if that shows it, else anything does."""
+        """True if the bound at m0 grows by P with K more microbatches. bound: by `work`; None for any other proof."""
         if bound is not None and bound.each * self.step >= self.period:
             return True
         return not problem.span and apart(problem, self.step) >= self.period
 
 
 def _unfed(problem: Problem, at: Times) -> str:
-    """An operation that starts before its input is there."""
+    """Message if an operation starts before its input arrives; else empty."""
     for before, after, offset, message in problem.arcs:
         late = problem.work[before] + message
         if not offset and any(b < a + late for a, b in zip(at[before], at[after], strict=True)):
@@ -108,9 +109,9 @@ def _unfed(problem: Problem, at: Times) -> str:
 
 
 def apart(problem: Problem, step: int) -> int:
-    """How long `step` microbatches are apart at least, in ticks, as far as paths show it; problem: of more than these.
+    """Least time between F(0, i) and F(0, i + step), in ticks, by longest paths; problem: of more than `step`.
 
-    0 where a microbatch may hold less than nothing of a stage, so that without it there is more.
+    0 if a microbatch may hold a negative amount of some stage, as leaving it out would then raise memory.
     """
     held = Counter[int]()
     for line in problem.rank:  # F, then I or B, then W of each stage

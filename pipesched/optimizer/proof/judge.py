@@ -1,19 +1,19 @@
-"""The verdict on a schedule follows from what can be derived of it anew, and from no more.
+"""Judge a schedule and its certificate: the verdict follows only from facts that are derived anew here.
 
-    schedule      complete, every input before its use, within the caps, and its objective is the one that is said
-    bound         what no schedule is below, by a formula                                           `work`, `meetings`
-    refuted       what nothing reaches: by a proof from clauses that are written here               `lrat`, `clauses`
-                  or by a programme over each rank's counts, run here                               `ranks`
-                  else an engine's word, about these terms, and the verdict says whose
+    schedule      complete, every input before its use, within the caps, with the objective that the certificate gives
+    bound         lower bound by a formula                                                          `work`, `meetings`
+    refuted       objectives out of reach: by a proof from clauses that are written here            `lrat`, `clauses`
+                  or by dynamic programming over each rank's counts, run here                       `ranks`
+                  else on the word of an engine, about these terms; the verdict names it
     every         for every m: a part that repeats, and a bound that grows with it                  `every`
 
-    proved optimal                                  objective = what is derived
-    optimal on the word of CaDiCaL, not checked     objective = what the engine refuted, and one tick
-    best found                                      less is not excluded
+    proved optimal                                  objective = derived lower bound
+    optimal on the word of CaDiCaL, not checked     objective = the objective that the engine refuted + one tick
+    best found                                      a better schedule is not excluded
 
-The optimizer is not asked. All holds for every schedule with this placement, these costs, caps and release rule and
-this kind of backward. Of a certificate two times of a bound are read, what was refuted, and what repeats; all of its
-entries follow from these, and one that differs is named.
+The optimizer is not asked. A bound holds for every schedule with this placement, these costs, caps and release rule and
+this kind of backward. Of a certificate the times of a bound, the refuted objective and the repeating part are read;
+all other entries are derived from these, and one that differs is named.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from pipesched.optimizer.proof.work import Work, everything, explained, work
 from pipesched.optimizer.verdict import Terms, Verdict, engine_name
 
 Copies: TypeAlias = Callable[[int, int], Sequence[Schedule]]
-"""(m0, K): the schedules of m0, m0 + K and m0 + 2K, where each K more put the same letters into a rank's program."""
+"""(m0, K) -> schedules of m0, m0 + K and m0 + 2K; any K more microbatches add the same operations to a rank."""
 
 _DERIVED = ("verdict", "lower_bound", "gap")
-"""Entries that are the checker's own: not there yet where the optimizer asks."""
+"""Entries that the checker adds: absent while the optimizer asks it."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is wrong, and the verdict that follows where nothing is. spent: the times of the schedule."""
+    """Findings, and the verdict if there are none. spent: the times of the schedule."""
 
     findings: tuple[Diagnostic, ...]
     verdict: Verdict | None = None
@@ -60,8 +60,10 @@ def judge(
     certificate: Mapping[str, object],
     copies: Copies | None = None,
 ) -> Judgement:
-    """PS710, what the certificate says does not hold; PS711, its verdict does not follow; PS715, it is not for every
-    m; and all that is wrong with the schedule itself. copies: needed for every m.
+    """Judge a schedule and its certificate. copies: needed for a certificate of every m.
+
+    Findings: PS710, the certificate does not hold; PS711, its verdict does not follow; PS715, it does not hold for
+    every m; and the faults of the schedule itself.
     """
     try:
         case = Case(schedule, terms)
@@ -85,8 +87,9 @@ def judge(
 
 
 def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) -> Judgement:
-    """What a verdict for every m says of the schedule at another m. own: that of the answer. PS225, it is for one m;
-    PS715, it does not hold.
+    """Judge the schedule at another m by a verdict for every m. own: the schedule of the answer.
+
+    Findings: PS225, the verdict does not include this m; PS715, it does not hold.
     """
     case, microbatches, said = Case(schedule, terms), schedule.placement.microbatches, terms.costs.unit.text
     value = verdict.at(microbatches)
@@ -107,7 +110,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
 
 
 def _bound(told: Entries, problem: Problem) -> Work | None:
-    """What a certificate gives: a rank and two times; of a span also whose."""
+    """The bound of a certificate, or None: work of a rank between head and tail; for the span also its frame."""
     if "bound" not in told:
         return None
     given, ranks = told.part("bound").only("rank", "frame", "head", "tail"), range(len(problem.cap))
@@ -118,7 +121,7 @@ def _bound(told: Entries, problem: Problem) -> Work | None:
 
 
 def _formula(case: Case, given: Work | None) -> Verdict:
-    """The best of the bounds that a person can follow."""
+    """Verdict by the best of the bounds that a person can follow."""
     found = [given] if given is not None else []
     found += [everything(case.problem, rank) for rank in sorted(set(case.problem.rank.values()))]
     best, (lower, why) = max(found, key=lambda bound: bound.value), meetings(case.problem)
@@ -130,7 +133,7 @@ def _formula(case: Case, given: Work | None) -> Verdict:
 
 
 def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
-    """What is out of reach by a proof, by a programme over counts, or by an engine's word."""
+    """Verdict by the refutation of a certificate: by a proof, dynamic programming over counts, or an engine's word."""
     if "refuted" not in told:
         require("" if "refuted" in told.entries else "it does not say what was refuted")
         return formula
@@ -148,7 +151,7 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
 
 
 def _shown_by(given: Entries, case: Case, bound: int) -> str:
-    """What shows that nothing is at most `bound` ticks; empty where that is an engine's word."""
+    """Reason why no objective is at most `bound` ticks; empty if it rests on an engine's word."""
     within = "in " * bool(case.unit) + case.below(bound, "within ")
     if "proof" in given:
         text = given.proof()
@@ -161,7 +164,7 @@ def _shown_by(given: Entries, case: Case, bound: int) -> str:
 
 
 def _require_about(given: Entries, case: Case) -> None:
-    """That a refutation is about these terms."""
+    """Raise FaultError or Unreadable unless a refutation is about the terms of this case."""
     terms = case.terms.to_json()
     other = [name for name, x in terms.items() if not same(given.part("terms").entries.get(name), x)]
     require(f"what was refuted has other terms: {other[0]}" if other else "")
@@ -172,7 +175,7 @@ def _require_about(given: Entries, case: Case) -> None:
 
 
 def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None) -> Verdict:
-    """The same, and what is known of every other m."""
+    """Extend the verdict at this m to every m of the certificate."""
     given.only("microbatches", "step", "value", "growth", "seam", "starts", "bound", "proof")
     first, step, own = given.whole("microbatches"), given.whole("step"), case.schedule.placement.microbatches
     part = Repeated(first, step, given.ticks("value"), given.ticks("seam"), given.period(), given.table("starts"))
@@ -204,7 +207,7 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
 
 
 def _different(told: Entries, case: Case, verdict: Verdict) -> Iterator[Diagnostic]:
-    """The first entry that does not follow."""
+    """Yield a finding for the first entry that does not follow."""
     right = {
         "objective": case.terms.objective,
         "backward": "fused" if case.terms.fused else "split",
@@ -229,5 +232,5 @@ def _different(told: Entries, case: Case, verdict: Verdict) -> Iterator[Diagnost
 
 
 def same(given: object, right: object) -> bool:
-    """As JSON 1, 1.0, true and "1" are different."""
+    """True if two values are the same JSON; 1, 1.0, true and "1" are different."""
     return json.dumps(given, sort_keys=True) == json.dumps(right, sort_keys=True)

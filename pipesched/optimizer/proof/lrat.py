@@ -1,13 +1,13 @@
-"""A refutation is a list of clauses, each of which follows from those before it, and the last of which is empty.
+"""Follow a refutation: a list of clauses, each of which follows from earlier ones, and the last of which is empty.
 
     7 -3 5 0 2 4 6 0       clause 7, "not 3, or 5", follows from clauses 2, 4 and 6, its hints, in this order:
 
-all its literals are taken to be false; then each hint has at most one literal that is not, which must be true; the last
-hint has none left. So whatever makes clauses 2, 4 and 6 true makes clause 7 true, and nothing makes an empty one true:
-the clauses that the proof begins with contradict each other. This is the text of LRAT, where every step is of this kind
-and nothing is deleted; any checker of LRAT reads it.
+all its literals are assumed false; then each hint has at most one literal that is not false, which must be true; the
+last hint has none. So any assignment that satisfies clauses 2, 4 and 6 satisfies clause 7, and none satisfies the empty
+clause: the clauses that the proof begins with contradict each other. This is the text of LRAT, where every step is of
+this kind and no clause is deleted; any checker of LRAT reads it.
 
-`clauses` writes what it begins with, from the terms. So it refutes these terms and no others.
+`clauses` writes the clauses that a proof begins with, from the terms. So the proof refutes these terms and no others.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pipesched.optimizer.proof.clauses import Clauses, TooManyError
 from pipesched.optimizer.proof.problem import Problem
 from pipesched.support.budget import Budget, numbers
 
-_EACH = 2  # literals that hints name, for each byte of a proof; the proofs of CaDiCaL name a third of one
+_EACH = 2  # literals of hinted clauses per byte of a proof; CaDiCaL's proofs have a third of a literal per byte
 Step: TypeAlias = tuple[int, list[int], list[int]]
 """Number, literals and hints."""
 
 
 def unproved(text: bytes, problem: Problem, bound: int) -> str:
-    """Why the steps do not show that no objective is at most `bound` ticks, or an empty string.
+    """Reason why the steps do not show that no objective is at most `bound` ticks, or an empty string.
 
     Raises:
-        Spent: to follow them takes more than a text of this length may.
+        Spent: following the steps exceeds the budget for a text of this length.
     """
     numbers(text)
     try:
@@ -46,7 +46,7 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
 
 
 def steps_of(text: bytes) -> list[Step]:
-    """Raises ValueError: a line is no step of this kind."""
+    """Read the steps of a proof. Raises ValueError: a line is not such a step."""
     return list(map(_step, text.splitlines()))
 
 
@@ -60,10 +60,10 @@ def _step(line: bytes) -> Step:
 
 
 def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step], left: Budget) -> str:
-    """The first step that does not follow, or an empty string.
+    """Message on the first step that does not follow, or an empty string.
 
     Raises:
-        Spent: the hints name clauses of more literals than the budget has units.
+        Spent: the hinted clauses have more literals than the budget has units.
     """
     known = dict(clauses)
     for number, literals, hints in steps:

@@ -1,7 +1,7 @@
-"""Long batches under small caps: no schedule has a makespan below a formula.
+"""Lower bound on the makespan of many microbatches under small caps, by a formula.
 
-One stage a rank, F, I and W take one tick, messages none, all of an activation is freed at the end of W, rank 0 holds
-k >= 2. With m - 1 = qk + e, 0 <= e < k:
+One stage per rank; F, I and W take one tick, messages no time; W frees all of an activation at its end; rank 0 holds
+at most k >= 2 activations. With m - 1 = qk + e, 0 <= e < k:
 
     (n + 1) (2p + 2) + 3x - 2      for every n from 1 to q with x = m - 1 - nk >= 1
     q (2p + 2) + p + k             if e = 0 and q >= 1
@@ -14,10 +14,10 @@ Step:     the next meeting is (b, a+k), at r'. To I(r'+1,b) it takes at least 2p
           of I(0,a) and W(0,a), at least r + r' + 3. These add up to 2p + 1, which is odd, so one of them is at least
           p + 1: a round trip of k microbatches takes 2p + 2, where no rank sees more than 2p + 1.
 Ends:     tau(0,1) >= max(1 + r, 2p - 2 - r) >= p, and after tau(m-2,m-1) come at least p + 3. With n trips and x = 1:
-          p + n (2p + 2) + p + 3. Of x > 1 the rest is passed on rank 0, three ticks each, at one meeting: what that
-          step takes grows by 3 (x - 1) at least. For e = 0 the walk ends with (m-1-k, m-1) at t: >= t + p + 1 + k.
+          p + n (2p + 2) + p + 3. If x > 1, the other x - 1 microbatches pass rank 0 at one meeting, three ticks each:
+          that step takes at least 3 (x - 1) longer. For e = 0 the walk ends with (m-1-k, m-1) at t: >= t + p + 1 + k.
 
-Whatever ranks r .. p - 1 do is a schedule of that pipeline that starts at r or later, so each rank's own cap counts.
+Ranks r .. p - 1 run a schedule of their own shorter pipeline that starts at r or later, so each rank's own cap counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pipesched.optimizer.proof.problem import Line, Problem
 
 
 def meetings(problem: Problem) -> tuple[int, str]:
-    """The best of these bounds in ticks, and its terms in words, whose numbers count operations; 0 where none holds."""
+    """The best of these bounds in ticks, and its terms in words, with numbers in operations; 0 if none applies."""
     unit, size = _unit(problem), max(problem.gains.values())
     made = [
         (unit * (rank + value), f"rank {rank} holds {cap // size} at most, {why}")
@@ -41,7 +41,7 @@ def meetings(problem: Problem) -> tuple[int, str]:
 
 
 def _unit(problem: Problem) -> int:
-    """How long every operation takes, if the problem is of this kind; else 0."""
+    """Duration of every operation, if the problem is of this kind; else 0."""
     forward = [(line.route, line.stage, rank) for line, rank in problem.rank.items() if line.op == Op.F]
     linear = forward == [(0, s, s) for s in range(len(problem.cap))]
     held, units = max(problem.gains.values()), set(problem.work.values())
@@ -52,7 +52,7 @@ def _unit(problem: Problem) -> int:
 
 
 def _terms(p: int, k: int, m: int, begins: int) -> Iterator[tuple[int, str]]:
-    """Bounds of p ranks whose first holds k; the first form is linear in n, so its ends are enough."""
+    """Yield bounds for p ranks whose first holds k; the first form is linear in n, so its ends are enough."""
     if p < 2 or k < 2:
         return
     (q, e), trip = divmod(m - 1, k), 2 * p + 2

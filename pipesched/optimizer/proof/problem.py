@@ -1,15 +1,16 @@
-"""A problem in whole numbers, and how early an operation can start: the longest paths.
+"""A problem in whole numbers, and the earliest start of every operation, by longest paths.
 
     F(s) -> F(s+1), last F -> last I, I(s+1) -> I(s), I(s) -> W(s)    a message later where the rank differs
     the i-th microbatch of a route -> the next one, on the same stage  they are alike, so some best schedule keeps order
     w(i - k) -> F(s, i)                                               memory: else more than the cap is held
 
-For the last line, w is what frees: if w(i - k) has not ended when F(s, i) starts, then the k microbatches before i hold
-at least `each` on the rank, and i itself `own`; so k is the first number with own + k * each > cap.
+For the last line, w is an operation that frees: if w(i - k) has not ended when F(s, i) starts, then each of the k
+microbatches before i holds at least `each` on the rank, and i itself `own`; k is the first number with
+own + k * each > cap.
 
-A makespan is counted from 0 to the last end of all. A span is a rank's own: from its first start, whenever that is, to
-its last end. So in the frame of a rank nothing of it starts before 0, and of the others nothing is known but by paths.
-Nothing here is shared with what makes answers.
+A makespan is counted from 0 to the last end on any rank. A span is counted on each rank: from its first start, whenever
+that is, to its last end. So in the frame of a rank none of its operations starts before 0, and those of other ranks are
+bounded only by paths. The optimizer shares no code with this file.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from pipesched.model.ops import Op
 from pipesched.optimizer.verdict import Terms
 
 UNKNOWN = -(2**62)
-"""Ticks before which nothing has been, whatever is added."""
+"""A time in ticks that stays before any other, whatever duration is added to it."""
 
 
 class Line(NamedTuple):
-    """The operations of one kind, route and stage; the i-th is that of the i-th microbatch of the route."""
+    """The operations of one kind, route and stage; the i-th belongs to the i-th microbatch of the route."""
 
     op: Op
     route: int
@@ -46,10 +47,10 @@ Arc: TypeAlias = tuple[Line, Line, int, int]
 
 @dataclass
 class Problem:
-    """Times in ticks; memory as integers, cap None where there is none. span: whether that is the objective.
+    """A problem. Times in ticks; memory as integers; cap: None for a rank without one. span: True if the objective.
 
-    length, work, gains: of each line. gains: what one operation adds to what its rank holds. known: heads and tails
-    that were asked for.
+    length: operations of each line; work: ticks of one operation; gains: memory that one operation adds to its rank.
+    known: heads and tails that were computed before.
     """
 
     span: bool
@@ -66,18 +67,19 @@ class Problem:
 
     @property
     def tick(self) -> int:
-        """All objectives are multiples of so many ticks, since a schedule starts everything as early as it can be."""
+        """Common divisor of all objectives, in ticks: a schedule starts every operation as early as possible."""
         return gcd(*self.work.values(), *(message for _, _, _, message in self.arcs)) or 1
 
     def heads(self, frame: int | None) -> Times:
-        """The least start of every operation: in all, or after the first start of the rank `frame`."""
+        """The least start of every operation: from 0, or after the first start of the rank `frame`."""
         if (True, frame) not in self.known:
             self.known[True, frame] = longest(self.arcs, self.work, self._least(frame))
         return self.known[True, frame]
 
     def tails(self, frame: int | None) -> Times:
-        """The least time from the end of every operation to the end of all, or of the rank `frame`. These are the heads
-        of the mirror image.
+        """The least time from the end of every operation to the last end, of all ranks or of the rank `frame`.
+
+        These are the heads of the mirror image.
         """
         if (False, frame) not in self.known:
             late = longest(mirror(self.arcs), self.work, mirrored(self._least(frame)))
@@ -89,7 +91,7 @@ class Problem:
 
 
 def problem(terms: Terms) -> Problem:
-    """The lines of a placement, inputs before what needs them, and what waits for what."""
+    """Make the problem of these terms: its lines, each behind its inputs, and its arcs."""
     placement, release = terms.placement, terms.release
     made, ticks = Problem(terms.objective == "span"), terms.costs.ticks(placement.stages)
     sizes = [size * placement.ranks / placement.stages for size in terms.costs.sizes(placement.stages)]
@@ -113,14 +115,14 @@ def problem(terms: Terms) -> Problem:
 
 
 def _lines(route: int, stages: int, back: Op) -> tuple[list[Line], list[Line], list[Line]]:
-    """F of a route, F with the backwards that follow each other, and W."""
+    """(lines of F; of F and then the backwards, in chain order; of W) of a route."""
     forward = [Line(Op.F, route, stage) for stage in range(stages)]
     backward = [Line(back, route, stage) for stage in reversed(range(stages))]
     return forward, forward + backward, [Line(Op.W, route, stage) for stage in range(stages) if back is Op.I]
 
 
 def _memory(made: Problem, line: Line, back: Op) -> Iterator[Arc]:
-    """What an F waits for because of memory: before I or B its microbatches hold `own`, before W what I left of it."""
+    """Yield the arcs by which an F waits for memory: a microbatch holds `own` until I or B, then the rest until W."""
     cap, own = made.cap[made.rank[line]], made.gains[line]
     each = own
     for w in [x for x in (line._replace(op=back), line._replace(op=Op.W)) if x in made.rank and cap is not None]:
@@ -137,20 +139,21 @@ def between(made: Problem, line: Line, i: int, offset: int) -> int:
 
 
 def mirror(arcs: Sequence[Arc]) -> list[Arc]:
-    """Backward in time."""
+    """Reverse the arcs in time."""
     return [(after, before, offset, message) for before, after, offset, message in arcs]
 
 
 def mirrored(times: Mapping[Line, Sequence[int]]) -> Times:
-    """The last line first, and of each the last microbatch."""
+    """Reverse the order of the lines, and of the microbatches of each."""
     return {line: list(times[line][::-1]) for line in reversed(list(times))}
 
 
 def longest(arcs: Sequence[Arc], work: Mapping[Line, int], least: Mapping[Line, Sequence[int]]) -> Times:
-    """The least starts that keep the arcs and are not below `least`, where inputs stand before what needs them.
+    """The least starts that keep the arcs and are not below `least`, whose lines are in topological order.
 
-    By blocks of as many microbatches as no arc but those of a line itself leads within, save from line to line. Along a
-    line x[i] = max(ready[i], x[i-1] + work), which is a running maximum of ready[i] - i * work.
+    Computed in blocks of microbatches, as many as the least offset of an arc between two lines, so that such an arc
+    with an offset comes from an earlier block. Along a line x[i] = max(ready[i], x[i-1] + work), which is a running
+    maximum of ready[i] - i * work.
     """
     into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
     for before, after, offset, message in arcs:

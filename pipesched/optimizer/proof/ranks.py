@@ -1,20 +1,21 @@
-"""Ranks, one after another: is it certain that no schedule ends by C?
+"""Refute an objective of C by one rank after another.
 
     time window   [low, high] of every start, from the longest paths
-    rank          its lines are chains of like operations, so an order is a path through counts, one operation a step,
-                  and what is held, and what work is left, follow from them:
+    rank          its lines are chains of like operations, so an order is a path through counts, one operation per step;
+                  held memory and remaining work follow from the counts:
 
                       T[counts] = the least time at which these can be done, over all orders within the cap
 
-                  Every step starts within its time window, and the work that is left has time after it. Back from the
-                  end, the latest time to be at counts: what lies on no order that is over by C leaves its window.
-    round         every rank, then the paths again: what became late on one rank is late on its neighbours
+                  Every step starts within its time window, early enough for the remaining work. Then backward from the
+                  end, the latest time to be at counts: starts that lie on no order that ends by C leave the window.
+    round         every rank, then the paths again: a later start on one rank makes starts on its neighbours later
 
 C is refuted if a time window is empty or no order is left. Microbatches of a route are alike, so each line keeps
-their order. So are the W of a rank, where all take as long and free as much: the n-th of them all waits until n of
+their order. The W of a rank are alike if all take as long and free as much: then the n-th of them all waits until n of
 their I have ended.
 
-None of this is in a certificate: it is done here, within so many steps, so the answer is the same on every machine.
+A certificate contains none of this: it is computed here, within a limit of steps instead of time, so the result is the
+same on every machine.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from pipesched.optimizer.proof.problem import UNKNOWN, Line, Problem
 from pipesched.optimizer.proof.windows import Windows
 
 STEPS = 10_000_000
-"""How many steps from counts to counts are looked at before nothing is said."""
+"""Limit on steps from counts to counts; beyond it nothing is refuted."""
 
-_AT_LEAST = 500  # steps that one operation more counts for, however few counts there are
+_AT_LEAST = 500  # steps charged per operation, however few counts there are
 
 
 class _OutOfStepsError(Exception):
@@ -41,10 +42,10 @@ class _OutOfStepsError(Exception):
 
 
 def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
-    """A rank for which it is certain that the objective is more than `bound` ticks; None too if steps run out.
+    """A rank that cannot do its work within an objective of `bound` ticks; None if there is none, or steps run out.
 
-    A span of at most `bound` is asked in the frame of each rank, itself first: what lies on paths from its first start
-    to its last end has no more time than that.
+    A span is refuted in the frame of some rank: all operations on paths from its first start to its last end must fit
+    within `bound`. Each rank is tried as the frame, and of each frame the rank itself first.
     """
     ranks, left = sorted(set(problem.rank.values()), reverse=True), [steps]
     frames = [(rank, sorted(ranks, key=rank.__ne__)) for rank in ranks] if problem.span else [(None, ranks)]
@@ -56,7 +57,7 @@ def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
 
 
 def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Rounds over the ranks, until nothing moves; left: steps, counted down."""
+    """A rank without an order, by rounds over the ranks until no window changes; left: steps, counted down."""
     moved = True
     while moved:
         moved = False
@@ -70,8 +71,10 @@ def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> i
 
 
 class _Step(NamedTuple):
-    """All steps from so many operations to one more: how many counts there are; from which to which, by their numbers
-    among those; the operation, and its least start.
+    """All steps from counts of n operations to counts of n + 1.
+
+    counts: the number of different counts of n. source, target: the indices of the counts before and after a step.
+    operation: the operation of the step; start: its least start.
     """
 
     counts: int
@@ -82,7 +85,7 @@ class _Step(NamedTuple):
 
 
 def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
-    """Whether the rank has an order; its windows become what its orders leave."""
+    """True if the rank has an order; its windows are narrowed to the starts in such orders."""
     mine = [line for line in windows.order if windows.rank[line] == rank]
     length, work = (np.array([of[line] for line in mine]) for of in (windows.length, windows.work))
     low, high = (np.array([x for line in mine for x in of[line]], dtype=np.int64) for of in (windows.low, windows.high))
@@ -106,7 +109,7 @@ def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
 def _forward(
     windows: Windows, mine: list[Line], times: tuple[Ints, Ints], cap: int | None, left: list[int]
 ) -> list[_Step]:
-    """All steps from nothing done, as far as they lead."""
+    """All steps from no operation done, as far as they lead."""
     length, work, gains = (np.array([of[x] for x in mine]) for of in (windows.length, windows.work, windows.gains))
     if prod(windows.length[line] + 1 for line in mine) >= -UNKNOWN:
         raise _OutOfStepsError
@@ -143,7 +146,7 @@ def _forward(
 
 
 def _waits(windows: Windows, mine: list[Line], line: Line) -> list[int]:
-    """Lines of the same rank of which more must have begun: the one before in the chain, or the I of a W."""
+    """Indices of the lines that `line` follows on its rank: the one before in the chain, or the I of a W."""
     if line in windows.inputs:
         return [mine.index(one) for one in windows.inputs[line]]
     if line.op == Op.W:

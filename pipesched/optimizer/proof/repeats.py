@@ -1,11 +1,11 @@
-"""Whether the number of microbatches m says no more in a file than how often a part of each program is repeated.
+"""Check that in a file m determines only how often a part of each rank's program is repeated.
 
     rank r { A   repeat m - a { B }   Z }        or (m - a) // b times; no m in a, A, B, Z, the placement and the costs
 
-No microbatch is named, and nothing looks at what is pending, so a program spells a word of letters: A B .. B Z. Where
-K is a multiple of every b, each K microbatches more put as many copies of B into it as the last did, once it has one.
-A `drain W` stands for as many letters, or for as many more each time. `claim` says nothing of the order, `require`
-only from which m on, and every how many, it is one.
+Programs name no microbatch and do not use `pending`, so a program spells a word of letters: A B .. B Z. If K is a
+multiple of every b, each K more microbatches add the same number of copies of B, once there is one. A `drain W` stands
+for the same number of letters each time, or for a number that grows by the same amount. `claim` does not affect the
+order; `require` may only demand a least m, or a multiple.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FUNCTIONS = {"min", "max", "abs"}
 
 
 def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
-    """What else there is, or an empty string. step: K; chunks: how many each rank has."""
+    """Reason why m determines more than repetitions, or an empty string. step: K; chunks: the number of each rank."""
     for item in (*file.parameters, *file.items):
         match item:
             case ast.Claim():
@@ -42,7 +42,7 @@ def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
 
 
 def _nodes(node: object) -> Iterator[ast.Node]:
-    """All of a tree."""
+    """Yield all nodes of a tree."""
     if isinstance(node, tuple):
         for one in node:
             yield from _nodes(one)
@@ -57,7 +57,7 @@ def _says(node: object, name: str = "m") -> bool:
 
 
 def _repeats(body: Sequence[ast.Statement], step: int) -> bool:
-    """Whether m is in the count of one loop alone, or of one in each branch of a choice."""
+    """True if m occurs only in the count of one loop, or of one loop in each branch of an `if`."""
     grows = [one for one in body if _says(one)]
     match grows:
         case []:
@@ -72,7 +72,7 @@ def _repeats(body: Sequence[ast.Statement], step: int) -> bool:
 
 
 def _unbounded(condition: ast.Expression, step: int) -> bool:
-    """Whether what holds at m holds at m + K, m + 2K and so on."""
+    """True if a condition that holds at m also holds at m + K, m + 2K and so on."""
     match condition:
         case ast.Binary(operator="and", left=left, right=right):
             return _unbounded(left, step) and _unbounded(right, step)
@@ -84,7 +84,7 @@ def _unbounded(condition: ast.Expression, step: int) -> bool:
 
 
 def _steady(count: ast.Expression, step: int) -> bool:
-    """Whether K microbatches more are always as many repeats more: m + …, m - …, or that // b, where b divides K."""
+    """True if K more microbatches always add the same number of repetitions: m + n, m - n, or (m - n) // b, b | K."""
     match count:
         case ast.Binary(operator="//", left=left, right=ast.Number(value=int(by))):
             return by > 0 and step % by == 0 and _steady(left, 1)
@@ -98,7 +98,7 @@ def _steady(count: ast.Expression, step: int) -> bool:
 
 
 def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
-    """What need not be the same letter in each copy. several: whether the rank has several chunks."""
+    """Reason why a copy may spell other letters, or an empty string. several: True if the rank has several chunks."""
     for one in _nodes(body):
         match one:
             case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:

@@ -1,9 +1,9 @@
-"""When every operation can start, if all is over by C: its time window, [low, high].
+"""Time window of every operation, [low, high]: its possible starts if the objective is at most C.
 
     low     the longest path from the first start          high    C less the longest path to the last end
 
-Microbatches of a route are alike, so each line keeps their order. So are the W of a rank, where all take as long and
-free as much: they are one line, whose n-th waits until n of their I have ended. Nobody waits for a W but memory.
+Microbatches of a route are alike, so each line keeps their order. The W of a rank are alike if all take as long and
+free as much: then they are one line, whose n-th operation waits until n of their I have ended. Only memory waits for W.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pipesched.optimizer.proof.problem import Line, Problem, longest, mirror, mi
 
 
 class Windows:
-    """When every operation can start. like: of a rank whose W are alike the line that stands for all of them."""
+    """Time windows by line. inputs: for the line that stands for all W of a rank, the lines of their I."""
 
     def __init__(self, problem: Problem, bound: int, frame: int | None) -> None:
         self.cap, self.length, self.rank = problem.cap, dict(problem.length), dict(problem.rank)
@@ -30,7 +30,7 @@ class Windows:
         self.order = list(self.rank)
 
     def _merge(self, all_of_them: Line, weights: list[Line]) -> None:
-        """The n-th start of all is not before the n-th least of what each can start at, and likewise at the end."""
+        """Merge the W of a rank: the n-th window of all has the n-th least earliest and the n-th least latest start."""
         for table in (self.low, self.high):
             table[all_of_them] = sorted(x for line in weights for x in table.pop(line))
         self.length[all_of_them] = sum(self.length.pop(line) for line in weights)
@@ -45,7 +45,7 @@ class Windows:
         return [(self.low[line][:], self.high[line][:]) for line in self.order if self.rank[line] == rank]
 
     def spread(self) -> int:
-        """Each time window narrows those before and after it; how many there are."""
+        """Narrow the windows along the arcs; returns the number of operations."""
         ends = {line: [-x - self.work[line] for x in self.high[line]] for line in self.order}
         ends = mirrored(longest(mirror(self.arcs), self.work, mirrored(ends)))
         self.low = longest(self.arcs, self.work, {line: self.low[line] for line in self.order})
@@ -55,7 +55,9 @@ class Windows:
         return sum(self.length.values())
 
     def _spread_merged(self, line: Line, inputs: list[Line]) -> None:
-        """When I number i of a line starts, its own W and those of the later ones are to come: as many of all."""
+        """Narrow the windows of merged W and of their I: when the i-th I of a line starts, its W and all later W of
+        that line are still to come.
+        """
         ends = sorted(x + self.work[one] for one in inputs for x in self.low[one])
         self.low[line] = [max(x, end) for x, end in zip(self.low[line], ends, strict=True)]
         for one in inputs:

@@ -1,13 +1,13 @@
-"""A rank runs one operation at a time, so no schedule has an objective below
+"""Lower bound by the work of a rank. It runs one operation at a time, so no schedule has an objective below
 
-    head + work + tail      work: of all its operations that nothing lets start before `head`,
-                            and that leave at least `tail` to do after them
+    head + work + tail      work: of all its operations that cannot start before `head`,
+                            and that are followed by at least `tail`
 
-A longest path is such a bound of one operation. Of a span heads count from the first start of a rank, the frame, and
-tails to its last end. (Carlier, EJOR 11, 1982: "the one-machine sequencing problem".)
+A longest path is such a bound of one operation. For the span, heads count from the first start of a rank, the frame,
+and tails to its last end. (Carlier, EJOR 11, 1982: "the one-machine sequencing problem".)
 
-Heads of a line, and its tails from the end, are the same for every m. So each microbatch more adds the work of every
-line of which there is an operation in the sum.
+Heads of a line, and its tails counted from the last microbatch, are the same for every m. So one more microbatch adds
+the work of every line that has an operation in the sum.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pipesched.optimizer.proof.problem import Problem
 
 @dataclass(frozen=True)
 class Work:
-    """In ticks. frame: the rank whose span is counted, None of a makespan. count: of operations; each: what a
-    microbatch more adds.
+    """A bound, in ticks. frame: the rank whose span is counted, None for the makespan. count: number of operations.
+
+    each: increase of the bound with one more microbatch.
     """
 
     rank: int
@@ -38,7 +39,7 @@ class Work:
 
 
 def work(problem: Problem, rank: int, frame: int | None, head: int, tail: int) -> Work:
-    """The bound of a rank between a head and a tail."""
+    """Bound by the operations of a rank between a head and a tail."""
     heads, tails = problem.heads(frame), problem.tails(frame)
     counts = {
         line: sum(h >= head and t >= tail for h, t in zip(heads[line], tails[line], strict=True))
@@ -50,7 +51,7 @@ def work(problem: Problem, rank: int, frame: int | None, head: int, tail: int) -
 
 
 def everything(problem: Problem, rank: int) -> Work:
-    """That of all its operations, of a rank that has some."""
+    """Bound by all operations of a rank, which has at least one."""
     frame = rank if problem.span else None
     head, tail = (
         min(min(times[line]) for line in problem.on(rank)) for times in (problem.heads(frame), problem.tails(frame))
@@ -59,7 +60,7 @@ def everything(problem: Problem, rank: int) -> Work:
 
 
 def explained(bound: Work, said: Callable[[int], str]) -> str:
-    """A bound in words, with numbers that add up; said: ticks as people read them."""
+    """A bound in words, with numbers that add up; said: formats ticks in the user's unit."""
     head, doing, tail, total = map(said, (bound.head, bound.work, bound.tail, bound.value))
     if bound.count == 1:
         return f"the longest path, through rank {bound.rank}: {total}"
