@@ -1,13 +1,13 @@
-"""Is a trainer's configuration right: what each trainer's settings mean for its pipeline, a file a trainer.
+"""Check a trainer's configuration: the rules of each trainer for its pipeline settings, one file per trainer.
 
-    text ──texts──> Settings ──a trainer──> Plan, and what is said of it: facts, notes, diagnostics
+    text ──texts──> Settings ──a trainer──> Plan, and findings: facts, notes, diagnostics
 
     settings     a configuration as keys with values and places
     texts        TOML, YAML, JSON and command lines as settings
-    keys         the table of a trainer's keys: which releases have them, what their values are
-    case         a configuration, the release that it is for, and what is said of it
+    keys         the table of a trainer's keys: releases that have them, allowed values
+    case         a configuration, the release that it is for, and the findings
     torch_names  the schedules of torch by name, which several trainers take
-    trainers     TRAINERS, a row each
+    trainers     TRAINERS, one row per trainer
 
-Every rule names its source: project, release and file. What a file does not say is not guessed: it is named.
+Every rule names its source: project, release and file. A value that the file does not give is reported, never guessed.
 """

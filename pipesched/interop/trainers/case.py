@@ -1,7 +1,7 @@
-"""A configuration, the release that it is for, and what is said of it: facts that hold, notes, and diagnostics.
+"""Types of a check: the configuration with its release (Case), its schedule (Plan), and findings.
 
-A rule is a function from a case to what it finds. What it finds wrong has the place of every setting that takes part,
-and its source as a note.
+A rule is a function from a case to findings. A diagnostic has the place of every setting that takes part, and the
+source of the rule as a note.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pipesched.model.torch_versions import TorchVersion
 
 @dataclass(frozen=True)
 class Plan:
-    """The schedule of a configuration, as far as it says so. None: it does not.
+    """Schedule of a configuration, as far as the settings determine it. None: not determined.
 
-    name: as the trainer has it. chunks: stages of each rank. placement: ``loop`` or ``vee``. csv: the file that has
-    the order instead. options: of the trainer's own code, where its order or its messages are not the usual ones. off:
-    there is no pipeline, and why.
+    name: the trainer's name of the schedule. chunks: stages of each rank. placement: ``loop`` or ``vee``. csv: the
+    setting of a file whose order replaces the schedule's. options: options for the trainer's own code, if its order or
+    its messages differ from the library's. off: the reason why there is no pipeline.
     """
 
     name: str | None = None
@@ -36,15 +36,16 @@ class Plan:
 
     @property
     def stages(self) -> int | None:
-        """All stages of the model."""
+        """Number of all stages of the model."""
         return None if self.ranks is None or self.chunks is None else self.ranks * self.chunks
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is judged. torch: the version that runs it, where that matters. processes: of all, if it is known.
+    """A configuration to be checked. torch: the version that runs it, if that matters. processes: number of processes
+    of the whole job, if known.
 
-    size: the key of p. assumed: nothing says which release it is for.
+    size: the key of p. assumed: the release is assumed, since neither user nor settings name one.
     """
 
     settings: Settings
@@ -59,17 +60,17 @@ class Case:
 
     @property
     def named(self) -> str:
-        """``torchtitan 0.2.2``."""
+        """Trainer and release, as in ``torchtitan 0.2.2``."""
         return f"{self.trainer} {self.release}"
 
     def since(self, release: str) -> bool:
-        """Whether it is for this release or a later one."""
+        """True if the case is for this release or a later one."""
         return self.releases.index(self.release) >= self.releases.index(release)
 
 
 @dataclass(frozen=True)
 class Fact:
-    """What holds, by what it is about."""
+    """A fact about a configuration that holds. about: its subject, such as ``microbatches``."""
 
     about: str
     text: str
@@ -77,7 +78,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Note:
-    """What a person should know and is no mistake, or could not be judged."""
+    """A remark that is no error, or that says what could not be judged."""
 
     text: str
 
@@ -94,11 +95,11 @@ Findings: TypeAlias = Iterator[Finding]
 
 
 def samples(count: int | None) -> str:
-    """``1 sample``."""
+    """A count of samples as a text, as in ``1 sample``."""
     return f"{count} sample{'s' * (count != 1)}"
 
 
 def wrong(code: Code, message: str, source: str, *settings: Setting, help: str | None = None) -> Diagnostic:
-    """A diagnostic at the places of settings: those that are written first."""
+    """Make a diagnostic at the places of settings; settings that are in the text come before defaults."""
     placed = sorted(settings, key=lambda setting: setting.at is None)
     return Diagnostic(code, message, tuple(x.label for x in placed), (f"source: {source}",), help)

@@ -1,11 +1,11 @@
-"""DeepSpeed's pipeline engine: its JSON.
+"""Rules for the JSON of DeepSpeed's pipeline engine.
 
     m            gradient_accumulation_steps
     batch        train_batch_size = train_micro_batch_size_per_gpu x m x replicas; two of the three are enough
     p            PipelineModule(num_stages) in DeepSpeed, not in the JSON
-    order        1F1B, one stage of each rank
+    order        1F1B, one stage on each rank
 
-Source: DeepSpeed 0.19.8, files as named with each rule.
+Source: DeepSpeed 0.19.8; each rule names its file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KEYS: Mapping[str, Key] = {
 
 
 def part(settings: Settings) -> Settings:
-    """A list is what autotuning tries, so its value is open; a batch that is null is not given."""
+    """Settings with each list made open, since autotuning tries its values, and without batch sizes that are null."""
     lists = {x.key: replace(x, value=Unset("a list for autotuning")) for x in settings if isinstance(x.value, list)}
     absent = {key for key in (_BATCH, _MICRO, _STEPS) if settings(key).value is None}
     given = {x.key: lists.get(x.key, x) for x in settings if x.key not in absent}
@@ -49,7 +49,7 @@ def part(settings: Settings) -> Settings:
 
 
 def plan(case: Case) -> Plan:
-    """What the settings say of the schedule."""
+    """Schedule that the settings ask for."""
     p = case.ranks
     if p == 1:
         return Plan(off="--p is 1")
@@ -58,7 +58,7 @@ def plan(case: Case) -> Plan:
 
 
 def check(case: Case, found: Plan) -> Findings:
-    """Every rule."""
+    """Apply every rule."""
     settings = case.settings
     yield from judge(case, KEYS, f"{case.named}, {_CONFIG}", closed=("pipeline",), refuses="takes no notice of it")
     for setting in settings.repeated:
@@ -81,18 +81,18 @@ def check(case: Case, found: Plan) -> Findings:
 
 
 def _replicas(case: Case, p: int | None) -> int | None:
-    """Copies of the pipeline."""
+    """Number of copies of the pipeline."""
     world = case.processes
     return world // p if world and p and world % p == 0 else None
 
 
 def _over(count: int | None, by: int | None) -> int | None:
-    """A share of a number, None where it is not known or nothing."""
+    """`count` divided by `by`; None if either is not known, or the result is 0."""
     return count // by or None if count and by else None
 
 
 def _completed(case: Case, p: int | None) -> tuple[int | None, int | None]:
-    """The size of a microbatch, and m: where one of three is missing it follows from the others."""
+    """Size of a microbatch, and m; if one of the three numbers is missing, it follows from the others."""
     settings = case.settings
     batch, micro, steps = (settings.count(key) for key in (_BATCH, _MICRO, _STEPS))
     each = _over(batch, _replicas(case, p))
@@ -106,7 +106,7 @@ def _completed(case: Case, p: int | None) -> tuple[int | None, int | None]:
 
 @dataclass(frozen=True)
 class Batch:
-    """The numbers of a batch. asked: it is known to be for the pipeline engine."""
+    """Numbers of a batch. asked: the configuration is known to be for the pipeline engine."""
 
     case: Case
     found: Plan
@@ -114,22 +114,22 @@ class Batch:
 
     @property
     def given(self) -> list[Setting]:
-        """The settings of the three numbers that are there."""
+        """Settings of the three batch numbers that are given."""
         return [self.case.settings(key) for key in (_BATCH, _MICRO, _STEPS) if key in self.case.settings]
 
     @property
     def none(self) -> bool:
-        """Whether neither of the numbers that are needed is there."""
+        """True if neither the batch nor the microbatch size is given, one of which is required."""
         return not any(key in self.case.settings for key in (_BATCH, _MICRO))
 
     @property
     def open(self) -> bool:
-        """Whether one that is there is not known."""
+        """True if a given number is not known."""
         return any(self.case.settings.count(setting.key) is None for setting in self.given)
 
     @property
     def factors(self) -> dict[str, int]:
-        """The factors of the batch that are known."""
+        """Known factors of the batch, by name."""
         counts = (
             self.case.settings.count(_MICRO),
             self.case.settings.count(_STEPS),
@@ -139,7 +139,7 @@ class Batch:
 
     @property
     def unequal(self) -> bool:
-        """Whether the batch is not what its factors make."""
+        """True if the batch differs from the product of its factors, or is no multiple of the known ones."""
         batch, product = self.case.settings.count(_BATCH), math.prod(self.factors.values())
         whole = len(self.factors) == 3
         return batch is not None and (batch != product if whole else batch % product != 0)
@@ -174,11 +174,11 @@ _ROWS: tuple[tuple[Callable[[Batch], object], Callable[[Batch], str], Code | Non
         None,
     ),
 )
-"""When, what is said, the code of a refusal, None for a note, and a remedy: the first row that holds."""
+"""Condition, message, code (None for a note) and help; the first row whose condition holds is reported."""
 
 
 def _batch(case: Case, found: Plan, *, asked: bool) -> Findings:
-    """What is wrong with a batch, else m."""
+    """Report the first fault of a batch, else m."""
     x = Batch(case, found, asked)
     for when, says, code, help in _ROWS:
         if when(x):
@@ -191,7 +191,7 @@ def _batch(case: Case, found: Plan, *, asked: bool) -> Findings:
 
 
 def _microbatches(x: Batch) -> Findings:
-    """m, and where it is from."""
+    """Report m and the setting that it comes from."""
     settings, m, p = x.case.settings, x.found.microbatches, x.found.ranks
     if m is None:
         yield Note("how many replicas there are is not in the file: give --processes N, and m is known")

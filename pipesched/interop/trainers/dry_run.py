@@ -1,14 +1,13 @@
-"""A script is executed by bash with its programs replaced by recorders of their arguments: what it would have started.
+"""Execute a script by bash with its programs replaced by recorders of their arguments.
 
-    torchrun, python, srun, deepspeed, accelerate, …    their arguments are written down, and nothing is started
-    srun … bash -c TEXT, sbatch FILE.sh, docker … bash  the inner shell runs, recorders and all
+    torchrun, python, srun, deepspeed, accelerate, …    are not started; their arguments are recorded
+    srun … bash -c TEXT, sbatch FILE.sh, docker … bash  the inner shell runs, with the same recorders
     rm, cp, mv, mkdir, pip, git, curl, kill, …          do nothing
-    cd, source, module, conda of what is not there      do nothing, and the script goes on,
-                                                        also under `set -eu`
+    cd, source, module, conda without their target      do nothing, and the script goes on, also under `set -eu`
 
-Everything else is run as it is, and redirections write. Functions of bash take the place of programs, so that a PATH of
-the script's own changes nothing; a program that is named by its path is found before it is started (a DEBUG trap). The
-script has a group of processes of its own, which is ended with it, and a limit of time.
+All other commands run as they are, and redirections write files. The recorders are functions of bash, so a PATH that
+the script sets changes nothing; a program that is called by its path is caught by a DEBUG trap before it starts. The
+script runs in a process group of its own, which is killed at its end, and has a time limit.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _INERT = (
     *("sleep", "ulimit", "sysctl", "mount", "umount", "ibstat", "ib_write_bw", "make", "gcc", "ninja"),
 )
 _ASKED = ("nvidia-smi", "rocm-smi", "npu-smi", "scontrol", "sinfo", "lscpu", "nproc")
-"""Programs whose answers are those of the machine that trains."""
+"""Programs that query the machine, so that their output here would differ from that of the training machine."""
 
 _ASSIGNED = r"""^[A-Za-z_][A-Za-z_0-9]*=([^[:space:]"'$`]*|"[^"]*"|'[^']*'|[$][{]?[A-Za-z_0-9]+[}]?)[[:space:]]+"""
 _PRELUDE = r"""
@@ -143,9 +142,9 @@ for __pipesched_f in __pipesched_record __pipesched_shell __pipesched_asked __pi
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a script would have started. ended: it came to its end in time. asked: programs that tell of the machine.
+    """Commands that a script would have started. asked: programs it ran that query the machine.
 
-    status: that of bash, None where its time was over.
+    status: exit status of bash, None if its time limit was reached.
     """
 
     commands: tuple[tuple[str, ...], ...]
@@ -154,10 +153,10 @@ class Recorded:
 
 
 def dry_run(path: str, variables: Mapping[str, str], seconds: float = SECONDS) -> Recorded:
-    """Executes a script with recorders in the place of its programs.
+    """Execute a script with recorders in place of its programs.
 
     Raises:
-        PipeschedError: PS820, there is no bash; PS809, there is no such file.
+        PipeschedError: PS820, bash is not installed; PS809, there is no such file.
     """
     bash = shutil.which("bash")
     if bash is None:
@@ -173,7 +172,7 @@ def dry_run(path: str, variables: Mapping[str, str], seconds: float = SECONDS) -
 
 
 def _environment(folder: Path, records: Path, bash: str) -> dict[str, str]:
-    """The environment in which every bash begins with the recorders, and others find them first."""
+    """Environment in which every bash loads the recorders at its start, and other programs find them first in PATH."""
     functions = {name: f'__pipesched_record {name} "$@"' for name in PROGRAMS}
     functions |= dict.fromkeys(_INERT, ":") | {name: f"__pipesched_asked {name}" for name in _ASKED}
     functions |= dict.fromkeys(_SHELLS, '"$BASH" "$@"')
@@ -198,7 +197,7 @@ def _environment(folder: Path, records: Path, bash: str) -> dict[str, str]:
 
 
 def _executed(command: list[str], environment: Mapping[str, str], records: Path, seconds: float) -> int | None:
-    """Runs a command in a group of its own; its status, None where its time was over. No process of the group stays."""
+    """Run a command in a process group of its own, and kill the group; return its status, None if its time is over."""
     limits = f"ulimit -f 102400 -t {max(1, int(seconds))}; "
     process = subprocess.Popen(
         [command[0], "-c", f'{limits}builtin exec "$0" "$@"', *command],
@@ -222,7 +221,7 @@ def _executed(command: list[str], environment: Mapping[str, str], records: Path,
 
 
 def _settle(group: int) -> None:
-    """Gives what a script has left in the background a moment to be recorded."""
+    """Wait a moment for background processes of a script, so that they are recorded."""
     for _ in range(_MOMENTS):
         try:
             os.killpg(group, 0)
@@ -232,7 +231,7 @@ def _settle(group: int) -> None:
 
 
 def _read(records: Path, status: int | None) -> Recorded:
-    """The records in the order of their time."""
+    """Read the records in the order of their time."""
     names = sorted(x for x in os.listdir(records) if not x.startswith("asked-"))[:_MOST]
     commands = []
     for name in names:

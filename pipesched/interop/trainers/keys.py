@@ -1,7 +1,7 @@
-"""The table of a trainer's keys: which releases have one, what its values are, and what takes its place elsewhere.
+"""The table of a trainer's keys: releases that have each key, allowed values, and the replacement in other releases.
 
-A key that its release does not know is an error where the trainer refuses it. Elsewhere only what is nearly the name of
-a key of the pipeline is: all else is not judged.
+An unknown key is an error in a section in which the trainer refuses unknown keys. In other sections it is an error only
+if it is nearly the name of a pipeline key; all other unknown keys are not judged.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pipesched.interop.trainers.case import Case, Findings, Note, NotJudged, wro
 from pipesched.interop.trainers.settings import Setting, Unread, Unset, short
 
 _LONGER = 3  # characters by which a slip makes a name longer or shorter
-_NEAR = 0.88  # none of the 1,047 options of Megatron-LM is as near to a key of the pipeline that it is not
+_NEAR = 0.88  # no other of the 1,047 options of Megatron-LM is that near to a pipeline key
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value must be. holds: whether one is."""
+    """Kind of a value. what: its name for messages. holds: True if a value is of this kind."""
 
     what: str
     holds: Callable[[object], bool]
@@ -32,7 +32,7 @@ def _whole(least: int) -> Callable[[object], bool]:
 
 
 def one_of(*names: str) -> Kind:
-    """One of a few names."""
+    """Make a kind whose values are a few names."""
     return Kind(f"one of {', '.join(names)}", lambda value: value in names)
 
 
@@ -47,11 +47,11 @@ ANY = Kind("anything", lambda value: True)
 
 @dataclass(frozen=True)
 class Key:
-    """A key. first, last: releases that have it. none: no release that is known has it.
+    """A key. first, last: the first and the last release that has it. none: no known release has it.
 
-    telling: with it the release is another, whose defaults are not known. elsewhere: what is to be written instead.
-    optional: nothing may be there. minor: p, v and m do not depend on it, and a name that is nearly this one is
-    another's.
+    telling: its presence shows that the configuration is for an unknown release. elsewhere: text that says what to
+    write in other releases. optional: the value may be null or empty. minor: p, v and m do not depend on the key, and a
+    similar name is not taken for a slip.
     """
 
     kind: Kind = ANY
@@ -66,17 +66,17 @@ class Key:
 
 
 def nowhere(elsewhere: str, *, telling: bool = True) -> Key:
-    """A key of no release that is known here, and what to write."""
+    """Make a key that no known release has. elsewhere: text that says what to write."""
     return Key(none=True, elsewhere=elsewhere, telling=telling)
 
 
 def known(case: Case, key: Key) -> bool:
-    """Whether the release has the key."""
+    """True if the release of the case has the key."""
     return known_in(case.releases, case.release, key)
 
 
 def known_in(releases: tuple[str, ...], release: str, key: Key) -> bool:
-    """Whether one of these releases has the key."""
+    """True if `release`, one of `releases`, has the key."""
     if key.none:
         return False
     order = releases.index
@@ -88,9 +88,9 @@ def known_in(releases: tuple[str, ...], release: str, key: Key) -> bool:
 def judge(
     case: Case, keys: Mapping[str, Key], source: str, *, closed: Collection[str] = (), refuses: str = "refuses it"
 ) -> Findings:
-    """Every setting of a text against the table.
+    """Judge every setting of a text by the table of keys.
 
-    closed: sections of which the trainer knows every key, so that any other is wrong. refuses: what it does with one.
+    closed: sections in which every unknown key is an error. refuses: text that says what the trainer does with it.
     """
     own = [name for name, key in keys.items() if known(case, key) and not key.minor]
     strangers = [x for x in case.settings if x.key not in keys]
@@ -112,7 +112,7 @@ def judge(
 def _stranger(
     case: Case, setting: Setting, own: list[str], source: str, closed: Collection[str], refuses: str
 ) -> Diagnostic | None:
-    """What is wrong with a setting that is in no table, None where it is not judged."""
+    """Diagnostic for a setting whose key is not in the table, None if it is not judged."""
     scalar = isinstance(setting.value, str | int | float | list) and not isinstance(setting.value, bool)
     near = nearest(setting.key, own, _NEAR)
     if scalar and any(name.startswith(f"{setting.key}.") for name in own):
@@ -124,7 +124,7 @@ def _stranger(
 
 
 def _judged(case: Case, setting: Setting, key: Key, source: str) -> Diagnostic | Note | None:
-    """What is to be said of a setting by its row."""
+    """Finding on a setting by the row of its key, None if it is right."""
     if key.none and case.assumed:
         return Note(f"{setting.written} is of no release that is known here: {key.elsewhere}")
     if not known(case, key):
@@ -145,7 +145,7 @@ def _close(key: str, names: tuple[str, ...], least: float) -> list[str]:
 
 
 def nearest(key: str, names: Collection[str], least: float) -> list[str]:
-    """The name that a key is nearly, part by part."""
+    """The name, as a list of at most one, that a key is nearly in each of its parts."""
     parts = key.split(".")
     close = _close(key, tuple(names), least)
     for name in (x for x in close if abs(len(x) - len(key)) <= _LONGER):
@@ -161,7 +161,7 @@ def _unknown(case: Case, setting: Setting, near: list[str], source: str, refuses
 
 
 def _same_name(setting: Setting, own: Collection[str]) -> list[str]:
-    """The key whose last part is nearly that of the setting."""
+    """The key, as a list of at most one, whose last part is nearly that of the setting."""
     names = {name.rpartition(".")[2]: name for name in own}
     return [names[name] for name in get_close_matches(setting.key.rpartition(".")[2], names, 1, 0.7)]
 

@@ -1,1 +1,1 @@
-"""The part of bash that scripts which start a training use: text, statements, words, commands; all else is open."""
+"""Interpreter for the part of bash that training scripts use: text, statements, words, commands."""

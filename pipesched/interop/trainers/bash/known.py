@@ -1,4 +1,4 @@
-"""Values that are known: whole numbers computed and compared, texts cut as ``${X##*_}`` asks."""
+"""Compute with known values: arithmetic and tests on whole numbers, and cuts of texts such as ``${X##*_}``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
 
 
 def computed(chars: str, variables: Mapping[str, object]) -> int | None:
-    """A whole number of ``+ - * / %``, None if it is not known."""
+    """Result of an expression with ``+ - * / %`` on whole numbers, None if it is not known."""
     for name in dict.fromkeys(NAME.findall(chars)):
         value = variables.get(name)
         if not isinstance(value, Text) or not _NUMBER.fullmatch(value.chars):
@@ -47,10 +47,10 @@ def computed(chars: str, variables: Mapping[str, object]) -> int | None:
 
 
 def _value(node: ast.expr) -> int:
-    """The value of an expression.
+    """Value of an expression.
 
     Raises:
-        ValueError: it has something but whole numbers, or is too large.
+        ValueError: the expression has other parts than whole numbers, or its value is too large.
     """
     match node:
         case ast.Constant(value=int(value)):
@@ -65,14 +65,14 @@ def _value(node: ast.expr) -> int:
 
 
 def condition(chars: str, number: Callable[[str], int | None]) -> bool | None:
-    """Whether ``((A > B))`` holds, None if it is not known."""
+    """True or False as ``((A > B))`` holds, None if that is not known."""
     found = _CONDITION.fullmatch(chars)
     left, right = (number(found[1]), number(found[3])) if found else (None, None)
     return None if found is None or left is None or right is None else _COMPARED[found[2]](left, right)
 
 
 def test(words: list[str]) -> bool | None:
-    """Whether ``[ WORDS ]`` holds, None if it is not known; of several conditions it is not."""
+    """True or False as ``[ WORDS ]`` holds, None if that is not known, as for combined conditions."""
     match words:
         case ["!", *rest]:
             found = test(rest)
@@ -107,5 +107,5 @@ _CUTS: tuple[tuple[re.Pattern[str], Callable[[str, re.Match[str]], str]], ...] =
 
 
 def cut(value: str, sign: str) -> str | None:
-    """The value as ``##*/``, ``%_*`` or ``:0:4`` asks for it; None of any other sign."""
+    """Cut a value by ``##*/``, ``%_*``, ``:0:4`` and the like; None for other expansions."""
     return next((made(value, found) for pattern, made in _CUTS if (found := pattern.fullmatch(sign))), None)

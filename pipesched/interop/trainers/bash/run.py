@@ -1,9 +1,9 @@
-"""The commands that a script runs, as far as its text tells them.
+"""Find the commands that a script runs, as far as its text determines them.
 
     statements ──run──> Command, Command, …     each a list of fields with their places
 
-A branch whose condition the text decides is taken or left; of any other both are, and variables that they set apart are
-open.
+If the text decides a condition, only the right branch is run. Otherwise every branch is run, and a variable that gets
+different values in them is open.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipesched.interop.trainers.bash.words import Hole, TooMuch, Value, Words
 
 _LONGEST = 20_000  # characters of a value
 _DEEPEST = 30
-_WAYS = 8  # in which a variable may be set
+_WAYS = 8  # most values of an open variable that are kept
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 _TEXT_OPTION = re.compile(r"-\w*c")
 SHELLS = ("bash", "sh", "zsh", "dash")
@@ -41,14 +41,14 @@ _SILENT = (
     "dirname seq logger",
 )
 SILENT = frozenset(" ".join(_SILENT).split())
-"""Programs whose arguments are no settings of a trainer."""
+"""Programs whose arguments are never settings of a trainer."""
 _DECLARED = ("export", "declare", "local", "readonly", "typeset")
 _PREFIXES = ("exec", "command", "builtin", "nohup", "time", "sudo", "env", "eval", "coproc")
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command that is run: its fields. at: where it stands."""
+    """A command that is run. fields: its words after expansion. at: its offset in the source."""
 
     fields: tuple[Text, ...]
     at: int = -1
@@ -56,10 +56,10 @@ class Command:
 
 @dataclass
 class Script(Words):
-    """The commands of a script.
+    """State of a run of a script, with the commands found so far.
 
-    sourced: the text of a file that it names. unread: what it leaves to others. piped: the output of a command goes to
-    the next. covered: offsets of what is read or means nothing here.
+    sourced: returns the text of a file that the script names. unread: parts that could not be read. piped: the current
+    command's output goes into the next one. covered: offsets of text that is read, or that means nothing here.
     """
 
     sourced: Callable[[str], str | None] = lambda _: None
@@ -71,7 +71,7 @@ class Script(Words):
     depth: int = 0
 
     def run(self, text: Text) -> None:
-        """Runs a text; what is no script of bash as far as it is known here is unread."""
+        """Run a text. If it is not bash as this package knows it, the text is added to `unread`."""
         self.spend(len(text))
         try:
             self.body(statements(text))
@@ -81,7 +81,7 @@ class Script(Words):
             self.unread.append(Hole("what begins here has no end that is known", place))
 
     def command(self, fields: list[Text]) -> None:
-        """Runs a command that another shell has expanded; assignments before it count."""
+        """Run a command that another shell has expanded; assignments before it are made."""
         while fields and (assigned := _ASSIGN.match(fields[0].chars)):
             self.variables[assigned[1]] = fields.pop(0)[assigned.end() :]
         self._called(fields, Simple(()))
@@ -89,7 +89,7 @@ class Script(Words):
     # Statements
 
     def body(self, body: Body) -> None:
-        """Runs statements; behind ``&&`` and ``||`` one may be left out."""
+        """Run statements; a statement after ``&&`` or ``||`` may be skipped."""
         last: bool | None = None
         signs = [sign for sign, _ in body[1:]] + [";"]
         for (before, statement), sign in zip(body, signs, strict=False):
@@ -104,7 +104,7 @@ class Script(Words):
                 self._cover(statement)
 
     def _one(self, statement: Statement) -> bool | None:
-        """Runs a statement; whether it succeeds, None if that is not known."""
+        """Run a statement; return True if it succeeds, False if it fails, None if that is not known."""
         self.spend(1)
         match statement:
             case Simple():
@@ -126,7 +126,7 @@ class Script(Words):
         return None
 
     def _cover(self, *parts: object) -> None:
-        """Marks what is not run: it means nothing."""
+        """Mark parts that are not run as covered."""
         for part in parts:
             if isinstance(part, Text):
                 self.covered.update(part.at)
@@ -136,7 +136,10 @@ class Script(Words):
                 self._cover(*vars(part).values())
 
     def _maybe(self, ways: list[Callable[[], object]], *, certain: bool = False) -> None:
-        """Runs each way from the same state; what they set apart is open. certain: one of them is run."""
+        """Run each way from the same state; a variable with different values at the ends is open.
+
+        certain: one of the ways is run for sure.
+        """
         before, ends = dict(self.variables), []
         for way in ways:
             self.variables = dict(before)
@@ -239,7 +242,7 @@ class Script(Words):
         return result
 
     def _assigned(self, word: Text, assigned: re.Match[str]) -> Value:
-        """The value that a word gives to a variable; one that is given from outside stays."""
+        """Value that a word assigns to a variable; a variable given from outside keeps its value."""
         name, index, more = assigned[1], assigned[2], assigned[3]
         if name in self.given:
             self._cover(word)
@@ -260,14 +263,14 @@ class Script(Words):
         return value
 
     def _test(self, fields: list[Text]) -> bool | None:
-        """Whether a test holds, None if its text does not say."""
+        """True or False as a test holds, None if its text does not determine that."""
         self._cover(*fields)
         words = [x.chars for x in fields]
         several = any(x in ("&&", "||", "-a", "-o", "(") for x in words)
         return None if several or any(map(self.hole_in, fields)) else test(words)
 
     def _called(self, fields: list[Text], command: Simple) -> bool | None:
-        """Runs a command of these fields: a builtin, a function, a shell with its own text, or a program."""
+        """Run a command of these fields: a builtin, a function, a shell with a text of its own, or a program."""
         if not fields:
             return None
         name = fields[0].chars.rpartition("/")[2]
@@ -282,7 +285,7 @@ class Script(Words):
         return None
 
     def _silent(self, fields: list[Text], command: Simple) -> None:
-        """A program without settings, unless its output goes on."""
+        """Ignore a program without settings, unless its output is redirected or piped."""
         if not command.redirected and not self.piped:
             self._cover(*command.words, *(text for text, _ in command.bodies))
 
@@ -297,7 +300,7 @@ class Script(Words):
             self.variables.pop(x.chars, None)
 
     def _read(self, fields: list[Text], command: Simple) -> None:
-        """``read`` of a text behind ``<<<``; of anything else its variables are open."""
+        """Run ``read``: one variable gets the text behind ``<<<``; from any other input the variables are open."""
         names = [x.chars for x in fields[1:] if NAME.fullmatch(x.chars)]
         one = command.bodies[0][0] if len(names) == 1 and command.bodies else None
         known = self.joined(one) if one is not None and "\n" not in one.chars else None
@@ -305,7 +308,7 @@ class Script(Words):
             self.variables[name] = known or self.hole(f"${name}, which is read from elsewhere", command.words[0].place)
 
     def _opens(self, fields: list[Text], command: Simple) -> None:
-        """A builtin that sets variables to values that are not followed."""
+        """Run a builtin that sets variables to values that are not computed here: the variables are open."""
         for x in fields[1:]:
             if found := NAME.match(x.chars):
                 self.variables[found[0]] = self.hole(f"${found[0]}, which {fields[0].chars} sets", x.place)
@@ -332,7 +335,7 @@ class Script(Words):
         return None if text is None else plain(text)
 
     def _inside(self, arguments: list[Text], run: Callable[[], None]) -> None:
-        """Runs a function or a shell with arguments of its own."""
+        """Run a function or a shell with its own arguments."""
         before, self.arguments = self.arguments, tuple(arguments)
         self._enter(run)
         self.arguments = before
@@ -345,7 +348,7 @@ class Script(Words):
         self.depth -= 1
 
     def _program(self, fields: list[Text], command: Simple) -> None:
-        """A program; a shell that it starts with a text, a file or a heredoc runs that."""
+        """Run a program: record it, or run the text, file or heredoc of a shell that it starts."""
         shell = next((n for n, x in enumerate(fields) if x.chars.rpartition("/")[2] in SHELLS), None)
         if shell is None:
             self._record(fields)
@@ -361,7 +364,7 @@ class Script(Words):
             self._shell(before, body if raw else self.joined(body, quote=True), [])
 
     def _script_file(self, fields: list[Text], shell: int, file: int) -> None:
-        """A shell that runs a file."""
+        """Run a shell whose argument is a script file; the file is unread if it is not there."""
         text = self._file(fields[file])
         if text is None:
             self._record(fields)
@@ -371,7 +374,7 @@ class Script(Words):
             self._shell(fields[:shell], text, fields[file + 1 :])
 
     def _shell(self, before: list[Text], text: Text, arguments: list[Text]) -> None:
-        """Runs a text in a shell of its own; its commands have the words before that shell before them."""
+        """Run a text in a shell of its own; `before` is put in front of each of its commands."""
         kept, count = dict(self.variables), len(self.commands)
         self._inside(arguments, partial(self.run, text))
         self.variables = kept
@@ -402,12 +405,12 @@ _BUILTINS: Mapping[str, Callable[[Script, list[Text], Simple], bool | None]] = {
 
 
 def _end(path: str) -> str:
-    """A path as a message shows it: of a long one the end."""
+    """Path as a message shows it: only the end of a long path."""
     return path if len(path) <= 60 else f"…{path[-59:]}"
 
 
 def _both(known: bool | None, sign: str, other: bool | None) -> bool | None:
-    """``&&`` and ``||`` of what may not be known."""
+    """Result of ``&&`` or ``||`` in three-valued logic (None: not known)."""
     ends = sign == "||"
     if known is ends or other is ends:
         return ends

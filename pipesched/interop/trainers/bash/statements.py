@@ -1,8 +1,8 @@
-"""Statements of a script: commands, conditions, loops, functions, each word as it is written.
+"""Parse a script into statements: commands, conditions, loops, functions; words are not yet expanded.
 
     text ──tokens──> words and signs ──statements──> Simple, If, Case, Loop, Group, Function
 
-A heredoc belongs to the sign that asks for it. What is no statement of these kinds is `Unclosed`.
+A heredoc is the body of its ``<<`` sign. A text that is no statement of these kinds raises `Unclosed`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipesched.interop.trainers.bash.text import Text, Unclosed, closing, line_e
 
 @dataclass(frozen=True)
 class Token:
-    """A word, or a sign such as ``;``. body: the heredoc of a sign ``<<``; raw: it is taken as it is."""
+    """A word, or a sign such as ``;``. body: the heredoc of a sign ``<<``. raw: the heredoc is not expanded."""
 
     text: Text
     sign: bool = False
@@ -27,7 +27,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Simple:
-    """Words of a command as they are written. bodies: heredocs, each with whether its text is taken as it is."""
+    """Words of a command as they are written. bodies: heredocs, each with True if it is not expanded."""
 
     words: tuple[Text, ...]
     bodies: tuple[tuple[Text, bool], ...] = ()
@@ -36,14 +36,14 @@ class Simple:
 
 @dataclass(frozen=True)
 class If:
-    """Conditions with what follows them; the last condition is empty for ``else``."""
+    """Conditions, each with its statements; the last condition is empty for ``else``."""
 
     branches: tuple[tuple[Body, Body], ...]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A word, and patterns with what follows them."""
+    """A word, and branches: patterns with their statements."""
 
     word: Text
     branches: tuple[tuple[tuple[Text, ...], Body], ...]
@@ -51,7 +51,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Loop:
-    """``for`` with its variable and words, else ``while`` or ``until`` with its condition."""
+    """``for`` with its variable and words; or, without words, ``while`` or ``until`` with its condition."""
 
     variable: str | None
     words: tuple[Text, ...]
@@ -61,7 +61,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Group:
-    """Statements in braces, or in brackets, which run in a shell of their own."""
+    """Statements in braces; or in parentheses, which run in a shell of their own (own)."""
 
     body: Body
     own: bool = False
@@ -69,7 +69,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Function:
-    """A name for statements."""
+    """Definition of a function: its name and its statements."""
 
     name: Text
     body: Body
@@ -94,7 +94,7 @@ def _heredoc(sign: str) -> bool:
 
 
 def tokens(text: Text) -> list[Token]:
-    """Words and signs without comments.
+    """Split a text into words and signs, without comments.
 
     Raises:
         Unclosed: a quote or a bracket has no end.
@@ -119,7 +119,7 @@ def tokens(text: Text) -> list[Token]:
 
 
 def _token_end(chars: str, at: int) -> tuple[int, bool]:
-    """The index behind a token, and whether it is a sign."""
+    """Index behind a token, and True if the token is a sign."""
     if chars.startswith("((", at):
         return closing(chars, at), False
     if _OPENS_TEST.match(chars, at):
@@ -132,7 +132,7 @@ def _token_end(chars: str, at: int) -> tuple[int, bool]:
 
 
 def _with_body(asking: list[Token], text: Text, begin: int) -> tuple[Token, int]:
-    """A sign ``<<`` with the lines up to its delimiter, the next token; and the index behind them."""
+    """Give a sign ``<<`` its heredoc, the lines up to the delimiter (the next token); return the index behind them."""
     sign, word = asking[0], "".join(x.text.chars for x in asking[1:] if not x.sign)
     delimiter, stripped, at = re.sub(r"['\"\\]", "", word), sign.text.chars.endswith("-"), begin
     while at < len(text):
@@ -145,10 +145,10 @@ def _with_body(asking: list[Token], text: Text, begin: int) -> tuple[Token, int]
 
 
 def statements(text: Text) -> Body:
-    """The statements of a script.
+    """Parse the statements of a script.
 
     Raises:
-        Unclosed: one has no end.
+        Unclosed: a statement has no end.
     """
     reader = _Reader(tokens(text))
     made = reader.body()
@@ -159,7 +159,7 @@ def statements(text: Text) -> Body:
 
 @dataclass
 class _Reader:
-    """Tokens one after the other. depth: statements around the next one."""
+    """Parser state: the tokens, and the index of the next one. depth: number of statements around it."""
 
     rest: list[Token]
     at: int = 0
@@ -171,12 +171,12 @@ class _Reader:
 
     @property
     def word(self) -> str:
-        """The next token where it is a word, else nothing."""
+        """The next token if it is a word, else empty."""
         return "" if self.token is None or self.token.sign else self.token.text.chars
 
     @property
     def sign(self) -> str:
-        """The next token where it is a sign, else nothing."""
+        """The next token if it is a sign, else empty."""
         return self.token.text.chars if self.token is not None and self.token.sign else ""
 
     def next(self) -> Token:
@@ -186,16 +186,16 @@ class _Reader:
         return self.rest[self.at - 1]
 
     def passes(self, *words: str) -> str:
-        """The next token, passed, if it is one of these; else nothing."""
+        """Pass the next token if it is one of these words, and return it; else return an empty text."""
         found = next((x for x in (self.word, self.sign) if x and x in words), "")
         self.at += bool(found)
         return found
 
     def want(self, word: str) -> None:
-        """Passes a word that must be there.
+        """Pass line ends, then a required word.
 
         Raises:
-            Unclosed: it is not.
+            Unclosed: the next token is another one.
         """
         self.lines()
         if not self.passes(word):
@@ -206,7 +206,7 @@ class _Reader:
             pass
 
     def body(self, *ends: str) -> Body:
-        """Statements up to one of the words or signs that end them."""
+        """Parse statements up to one of the words or signs `ends`, which is not passed."""
         found: list[tuple[str, Statement]] = []
         before = ";"
         self.depth += 1
@@ -224,7 +224,7 @@ class _Reader:
         return tuple(found)
 
     def until(self, word: str) -> Body:
-        """Statements, and the word that ends them."""
+        """Parse statements up to the word that ends them, and pass that word."""
         made = self.body(word)
         self.want(word)
         return made
@@ -241,7 +241,7 @@ class _Reader:
         return self.simple()
 
     def redirected(self, made: Statement) -> Statement:
-        """A compound without what redirects it."""
+        """Pass the redirections behind a compound statement, and return the statement."""
         while re.search(r"[<>]", self.sign):
             sign = self.next().text.chars
             self.at += sign[-1] in "<>|" or sign.endswith("<<-")

@@ -1,4 +1,4 @@
-"""Characters of a script with their places, and where a quote, a bracket and a word end."""
+"""Text of a script with the offset of each character, and the ends of quotes, brackets and words."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Text:
 
     @property
     def place(self) -> int:
-        """The first offset in the source, -1 if there is none."""
+        """First offset in the source, -1 if no character is from the source."""
         return next((x for x in self.at if x >= 0), -1)
 
 
 class Unclosed(Exception):
-    """A quote, a bracket or a statement has no end. at: the offset where it begins."""
+    """A quote, a bracket or a statement has no end. at: the offset of its beginning."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -42,12 +42,12 @@ class Unclosed(Exception):
 
 
 def plain(chars: str, at: int = -1) -> Text:
-    """A text all of which has one place."""
+    """Make a text whose characters all have the same offset."""
     return Text(chars, (at,) * len(chars))
 
 
 def joined(texts: Iterable[Text], sign: str = "") -> Text:
-    """Texts with a sign between them."""
+    """Join texts with `sign` between them."""
     chars, at = list[str](), list[int]()
     for text in texts:
         between = sign if chars else ""
@@ -57,10 +57,10 @@ def joined(texts: Iterable[Text], sign: str = "") -> Text:
 
 
 def closing(chars: str, begin: int) -> int:
-    """The index behind what begins at ``(`` or ``{``; quotes in it hide what they hold.
+    """Index behind the bracket that closes the ``(`` or ``{`` at `begin`; brackets in quotes do not count.
 
     Raises:
-        Unclosed: it has no end.
+        Unclosed: no bracket closes it.
     """
     stack, at = [_CLOSED[chars[begin]]], begin + 1
     while at < len(chars):
@@ -79,10 +79,10 @@ def closing(chars: str, begin: int) -> int:
 
 
 def quoted(chars: str, begin: int) -> int:
-    """The index behind a quote of any kind.
+    """Index behind the quoted text that begins at `begin` with any kind of quote.
 
     Raises:
-        Unclosed: it has no end.
+        Unclosed: the quote is not closed.
     """
     sign, at = chars[begin], begin + 1
     while at < len(chars):
@@ -97,10 +97,10 @@ def quoted(chars: str, begin: int) -> int:
 
 
 def word_end(chars: str, begin: int) -> int:
-    """The index behind the word that begins here; behind an array in brackets too.
+    """Index behind the word that begins at `begin`, which may be an array in brackets.
 
     Raises:
-        Unclosed: a quote or a bracket in it has no end.
+        Unclosed: a quote or a bracket in the word has no end.
     """
     at = begin
     while at < len(chars):
@@ -123,7 +123,7 @@ def word_end(chars: str, begin: int) -> int:
 
 
 def split(text: Text) -> Iterator[Text]:
-    """The words of an array or a test: apart at blanks and line ends, without comments."""
+    """Split the text of an array or a test into words, at blanks and line ends, without comments."""
     chars, at = text.chars, 0
     while at < len(chars):
         if chars[at].isspace():
@@ -141,6 +141,6 @@ def split(text: Text) -> Iterator[Text]:
 
 
 def line_end(chars: str, at: int) -> int:
-    """The index of the next line end, or the end."""
+    """Index of the next line end, or of the end of the text."""
     end = chars.find("\n", at)
     return len(chars) if end < 0 else end

@@ -1,7 +1,7 @@
-"""Words of a script as the fields that they become: known variables are put in, all else is a hole.
+"""Expand words of a script into fields: known variables are replaced by their values, unknown texts by holes.
 
-A hole is one character that stands for an unknown text: a variable of the environment, the output of a program. It has
-the ways in which it may be filled, where branches of the script set it.
+A hole is one character that stands for an unknown text: a variable of the environment, the output of a program. If
+branches of the script set the variable, the hole has their values as its ways.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TypeAlias
 from pipesched.interop.trainers.bash.known import NAME, computed, cut
 from pipesched.interop.trainers.bash.text import Text, closing, joined, plain, quoted, split
 
-_FIRST = 0xF0000  # of the private characters that stand for holes
+_FIRST = 0xF0000  # first of the private characters that stand for holes
 _HOLE = re.compile("[\U000f0000-\U000ffffd]")
-_MOST = 600_000  # characters that are looked at, and steps
+_MOST = 600_000  # units of work: characters read, and steps
 _HOLES = 60_000
 _PARAMETER = re.compile(r"(#?)([A-Za-z_]\w*|[0-9@*#?$!-])(?:\[([^\]]*)\])?(.*)", re.S)
 _SELF = r"""["']?\$(?:0|\{0\}|\{BASH_SOURCE(?:\[0\])?(?:-\$0|:-\$0)?\}|BASH_SOURCE)["']?"""
@@ -29,18 +29,18 @@ _FOLDER = re.compile(
 _ARGUMENTS = ("@", "*")
 
 Value: TypeAlias = "Text | tuple[Text, ...]"
-"""A variable: a text, or an array of them."""
+"""Value of a variable: a text, or an array of texts."""
 Part: TypeAlias = "tuple[Text, bool | None]"
-"""A piece of a word, and whether it is kept whole; None: an element of an array ends."""
+"""A piece of a word, and True if it is not split at blanks; None: an element of an array ends here."""
 
 
 class TooMuch(Exception):
-    """A script takes more work than any that starts a training."""
+    """A script takes more work than any training script needs."""
 
 
 @dataclass(frozen=True)
 class Hole:
-    """An unknown text. ways: how it may be filled, where that is known."""
+    """An unknown text. reason: why it is not known. ways: its possible values, if they are known."""
 
     reason: str
     at: int = -1
@@ -49,7 +49,7 @@ class Hole:
 
 @dataclass(frozen=True)
 class Parameter:
-    """``${name[index]rest}``, or ``${#name}``, its count. word: as it is written."""
+    """``${name[index]rest}``, or ``${#name}`` (counted). word: the expression as it is written."""
 
     word: Text
     name: str
@@ -59,16 +59,16 @@ class Parameter:
 
     @property
     def several(self) -> bool:
-        """Tell whether all elements are asked for."""
+        """True for all elements of an array, or all arguments."""
         return self.index in _ARGUMENTS or self.name in _ARGUMENTS
 
 
 @dataclass
 class Words:
-    """Variables of a script, and the words that they are put into.
+    """Variables of a script, and the expansion of words with them.
 
-    given: variables that are set from outside, which nothing in the script changes. taken: defaults that were put in,
-    and other assumptions. folder: that of the script.
+    given: variables set from outside, which nothing in the script changes. taken: assumptions, such as defaults that
+    were used, each with its offset. folder: the script's folder. arguments: None if the script's own are not known.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)
@@ -80,43 +80,43 @@ class Words:
     work: int = 0
 
     def spend(self, count: int) -> None:
-        """Counts work.
+        """Count work.
 
         Raises:
-            TooMuch: more than any script that starts a training takes.
+            TooMuch: the work is more than any training script needs.
         """
         self.work += count + 1
         if self.work > _MOST or len(self.holes) > _HOLES:
             raise TooMuch
 
     def hole(self, reason: str, at: int, *ways: Value) -> Text:
-        """A character for an unknown text."""
+        """Make a hole: a character that stands for an unknown text."""
         self.spend(0)
         self.holes.append(Hole(reason, at, ways))
         return plain(chr(_FIRST + len(self.holes) - 1), at)
 
     def hole_in(self, text: Text) -> Hole | None:
-        """The first hole of a text."""
+        """First hole of a text, or None."""
         found = _HOLE.search(text.chars)
         return self.holes[ord(found[0]) - _FIRST] if found else None
 
     def shown(self, text: Text) -> str:
-        """A text with its holes as they are written."""
+        """Characters of a text, with each hole as it is written in the script."""
         return _HOLE.sub(lambda found: self.holes[ord(found[0]) - _FIRST].reason.partition(",")[0], text.chars)
 
     def fields(self, words: tuple[Text, ...]) -> list[Text]:
-        """Words as the fields that they become."""
+        """Expand words into fields."""
         return [x for word in words for x in self._expanded(word)]
 
     def joined(self, word: Text, *, quote: bool = False) -> Text:
-        """A word as one field, as an assignment has it. quote: it stands in double quotes."""
+        """Expand a word into one field, as in an assignment. quote: the word is in double quotes."""
         return joined(part for part, _ in self._parts(word, quote=quote))
 
     def _expanded(self, word: Text) -> Iterator[Text]:
-        """The fields of a word: split at blanks where it is not in quotes, an array an element each."""
+        """Yield the fields of a word: unquoted parts are split at blanks, each element of an array is a field."""
         current: Text | None = None
         for part, kept in self._parts(word, quote=False, arrays=True):
-            if kept is None and not current:  # an element that is nothing
+            if kept is None and not current:  # an empty element
                 current = None
                 continue
             for piece in _pieces(part, kept):
@@ -129,7 +129,7 @@ class Words:
             yield current
 
     def _parts(self, word: Text, *, quote: bool, arrays: bool = False) -> Iterator[Part]:
-        """Parts of a word."""
+        """Yield the expanded parts of a word."""
         self.spend(len(word))
         at = 0
         while at < len(word):
@@ -157,7 +157,7 @@ class Words:
             yield part, True
 
     def _dollar(self, word: Text, quote: bool, arrays: bool) -> Iterator[Part]:
-        """The value of an expression that begins with a dollar."""
+        """Yield the value of an expression that begins with a dollar sign, as parts."""
         chars = word.chars
         if chars.startswith("$(("):
             value = self.arithmetic(word[3:-2])
@@ -175,7 +175,7 @@ class Words:
             yield self.hole(f"{chars[:40]}, which is not read", word.place), quote
 
     def _spread(self, x: Parameter, value: Value, quote: bool, arrays: bool) -> Iterator[Part]:
-        """A value as parts: the elements of an array apart, or with blanks between them."""
+        """Yield a value as parts: the elements of an array as separate fields, or joined by blanks."""
         if isinstance(value, Text):
             yield value, quote
             return
@@ -193,7 +193,7 @@ class Words:
         return plain(str(len(value or ()))) if known else self.hole(f"{x.word.chars[:40]}, a count", x.word.place)
 
     def _parameter(self, x: Parameter) -> Value:
-        """The value of a parameter, as it is asked for."""
+        """Value of a parameter: index and rest applied; a hole if nothing sets it."""
         value = self._value(x)
         if isinstance(value, tuple) and not x.several:
             number = int(x.index or "0") if re.fullmatch(r"[0-9]{0,6}", x.index or "") else len(value)
@@ -205,7 +205,7 @@ class Words:
         return self.hole(f"{x.word.chars[:40]}, which the file does not set", x.word.place) if value is None else value
 
     def _value(self, x: Parameter) -> Value | None:
-        """The value of a variable, None if nothing sets it."""
+        """Value of a variable, None if nothing sets it."""
         if x.name in self.given:
             return plain(self.given[x.name])
         if x.name in _ARGUMENTS:
@@ -222,7 +222,7 @@ class Words:
         return self.variables.get(x.name)
 
     def _asked(self, x: Parameter, value: Value | None) -> Value | None:
-        """The value behind ``:-`` and its like; None where it is not known here."""
+        """Apply ``:-`` and other operators to a value; None if the result is not set."""
         for pattern, answer in _ASKED:
             if found := pattern.match(x.rest.chars):
                 return answer(self, x, found[0], value)
@@ -233,7 +233,7 @@ class Words:
         return plain(made, value.place)
 
     def _default(self, x: Parameter, sign: str, value: Value | None) -> Value | None:
-        """``-`` where nothing is set, ``:-`` where it is empty too; with ``=`` it is set."""
+        """Apply a default: ``-`` if the variable is not set, ``:-`` also if it is empty; ``=`` assigns it too."""
         if value is not None and (value or sign[0] != ":"):
             return value
         default = self.joined(x.rest[len(sign) :])
@@ -245,13 +245,13 @@ class Words:
         return default
 
     def _other(self, x: Parameter, sign: str, value: Value | None) -> Value | None:
-        """``+``: another text where something is set."""
+        """Apply ``+``: another text if the variable is set; None if that is not known."""
         if value and isinstance(value, Text) and self.hole_in(value):
             return None
         return self.joined(x.rest[len(sign) :]) if value else Text()
 
     def _output(self, text: Text, whole: Text) -> Text:
-        """The output of a command that is known, as ``echo``."""
+        """Output of a command that can be computed, such as ``echo``; else a hole."""
         if _FOLDER.fullmatch(text.chars.strip()):
             return plain(self.folder, whole.place)
         program = _PRINTED.get((text.chars.split(None, 1) or [""])[0])
@@ -274,7 +274,7 @@ class Words:
         return None if value is None else plain(str(value), place)
 
     def arithmetic(self, text: Text) -> int | None:
-        """A whole number, None if it is not known."""
+        """Result of an arithmetic expression, None if it is not known."""
         return computed(self.joined(text, quote=True).chars, self.variables)
 
 
@@ -291,7 +291,7 @@ _PRINTED: Mapping[str, Callable[[Words, list[Text], int], Text | None]] = {
 
 
 def _part_end(chars: str, at: int, quote: bool) -> int:
-    """The index behind the part of a word that begins here."""
+    """Index behind the part of a word that begins at `at`."""
     sign = chars[at]
     if sign == "\\" and at + 1 < len(chars):
         return at + (3 if chars.startswith("\r\n", at + 1) else 2)
@@ -314,7 +314,7 @@ def _dollar_end(chars: str, at: int) -> int:
 
 
 def _pieces(part: Text, kept: bool | None) -> Iterator[Text | None]:
-    """A part cut at its blanks, None for each end of a field."""
+    """Yield a part split at its blanks, with None for each end of a field."""
     if kept is None:
         yield None
     elif kept:
