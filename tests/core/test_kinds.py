@@ -28,7 +28,7 @@ PLACES = (  # file, what stands there, what comes behind it
     ),
     (
         "pipesched/model/ops.py",
-        '"copy back", "load")\n',
+        'words="copy back", colour="load")\n',
         '    X = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (Result.CHECKED,), "examination", "examine")\n',
     ),
     ("pipesched/model/costs.py", '    Rule("L", "", "O", _copy("O")),\n', '    Rule("X", "", "F", _copy("F")),\n'),
@@ -38,8 +38,8 @@ PLACES = (  # file, what stands there, what comes behind it
     ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R", "O", "L"', ', "X"'),
     (
         "pipesched/runtime/execute/executor.py",
-        "    def _run(self, x: Instruction) -> None:\n        match x.op:\n",
-        '            case "X":\n                pass  # nobody asks for it\n',
+        '    "L": lambda runtime, x: runtime._stage_of(x).load(x.microbatch),\n',
+        '    "X": _nothing,  # nobody asks for it\n',
     ),
 )
 
