@@ -1,12 +1,12 @@
-"""Which trainer a configuration is for: a trainer is named only by something that is its own.
+"""Find the trainer that a configuration is for, by marks that only this trainer's configurations have.
 
     a mark of a project that has no rules here     not judged, and the project is named
     a mark of a trainer                            that trainer
-    neither                                        not judged: a file name such as pretrain_gpt.py is four projects'
+    no mark                                        not judged: four projects have a pretrain_gpt.py
 
-Source: options that Megatron-LM's parser has from core_v0.9.0 to core_v0.19.0 and those of 2.5, 2.6, 23.06,
-Megatron-DeepSpeed (4efb479) and BLOOM's fork of it (8387ae1) have not; options of MindSpeed-LLM (c77308a) that no
-Megatron-LM has; the configuration files of the others as their examples have them.
+Source: options of Megatron-LM's parser from core_v0.9.0 to core_v0.19.0 that 2.5, 2.6, 23.06, Megatron-DeepSpeed
+(4efb479) and BLOOM's fork of it (8387ae1) lack; options of MindSpeed-LLM (c77308a) that no Megatron-LM has; example
+configurations of the other projects.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pipesched.interop.trainers.settings import Setting, Settings
 
 @dataclass(frozen=True)
 class Mark:
-    """How the configurations of a project are known. texts: of these kinds.
+    """Mark of a project's configurations. texts: kinds of text that it applies to.
 
-    keys: a setting whose key, with hyphens for underscores, is this. all: every one of these too. words: a word of its
-    command, or of the launcher. text: anywhere in a script.
+    keys, words, text: patterns, one of which must be found: a key (with hyphens for underscores), a word of the command
+    or of its launcher, or a place anywhere in a script. all: patterns of keys that must all be found besides.
     """
 
     project: str
@@ -33,7 +33,7 @@ class Mark:
     text: str = r"\b\B"
 
     def of(self, settings: Settings) -> Setting | str | None:
-        """What shows that a configuration is the project's: a setting, or a word."""
+        """Find the setting or the word that shows that a configuration is the project's, or None."""
         if settings.kind not in self.texts:
             return None
         keys = [(x, x.key.replace("_", "-")) for x in settings]
@@ -113,10 +113,10 @@ OWN = (
 
 
 def others(settings: Settings) -> tuple[str, Setting | str] | None:
-    """The project without rules here that a configuration is for, and what shows it."""
+    """Project without rules here that a configuration is for, and the setting or word that shows it; or None."""
     return next(((mark.project, found) for mark in OTHERS if (found := mark.of(settings))), None)
 
 
 def own(settings: Settings) -> str | None:
-    """The trainer with rules here that a configuration is for."""
+    """Name of the trainer with rules here that a configuration is for, or None."""
     return next((mark.project for mark in OWN if mark.of(settings)), None)

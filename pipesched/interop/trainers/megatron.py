@@ -1,11 +1,11 @@
-"""Megatron-LM and Megatron-core: options of the launcher, or fields of the core's configuration.
+"""Rules for Megatron-LM and Megatron-core: options of the launcher, or fields of the core's configuration.
 
-    order        interleaved, in groups of microbatch_group_size_per_vp_stage, p unless given; a combined 1F1B where
+    order        interleaved, in groups of microbatch_group_size_per_vp_stage (p unless given); a combined 1F1B if
                  experts overlap with the pipeline
-    what         Sizes: the settings in numbers; RULES: what is refused; here: what holds
+    modules      `megatron_sizes`: the settings in numbers; `megatron_rules`: refusals; here: facts
 
-What is said of orders of messages follows from the order in which the code posts them, and was confirmed on real
-processes; of NCCL itself nothing was measured. Source: Megatron-core 0.9.0 to 0.19.0, files as named with each rule.
+Statements about orders of messages follow from the order in which the code posts them, and were confirmed on real
+processes; NCCL itself was not measured. Source: Megatron-core 0.9.0 to 0.19.0; each rule names its file.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
 
 
 def is_cli(settings: Settings) -> bool:
-    """Whether they are options of the launcher."""
+    """True if the settings are options of the launcher, not fields of the core's configuration."""
     return settings.kind == "cli" or any("--" in setting.key for setting in settings)
 
 
 def canonical(key: str) -> str:
-    """The name of what a setting sets, without the sections around it."""
+    """Name of the field that a key sets, without the sections around it."""
     name = key.rpartition("--")[2] if "--" in key else key.rpartition(".")[2]
     return OPTIONS.get(name, name.replace("-", "_"))
 
 
 def keys_of(settings: Settings) -> dict[str, Key]:
-    """The table of the kind of text."""
+    """Table of keys for settings of this kind: launcher or core."""
     return dict(CLI if is_cli(settings) else CORE)
 
 
 def plan(case: Case) -> Plan:
-    """What the settings say of the schedule."""
+    """Schedule that the settings ask for."""
     x = Sizes(case, is_cli(case.settings))
     if x.p == 1 and not x.encoder:
         return Plan(off=f"{PP} is 1")
@@ -78,7 +78,7 @@ def _name(x: Sizes) -> str | None:
 
 
 def _options(x: Sizes) -> tuple[str, ...]:
-    """Fields for Megatron's own code, where the library's order, in groups of p, does not say all."""
+    """Options for Megatron's own code if its order or messages differ from the library's, which has groups of p."""
     group = x.count(GROUP)
     if x.v is None or x.v == 1 or x.on(COMBINED):
         return ()
@@ -89,7 +89,7 @@ def _options(x: Sizes) -> tuple[str, ...]:
 
 
 def check(case: Case, found: Plan) -> Findings:
-    """Every rule."""
+    """Apply every rule."""
     x = Sizes(case, is_cli(case.settings))
     where = (
         "training/arguments.py" if x.cli else "core/model_parallel_config.py, core/transformer/transformer_config.py"
@@ -102,7 +102,7 @@ def check(case: Case, found: Plan) -> Findings:
 
 
 def _facts(x: Sizes, wrong: set[str]) -> Findings:
-    """What holds of a pipeline, where nothing of its kind is wrong, and what is not judged."""
+    """Facts about batch, stages and messages for which no rule is broken, and notes on parts that are not judged."""
     if "PS874" not in wrong:
         yield from _batch(x)
     if "PS873" not in wrong and x.v is not None:
@@ -111,7 +111,7 @@ def _facts(x: Sizes, wrong: set[str]) -> Findings:
 
 
 def _batch(x: Sizes) -> Findings:
-    """m, by the batches and the processes."""
+    """Report m, which follows from batch sizes and processes."""
     if x[STEPS].value is not None:
         yield Note(f"the batch grows by {STEPS}: m is not judged")
         return
@@ -131,7 +131,7 @@ def _batch(x: Sizes) -> Findings:
 
 
 def _stages(x: Sizes) -> Findings:
-    """Where the layers are."""
+    """Report the number of stages, and how the layers are divided over them."""
     if x.layout is not None or x.segments > 1:
         how = "layout" if x.layout is not None else "segments of the pattern"
         count = len(x.layout) if x.layout is not None else x.segments
@@ -151,7 +151,7 @@ def _counted(x: Sizes) -> str:
 
 
 def _messages(x: Sizes) -> Findings:
-    """How messages are posted, and what hangs if all share one queue."""
+    """Report how messages are posted, and a cycle of waits if all messages of a rank share one queue."""
     if x.v == 1 and x.count(GROUP):
         yield Note(f"{GROUP} means nothing without chunks: v is 1")
     if x.v is None or x.v == 1:
@@ -167,8 +167,10 @@ def _messages(x: Sizes) -> Findings:
 
 
 def part(settings: Settings) -> Settings:
-    """Options of the launcher as such, a number of a YAML also where it is quoted; of several sections that set a
-    pipeline, the first, whose settings count where others have the same names.
+    """Settings of one pipeline.
+
+    Launcher: quoted numbers of a YAML become numbers. Core: of several sections that set a pipeline only the first is
+    kept; its settings take precedence over those of the same name elsewhere.
     """
     if is_cli(settings):
         spellings = {name: f"--{name.replace('_', '-')}" for name in CLI}
@@ -180,5 +182,5 @@ def part(settings: Settings) -> Settings:
         return replace(settings, kind="cli", given=given, spellings=spellings)
     homes = list(dict.fromkeys(x.key.rpartition(".")[0] for x in settings if canonical(x.key) == PP))
     kept = [x for x in settings if x.key.rpartition(".")[0] not in homes[1:]]
-    kept.sort(key=lambda x: x.key.rpartition(".")[0] in homes)  # the last of a name counts
+    kept.sort(key=lambda x: x.key.rpartition(".")[0] in homes)  # the last of one name takes precedence
     return replace(settings, given={x.key: x for x in kept})

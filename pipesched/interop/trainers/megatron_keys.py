@@ -1,9 +1,9 @@
-"""What Megatron's settings are: options of its launcher, and fields of the core's configuration, by release.
+"""Keys of Megatron's settings by release: options of its launcher, and fields of the core's configuration.
 
     --num-layers 12                                   a script, or MODEL_ARGS of its tests      cli
     pipeline_model_parallel_size: 4                   fields, of a recipe in YAML               core
 
-An option of the launcher goes by the name of what it sets here. Source: Megatron-LM, tags core_v0.9.0 to core_v0.19.0,
+A launcher option has the name of the field that it sets. Source: Megatron-LM, tags core_v0.9.0 to core_v0.19.0,
 megatron/training/arguments.py, megatron/core/model_parallel_config.py and transformer/transformer_config.py.
 """
 
@@ -109,7 +109,7 @@ FP8, FP8_RECIPE, BF16_ENDS, BF16_START, BF16_END, BACKEND = (
     "pipeline_model_parallel_comm_backend",
 )
 
-OPTIONS = {  # of the launcher, where that is not the name with hyphens
+OPTIONS = {  # launcher options that are not the field's name with hyphens
     "microbatch-group-size-per-virtual-pipeline-stage": GROUP,
     "overlap-p2p-communication-warmup-flush": FLUSH,
     "decoder-first-pipeline-num-layers": IN_FIRST,
@@ -119,7 +119,7 @@ OPTIONS = {  # of the launcher, where that is not the name with hyphens
 
 
 def _minor(*rows: tuple[Kind, object, str, *tuple[str, ...]]) -> dict[str, Key]:
-    """Keys that rules read and no size of the schedule depends on: kind, default and first release, then the names."""
+    """Make keys on which no size of the schedule depends; a row: kind, default, first release, then the names."""
     return {
         name: Key(kind, default, first, optional=True, minor=True)
         for kind, default, first, *names in rows

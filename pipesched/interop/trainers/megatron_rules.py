@@ -1,10 +1,10 @@
-"""Refusals of Megatron-LM that concern the pipeline, as rows: when, what is said, which settings, where, since when.
+"""Megatron-LM's refusals that concern the pipeline, one row each: condition, message, settings, source, releases.
 
-    RULES = (rows, rows, ...)    of rows that belong together the first that is broken is told
+    RULES = (rows, rows, ...)    groups of rows; only the first broken row of a group is reported
 
-A release refuses what `since` and `until` say. `of` is the kind of text: options of the launcher, fields of the core.
-Source: the asserts and raises of tags core_v0.9.0 to core_v0.19.0, in the files that the rows name. What is said of
-orders of messages follows from the order in which the code posts them, and was confirmed on real processes.
+A row applies from release `since` to release `until`, and to one kind of text (`of`): launcher options or core fields.
+Source: the asserts and raises of tags core_v0.9.0 to core_v0.19.0, in the files that the rows name. Statements about
+orders of messages follow from the order in which the code posts them, and were confirmed on real processes.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ Said = str | Callable[[Sizes], str]
 
 @dataclass(frozen=True)
 class Rule:
-    """A refusal. when: whether the settings break it. says: the message. at: the settings that take part.
+    """A refusal. when: condition that breaks it. says: the message. at: keys of the settings that take part.
 
-    since, until: the first and the last release that has it. of: the kind of text that it is about.
+    since, until: the first and the last release with this refusal. of: kind of text to which it applies.
     """
 
     when: Callable[[Sizes], object]
@@ -141,13 +141,13 @@ class Rule:
     help: str | None = None
 
     def broken(self, x: Sizes) -> bool:
-        """Tell whether this release refuses these settings."""
+        """True if the release refuses these settings by this rule."""
         order = RELEASES.index
         there = order(self.since) <= order(x.case.release) <= order(self.until)
         return there and self.of in ("both", "cli" if x.cli else "core") and bool(self.when(x))
 
     def told(self, x: Sizes) -> Diagnostic:
-        """The diagnostic, at the settings that are in the text."""
+        """Make the diagnostic, at the settings that are in the text."""
         says = self.says if isinstance(self.says, str) else self.says(x)
         places = [x[key] for key in self.at if key in x.case.settings] or [x[key] for key in self.at[:1]]
         source = self.source if "#" in self.source else f"Megatron-LM core_v{x.case.release}.0, {self.source}"
@@ -163,19 +163,19 @@ def _left(x: Sizes) -> str:
 
 
 def _split(x: Sizes) -> str:
-    """The layers, and where they go."""
+    """Message: the layers cannot be divided over the ranks."""
     named = " and the ".join(key.key.split("_")[2] for key in x.as_layers)
     counted = f", the {named} among them," if named else ""
     return f"{_left(x)} layers{counted} do not go onto {x.between} ranks{' between the ends' * bool(x.ends)}"
 
 
 def _uneven(x: Sizes) -> int:
-    """The layers of a kind of rank that its chunks do not divide, 0 where there is none."""
+    """Layers of the first kind of rank whose layers its chunks do not divide; 0 if there is none."""
     return next((each for each in x.by_rank if x.v and each % x.v), 0)
 
 
 def _stages(x: Sizes) -> list[str]:
-    """What is wrong with a layout."""
+    """Messages on the faults of a layout."""
     if x.layout is None or isinstance(x.layout, str):
         return [x.layout] if isinstance(x.layout, str) else []
     return [*faults(x.layout, x.p, x.layers, x.predicted)] if x.p else []
@@ -186,12 +186,12 @@ def _graphs(x: Sizes) -> str:
 
 
 def _full_graph(x: Sizes) -> bool:
-    """Whether a whole iteration is captured."""
+    """True if a CUDA graph captures a whole iteration."""
     return "full_iteration" in (x.text(GRAPHS), *x.words(GRAPH_SCOPE))
 
 
 def _experts(x: Sizes) -> int | None:
-    """Processes of one copy of the experts."""
+    """Number of processes of one copy of the experts, None if not known."""
     tensor, experts = x.count(ETP) or x.count(TP), x.count(EP)
     known = x.p and x.replica and x.known(EP, ETP)
     return tensor * experts * x.p if tensor and experts and known else None
@@ -385,12 +385,12 @@ _PLACES = (LAYERS, ENCODER, PP, *_ENDS, EMBEDDING, LOSS)
 
 
 def _whole(x: Sizes) -> bool:
-    """Whether the layers go onto ranks by their number alone."""
+    """True if layers are divided over ranks by number alone, without layout or pattern."""
     return x.layout is None and not x.segments and x.layers is not None and x.p > 0
 
 
 def _unchunked(x: Sizes) -> int:
-    """The layers of a rank that are not divided by those of a chunk, 0 where they are."""
+    """Layers of a rank if the layers of a chunk do not divide them, else 0."""
     each, rank = x.count(PER_CHUNK), (x.counted or 0) // (x.p or 1)
     return rank if each and rank % each else 0
 
@@ -582,7 +582,7 @@ def _combined(
     until: str = RELEASES[-1],
     help: str = "leave out --overlap-moe-expert-parallel-comm",
 ) -> Rule:
-    """A refusal of experts that overlap with the pipeline."""
+    """Make a refusal that applies if experts overlap with the pipeline."""
     return Rule(
         lambda x: x.on(COMBINED) and when(x), says, (COMBINED, *at), CONFIG, since=since, until=until, help=help
     )
@@ -657,14 +657,14 @@ COMBINED_STEPS = (
 
 
 def _needs(key: str, other: str, says: str, *, since: str = RELEASES[0], source: str = ARGUMENTS) -> Rule:
-    """A flag that is refused without another."""
+    """Make a refusal of flag `key` without flag `other`."""
     return Rule(lambda x: x.on(key) and x.lacks(other), says, (key, other), source, since=since)
 
 
 def _alone(
     key: str, says: str, *, since: str = RELEASES[0], until: str = RELEASES[-1], source: str = ARGUMENTS
 ) -> Rule:
-    """A flag that is refused with a pipeline."""
+    """Make a refusal of flag `key` together with a pipeline."""
     return Rule(lambda x: x.on(key) and x.p > 1, says, (key, PP), source, since=since, until=until)
 
 
@@ -722,7 +722,7 @@ EARLIER = (
 
 
 def _dispatched(*able: str, since: str, until: str = RELEASES[-1]) -> Rule:
-    """Shared experts overlap with some dispatchers alone."""
+    """Make a refusal of overlapped shared experts with other dispatchers than `able`."""
     return Rule(
         lambda x: x.on(SHARED) and x.given(SHARED_SIZE) and x.known(DISPATCHER) and x.text(DISPATCHER) not in able,
         f"shared experts overlap with the dispatch only with the dispatcher {' or '.join(able)}",
@@ -898,14 +898,14 @@ _KNOWN_MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "mo
 
 
 def _no_module(x: Sizes) -> str:
-    """The first module that this release does not recompute, empty where there is none."""
+    """First given module that this release cannot recompute, or empty."""
     late = {"shared_experts": "0.14", "gdn_norm_out": "0.19"}
     able = [name for name in _KNOWN_MODULES if x.case.since(late.get(name, RELEASES[0]))]
     return next((name for name in x.modules if name not in able), "")
 
 
 def _captured(x: Sizes) -> set[str]:
-    """The modules of a layer that are in a CUDA graph."""
+    """Modules of a layer that a CUDA graph captures."""
     return {*x.words(GRAPH_SCOPE), *x.words(GRAPH_MODULES)}
 
 
@@ -1006,7 +1006,7 @@ PREDICTION = (
 
 
 def _precise(key: str) -> Rule:
-    """Layers in bf16 at one end of an fp8 model are those of one rank at most."""
+    """Make a refusal of more bf16 layers at one end of an fp8 model than a rank has layers."""
     return Rule(
         lambda x: (
             x.on(BF16_ENDS)
@@ -1050,7 +1050,7 @@ RULES = (
 
 
 def refusals(x: Sizes) -> Iterator[Diagnostic]:
-    """The first broken row of every group."""
+    """Yield the first broken row of every group."""
     for group in RULES:
         broken = next((rule for rule in group if rule.broken(x)), None)
         if broken is not None:

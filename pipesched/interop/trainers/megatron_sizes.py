@@ -1,8 +1,8 @@
-"""Megatron's settings in numbers: p, v and m, the layers, and how messages are posted. None: the settings do not say.
+"""Megatron's settings in numbers: p, v and m, layers, and the way of posting messages. None: not determined.
 
 m            global_batch_size / (micro_batch_size x replicas), replicas = processes / (p x tensor x context)
-v            by layers of a chunk, by chunks of a rank, by the layout, or by the segments of a hybrid pattern
-messages     the launcher overlaps them if there are chunks; the core by itself posts them in batches
+v            from the layers per chunk, the chunks per rank, the layout, or the segments of a hybrid pattern
+messages     the launcher overlaps them if there are chunks; the core by default posts them in batches
 """
 
 from __future__ import annotations
@@ -71,32 +71,32 @@ class Sizes:
         return self.case.settings(key)
 
     def on(self, *keys: str) -> bool:
-        """Tell whether all of these flags are set."""
+        """True if all of these flags are set."""
         return all(self[key].value is True for key in keys)
 
     def given(self, *keys: str) -> list[Setting]:
-        """List the settings, of these, that have a value: a flag where it is set, a number that is not null."""
+        """Settings of these keys that are in the text with a value other than false and null."""
         return [self[key] for key in keys if self[key].value not in (None, False) and self[key].at is not None]
 
     def known(self, *keys: str) -> bool:
-        """Tell whether the text says what these are: it has them, or as a whole it has not."""
+        """True if all these values are known: each key is in the text and not open, or the text is complete."""
         settings = self.case.settings
         return all((self.complete or key in settings) and not settings.open(key) for key in keys)
 
     def lacks(self, *keys: str) -> bool:
-        """Tell whether none of these has a value, and that is known."""
+        """True if it is known that none of these keys has a value other than false and null."""
         return self.known(*keys) and not any(self[key].value not in (None, False) for key in keys)
 
     def count(self, key: str) -> int | None:
-        """Return a number from 1."""
+        """Value of a key if it is a whole number from 1, else None."""
         return self.case.settings.count(key)
 
     def text(self, key: str) -> str:
-        """Return a word, empty where it is not known."""
+        """Value of a key if it is a text, else empty."""
         return self.case.settings.text(key) or ""
 
     def words(self, key: str) -> list[str]:
-        """Return the words of a list, which a text may have as one."""
+        """Words of a list, which may also be written as one text."""
         value = self[key].value
         return (
             [str(x) for x in value]
@@ -106,64 +106,64 @@ class Sizes:
 
     @cached_property
     def p(self) -> int:
-        """Ranks of the pipeline, 0 where that is not known."""
+        """Ranks of the pipeline, 0 if not known."""
         return self.count(PP) or 0
 
     @cached_property
     def pattern(self) -> str | None:
-        """The layers of a hybrid model, without those for prediction."""
+        """Pattern of the layers of a hybrid model, without the part for multi-token prediction."""
         options = (PATTERN, OLD_PATTERN) if not self.cli or self.case.since("0.17") else ()
         said = next((self.text(key) for key in options if self.text(key)), None)
         return None if said is None else said.partition("/")[0]
 
     @cached_property
     def segments(self) -> int:
-        """Segments of a hybrid pattern, 0 where there is none."""
+        """Number of segments of a hybrid pattern, 0 without a pattern."""
         return 0 if self.pattern is None else self.pattern.count("|") + 1
 
     @cached_property
     def layers(self) -> int | None:
-        """Layers of the model."""
+        """Number of layers of the model."""
         if self.pattern is not None:
             return len(self.pattern.replace("|", ""))
         return self.count(LAYERS) or self.count(ENCODER)
 
     @cached_property
     def counted(self) -> int | None:
-        """Layers, the embedding and the loss among them where they count as such."""
+        """Number of layers, including the embedding and the loss if they count as layers."""
         more = sum(self.on(key) for key in (EMBEDDING, LOSS))
         return None if self.layers is None else self.layers + more
 
     @cached_property
     def ends(self) -> list[Setting]:
-        """The settings of layers of the first and of the last stage."""
+        """Settings that give the layers of the first and of the last stage."""
         return [self[key] for key in (IN_FIRST, OLD_FIRST, IN_LAST, OLD_LAST) if self.count(key)]
 
     @cached_property
     def as_layers(self) -> list[Setting]:
-        """The flags by which the embedding and the loss count as layers."""
+        """Flags, of those that are set, by which the embedding and the loss count as layers."""
         return self.given(EMBEDDING, LOSS)
 
     @cached_property
     def middle(self) -> int | None:
-        """Layers between the ends."""
+        """Number of layers between the first and the last stage, if those are set."""
         ends = sum(self.count(x.key) or 0 for x in self.ends)
         return None if self.counted is None else self.counted - ends
 
     @cached_property
     def between(self) -> int:
-        """Ranks between the ends."""
+        """Number of ranks whose layers are not set by `ends`."""
         return self.p - len(self.ends)
 
     @cached_property
     def by_rank(self) -> list[int]:
-        """Layers of each kind of rank."""
+        """Layers of a rank, for each end that is set and for the ranks between."""
         each = [self.middle // self.between] if self.between > 0 and self.middle is not None else []
         return [*(self.count(x.key) or 0 for x in self.ends), *each]
 
     @cached_property
     def layout(self) -> list[str] | str | None:
-        """The stages of a layout, or what is wrong with it."""
+        """Stages of a layout, one text of letters each; or a message if it is wrong."""
         value = self[LAYOUT].value
         if isinstance(value, list):
             rows = [row if isinstance(row, list) else ["?"] for row in value]
@@ -172,7 +172,7 @@ class Sizes:
 
     @cached_property
     def v(self) -> int | None:
-        """Stages of a rank."""
+        """Stages per rank."""
         if not self.p or self.open(PER_CHUNK, CHUNKS, LAYOUT, VPP, PATTERN, OLD_PATTERN):
             return None
         if isinstance(self.layout, str):
@@ -184,14 +184,14 @@ class Sizes:
 
     @property
     def _by_layers(self) -> int | None:
-        """Stages of a rank, by the layers of one."""
+        """Stages per rank, from the layers per stage."""
         each = self.p * (self.count(PER_CHUNK) or 1)
         layers = self.counted if self.given(LAYERS) else self.count(DECODER)
         return layers // each if layers and layers % each == 0 else None
 
     @cached_property
     def replica(self) -> int | None:
-        """Processes of one copy of the model."""
+        """Number of processes of one copy of the model."""
         tensor, context = self.count(TP), self.count(CP)
         if self.given(SHARDS) or not (self.p and tensor and context):
             return None
@@ -199,31 +199,31 @@ class Sizes:
 
     @cached_property
     def encoder(self) -> int:
-        """Ranks of a pipeline of its own for the encoder, before those of the decoder."""
+        """Number of ranks of the encoder's own pipeline, which come before those of the decoder."""
         return self.count(ENCODER_PP) or 0
 
     @cached_property
     def replicas(self) -> int | None:
-        """Copies of the model that share a batch."""
+        """Number of copies of the model that share a batch."""
         world = self.case.processes
         return None if world is None or not self.replica or world % self.replica else world // self.replica
 
     @cached_property
     def at_once(self) -> int | None:
-        """Samples of one microbatch of all copies."""
+        """Number of samples in one microbatch of all copies together."""
         size = self.count(MICRO)
         return None if size is None or self.replicas is None else size * self.replicas
 
     @cached_property
     def batch(self) -> int | None:
-        """Samples of a step; the launcher takes one microbatch where it is not told."""
+        """Samples per step; if no batch size is given, the launcher takes one microbatch."""
         if GLOBAL in self.case.settings or STEPS in self.case.settings:
             return None if STEPS in self.case.settings else self.count(GLOBAL)
         return self.at_once if self.complete else None
 
     @cached_property
     def complete(self) -> bool:
-        """Whether the text has all options of a run: those of the model too, and none comes from elsewhere."""
+        """True if the text has all options of a run: the model's too, and no variable may add others."""
         text, settings = self.case.settings.source.text, self.case.settings
         model = self.cli and "hidden_size" in settings
         used = {found[1] for found in _USED.finditer(text)} - {found[1] for found in _ASSIGNED.finditer(text)}
@@ -231,7 +231,7 @@ class Sizes:
 
     @cached_property
     def m(self) -> int | None:
-        """Microbatches of a step; the last number where they grow."""
+        """Microbatches per step; if the batch grows, those of the final batch size."""
         if not self.at_once or not self.batch:
             return None
         exact = self.batch % self.at_once == 0 or self.on(DECREASE)
@@ -239,52 +239,52 @@ class Sizes:
 
     @cached_property
     def grown(self) -> list[int]:
-        """The first batch, what is added, and until how many samples."""
+        """Ramp-up of the batch: first size, increment, and number of samples until the full size; or empty."""
         words = self.words(RAMPUP)
         return [int(x) for x in words] if len(words) == 3 and all(x.isdigit() for x in words) else []
 
     @cached_property
     def overlaps(self) -> bool:
-        """Whether messages overlap with compute."""
+        """True if messages overlap with compute."""
         return (not self.on(NO_OVERLAP) and (self.v or 1) > 1) if self.cli else self.on(OVERLAP)
 
     @cached_property
     def batched(self) -> bool:
-        """Whether messages are posted in batches."""
+        """True if messages are posted in batches."""
         return not self.overlaps if self.cli else self.on(BATCHED)
 
     @cached_property
     def flush(self) -> bool:
-        """Whether messages overlap in warm-up and flush too."""
+        """True if messages overlap in warm-up and flush too."""
         return self.on(FLUSH)
 
     @cached_property
     def group(self) -> int:
-        """Microbatches of a group of interleaving."""
+        """Microbatches per group of the interleaved order."""
         return self.count(GROUP) or self.p
 
     @cached_property
     def recompute(self) -> str:
-        """``full``, ``selective``, or empty."""
+        """Kind of recomputation: ``full``, ``selective``, or empty."""
         selective = (self.cli and self.on(ACTIVATIONS)) or (self.on(MOE_RECOMPUTE) and not self.text(RECOMPUTE))
         return "selective" if selective else self.text(RECOMPUTE)
 
     @cached_property
     def modules(self) -> list[str]:
-        """What is computed again, where that is selective."""
+        """Modules that selective recomputation computes again."""
         named = self.words(MODULES) if self[MODULES].value is not None else ["core_attn"]
         return [*named, "moe"] if self.on(MOE_RECOMPUTE) else named
 
     @cached_property
     def sequence(self) -> bool:
-        """Whether sequences are cut over the tensor ranks: the launcher does not with one of them."""
+        """True for sequence parallelism over the tensor ranks; the launcher turns it off if there is only one."""
         return self.on(SEQUENCE) and not (self.cli and self.case.since("0.10") and self.count(TP) == 1)
 
     @cached_property
     def predicted(self) -> int:
-        """Layers that predict more than one token."""
+        """Number of layers for multi-token prediction."""
         return self.case.settings.whole(MTP) or 0
 
     def open(self, *keys: str) -> bool:
-        """Tell whether the text leaves any of these open."""
+        """True if the text leaves the value of any of these keys open."""
         return any(isinstance(self[key].value, Unset) for key in keys)

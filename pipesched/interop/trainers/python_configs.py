@@ -1,4 +1,4 @@
-"""Configurations that are written in Python, as settings: they are read, never run.
+"""Read configurations that are written in Python as settings; their code is never run.
 
     def small() -> Trainer.Config:                                     small: parallelism.pipeline_parallel_degree = 4,
         return Trainer.Config(                                                training.steps = 20
@@ -11,9 +11,9 @@
         config.parallelism.pipeline_parallel_degree = 8
         return config
 
-A function without arguments whose result is a ``Config`` is a configuration. Whatever is neither a literal, nor a sum
-or product of literals, is open; a call that is handed the whole configuration leaves all of it open, unless the file
-defines that function.
+A function without required arguments whose result type is a ``Config`` is a configuration. A value that is neither a
+literal nor computed from literals is open. If the whole configuration is passed to a function that the file does not
+define, all of it is open.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from pipesched.support.foreign import foreign
 from pipesched.support.foreign import values as marked
 from pipesched.support.source import Source, Span
 
-_DEEPEST = 20  # functions that call each other
-_STEPS = 5_000  # statements that are read, those of a function each time that it is called
+_DEEPEST = 20  # nested calls of functions
+_STEPS = 5_000  # statements that are read; those of a function count at each of its calls
 _LARGEST = 10**12
-_ENTRIES = 10_000  # of a list, with those of the lists in it
+_ENTRIES = 10_000  # entries of a list, including those of nested lists
 _CONSTANT = int | float | str | bool | None
 _OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Mod: mod}
 _SECTIONS = {"parallelism", "training"}
@@ -44,7 +44,7 @@ _ELSEWHERE = Unset("made by another function")
 
 @dataclass(frozen=True)
 class PythonConfig:
-    """A configuration. given: its settings by section and name. open: where it was handed to what is elsewhere."""
+    """A configuration. given: settings by section and name. open: place where code outside of the file got it."""
 
     name: str
     at: Span
@@ -53,10 +53,10 @@ class PythonConfig:
 
 
 def settings(source: Source) -> list[Settings]:
-    """The settings of every configuration of a file. words: the modules that it imports.
+    """Read the settings of every configuration of a file. Their `words` are the modules that the file imports.
 
     Raises:
-        PipeschedError: PS870, it is no Python.
+        PipeschedError: PS870, the file is not Python.
     """
     modules = tuple(dict.fromkeys(re.findall(r"^(?:from|import)[ \t]+([\w.]+)", source.text, re.M)))
     made = [x for x in read(source) if x.open or any(key.partition(".")[0] in _SECTIONS for key in x.given)]
@@ -73,15 +73,15 @@ def _settings(source: Source, config: PythonConfig, modules: tuple[str, ...]) ->
 
 
 def _unlisted(config: PythonConfig) -> list[Setting]:
-    """Sections of which not every setting is in the file."""
+    """Sections with settings that are not in the file."""
     return [x for key, x in config.given.items() if key.endswith(".*") and key[:-2] in _SECTIONS]
 
 
 def read(source: Source) -> tuple[PythonConfig, ...]:
-    """Every configuration of a file, in its order.
+    """Read every configuration of a file, in the file's order.
 
     Raises:
-        PipeschedError: PS870, it is no Python.
+        PipeschedError: PS870, the file is not Python.
     """
     try:
         file = _File(source, ast.parse(source.text))
@@ -96,14 +96,14 @@ def read(source: Source) -> tuple[PythonConfig, ...]:
 
 
 def _is_config(function: ast.FunctionDef) -> bool:
-    """Whether a function makes a configuration: it needs no argument, and its result is a ``Config``."""
+    """True if a function makes a configuration: it requires no argument, and its result type is a ``Config``."""
     needed = len(function.args.args) + len(function.args.posonlyargs) - len(function.args.defaults)
     result = function.returns
     return not needed and not function.name.startswith("_") and _dotted(result).endswith("Config")
 
 
 def _dotted(node: ast.expr | None) -> str:
-    """``Trainer.Config`` of names with dots; nothing of any other expression."""
+    """Dotted name of an expression, as in ``Trainer.Config``; empty for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -127,7 +127,7 @@ class _File:
                 self.constants[node.targets[0].id] = self.value(node.value, self.constants)
 
     def at(self, node: ast.stmt | ast.expr | ast.keyword) -> Span:
-        """The place of a node, at most to the end of its line."""
+        """Place of a node, cut at the end of its first line."""
         line = self.source.line(node.lineno)
         until = node.end_col_offset if node.end_lineno == node.lineno else None
         start = self.source.line_starts[node.lineno - 1]
@@ -135,7 +135,7 @@ class _File:
         return self.source.span(start + columns[0], start + max(columns[1], columns[0] + 1))
 
     def config(self, name: str, caller: _Body | None = None, call: ast.Call | None = None) -> PythonConfig:
-        """What a function makes, with the arguments of a call."""
+        """Configuration that a function makes, with the arguments of a call."""
         function = self.functions[name]
         start = PythonConfig(name, self.at(function))
         body = _Body(self, 0 if caller is None else caller.depth + 1)
@@ -146,7 +146,7 @@ class _File:
         return replace(body.run(function) or replace(start, open=start.at), name=name, at=start.at)
 
     def value(self, node: ast.expr, names: Mapping[str, object]) -> object:
-        """A literal, or a sum or product of literals; else it is open."""
+        """Value of a literal, or of a calculation with literals; all other expressions are open."""
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, _CONSTANT) else _ELSEWHERE
         if isinstance(node, ast.Name):
@@ -165,7 +165,7 @@ class _File:
 
 
 def _many(entries: list[object]) -> bool:
-    """The lists in a list have more entries in all than are read; a list may hold another one twice."""
+    """True if a list with its nested lists has more than `_ENTRIES` entries; a list that occurs twice counts twice."""
     found, inside = 0, [entries]
     while inside and found <= _ENTRIES:
         entries = inside.pop()
@@ -175,7 +175,7 @@ def _many(entries: list[object]) -> bool:
 
 
 def _calculated(operator: type[ast.operator], left: object, right: object) -> object:
-    """A sum, a product, of whole numbers that are not too large."""
+    """Result of an operator on whole numbers; open if they are too large, or are not whole numbers."""
     if not (isinstance(left, int) and isinstance(right, int)) or max(abs(left), abs(right)) > _LARGEST:
         return _ELSEWHERE
     if operator in (ast.FloorDiv, ast.Mod) and right == 0:
@@ -184,7 +184,7 @@ def _calculated(operator: type[ast.operator], left: object, right: object) -> ob
 
 
 class _Body:
-    """A function as it is read, statement after statement."""
+    """State of reading the body of a function, statement after statement."""
 
     def __init__(self, file: _File, depth: int) -> None:
         self.file, self.depth = file, depth
@@ -193,7 +193,7 @@ class _Body:
         self.sections: dict[str, ast.Call] = {}
 
     def take(self, function: ast.FunctionDef, call: ast.Call, caller: _Body) -> None:
-        """The arguments of a call."""
+        """Bind the arguments of a call to the function's parameters."""
         given = zip((x.arg for x in function.args.args), call.args, strict=False)
         named = ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg)
         for name, value in (*given, *named):
@@ -204,7 +204,7 @@ class _Body:
                 self.sections[name] = caller.sections[value.id]
 
     def run(self, function: ast.FunctionDef) -> PythonConfig | None:
-        """What it returns, where that is a configuration."""
+        """Read the function; return its configuration, None if it does not return one."""
         for given, value in zip(reversed(function.args.args), reversed(function.args.defaults), strict=False):
             self.names.setdefault(given.arg, self.file.value(value, {}))
         for statement in function.body:
@@ -217,7 +217,7 @@ class _Body:
         return None
 
     def step(self, statement: ast.stmt) -> None:
-        """One statement: an assignment, a call, or one that may do anything to what it names."""
+        """Read a statement: an assignment or a call; any other one opens the values that it sets."""
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
         if isinstance(statement, ast.AnnAssign) and statement.value is not None:
             target = statement.target
@@ -229,7 +229,7 @@ class _Body:
             self.forget(statement)
 
     def assign(self, target: ast.expr, value: ast.expr) -> None:
-        """``config = small()``, ``config.parallelism.pipeline_parallel_degree = 8``, ``size = 4``."""
+        """Read ``config = small()``, ``config.parallelism.pipeline_parallel_degree = 8``, ``size = 4``."""
         root, *path = _dotted(target).split(".")
         if not path:
             config = self.made(value)
@@ -248,7 +248,7 @@ class _Body:
             self.put(root, path, value, self.file.at(target))
 
     def put(self, root: str, path: list[str], value: ast.expr, at: Span) -> None:
-        """A setting, or all of a section anew."""
+        """Assign a setting, or replace a whole section."""
         config = self.configs[root]
         given = dict(config.given)
         if len(path) == 1:
@@ -260,7 +260,7 @@ class _Body:
         self.configs[root] = replace(config, given=given)
 
     def section(self, name: str, value: ast.expr, at: Span) -> dict[str, Setting]:
-        """The settings of ``parallelism=ParallelismConfig(…)``; of a plain value, that one."""
+        """Settings of ``parallelism=ParallelismConfig(…)``; for a plain value, one setting."""
         if isinstance(value, ast.Name):
             value = self.sections.get(value.id, value)
         if not isinstance(value, ast.Call):
@@ -279,7 +279,7 @@ class _Body:
         return made
 
     def made(self, value: ast.expr) -> PythonConfig | None:
-        """The configuration that an expression makes: a name, a function of the file, ``Trainer.Config(…)``."""
+        """Configuration that an expression makes: a name, a function of the file, ``Trainer.Config(…)``; else None."""
         if isinstance(value, ast.Name):
             return self.configs.get(value.id)
         if not isinstance(value, ast.Call):
@@ -295,7 +295,7 @@ class _Body:
         return PythonConfig("", at, open=at) if self.takes_config(value) else None
 
     def with_sections(self, config: PythonConfig, call: ast.Call) -> PythonConfig:
-        """A configuration with the sections that a call names; one that is not named leaves all open."""
+        """Add the sections that a call names to a configuration; with a ``**`` argument all of it is open."""
         given = dict(config.given)
         for keyword in call.keywords:
             if keyword.arg is None:
@@ -305,7 +305,7 @@ class _Body:
         return replace(config, given=given)
 
     def takes_config(self, call: ast.Call) -> bool:
-        """Whether a call is handed a configuration."""
+        """True if an argument of a call is a configuration."""
         arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
         return any(
             (isinstance(x, ast.Name) and x.id in self.configs) or (isinstance(x, ast.Call) and self.made(x) is not None)
@@ -313,7 +313,7 @@ class _Body:
         )
 
     def called(self, call: ast.Call) -> None:
-        """``enable_it(config)``: by a function of the file, what that does; else all of it is open."""
+        """Read ``enable_it(config)``: a function of the file is read; any other leaves the whole configuration open."""
         function = self.file.functions.get(_dotted(call.func))
         held = [x.id for x in call.args if isinstance(x, ast.Name) and x.id in self.configs]
         if function is None or self.depth >= _DEEPEST or len(held) != 1:
@@ -328,18 +328,18 @@ class _Body:
             self.open(held[0], call)
 
     def handed(self, value: ast.expr) -> None:
-        """All is open of a configuration that a call is handed."""
+        """Open every configuration that is an argument of a call in this expression."""
         for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):
             for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
                 if isinstance(argument, ast.Name) and argument.id in self.configs:
                     self.open(argument.id, call)
 
     def open(self, name: str, node: ast.stmt | ast.expr) -> None:
-        """A configuration of which nothing is known any more."""
+        """Mark a configuration as open: none of its values is known any more."""
         self.configs[name] = replace(self.configs[name], open=self.file.at(node))
 
     def forget(self, statement: ast.stmt) -> None:
-        """A branch, a loop: what is set in it is open."""
+        """Open the values that a branch, a loop or another compound statement sets."""
         for node in ast.walk(statement):
             targets = node.targets if isinstance(node, ast.Assign) else []
             for target in [*targets, *([node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else [])]:
