@@ -1,8 +1,8 @@
-"""Is a trainer's configuration right: every rule of its trainer, its CSV verified, and the schedule that it asks for.
+"""Check a trainer's configuration by every rule of its trainer, verify its CSV, and name its schedule.
 
-    text ──read──> settings ──whose?──> case ──rules──> facts, notes, diagnostics ──> Checked, with the command to go on
+    text ──read──> settings ──trainer?──> case ──rules──> facts, notes, diagnostics ──> Checked, with the next command
 
-What is assumed (the release, the version of torch) and what is not judged is said.
+Assumptions (release, version of torch) and settings that are not judged are reported.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _EXPANDED = "let your shell read it: pipesched check -- COMMAND and its argument
 
 @dataclass(frozen=True)
 class Asked:
-    """What a configuration is for, as far as that is said: trainer and release, torch, ranks, all processes.
+    """The user's statements about a configuration; None: not given. trainer: with its release, as in ``a==1.0``.
 
-    variables: of its script, set from outside.
+    p: ranks of the pipeline. processes: all processes of the job. variables: variables of its script.
     """
 
     trainer: str | None = None
@@ -50,29 +50,29 @@ class Asked:
 
 
 def check(source: Source, asked: Asked) -> Checked:
-    """Everything that is known of a configuration. What is wrong in it is in the result.
+    """Check a configuration. Its errors are in the result, not raised.
 
     Raises:
-        PipeschedError: PS225, an option that means nothing.
+        PipeschedError: PS225, an option has a wrong value.
     """
     return _of(source, lambda: texts.commands(source, dict(asked.variables)), asked)
 
 
 def check_command(words: Sequence[str], asked: Asked) -> Checked:
-    """Everything that is known of a command that a shell has expanded.
+    """Check a command that a shell has expanded.
 
     Raises:
-        PipeschedError: PS225, an option that means nothing.
+        PipeschedError: PS225, an option has a wrong value.
     """
     source = Source(_COMMAND, shlex.join(words))
     return _of(source, lambda: of_words(_COMMAND, words), asked)
 
 
 def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
-    """Everything that is known of a file. run: it is a script, and is executed with recorders as its programs.
+    """Check a file. run: it is a script, which is executed with recorders in place of its programs.
 
     Raises:
-        PipeschedError: PS225, an option that means nothing; PS809, there is no such file; PS820, there is no bash.
+        PipeschedError: PS225, an option has a wrong value; PS809, there is no such file; PS820, bash is not installed.
     """
     if not run:
         return check(read_path(path), asked)
@@ -88,7 +88,7 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
 
 
 def _as_run(settings: Settings, script: Source) -> Settings:
-    """What a run of a script without its arguments and variables leaves open: values, and options in other branches."""
+    """Open the values and options that a run of a script without its arguments and variables cannot determine."""
     given = dict(settings.given)
     for row in TRAINERS:
         keys = row.keys(settings) if row.known(settings) else {}
@@ -106,7 +106,7 @@ def _as_run(settings: Settings, script: Source) -> Settings:
 
 
 def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
-    """Each command that a trainer may know, judged by itself."""
+    """Judge each command with a trainer's options by itself."""
     _require_counts(asked)
     row, release = named(asked.trainer) if asked.trainer else (None, None)
     try:
@@ -126,14 +126,14 @@ def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes:
 
 
 def _require_counts(asked: Asked) -> None:
-    """Raises PipeschedError: PS225, a count below 1."""
+    """Raise PipeschedError: PS225, a count is below 1."""
     for name, count in (("p", asked.p), ("processes", asked.processes)):
         if count is not None and count < 1:
             raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
 
 
 def _judged(row: Trainer | None, release: str | None, settings: Settings, asked: Asked) -> Checked:
-    """What is said of one command, or of a file."""
+    """Judge one command, or a file."""
     try:
         row = row or trainer_of(settings)
         _require_text(row, settings)
@@ -163,7 +163,7 @@ def _judged(row: Trainer | None, release: str | None, settings: Settings, asked:
 
 
 def _require_text(row: Trainer, settings: Settings) -> None:
-    """Raises PipeschedError: PS871, the trainer reads no text of this kind."""
+    """Raise PipeschedError: PS871, the trainer reads no text of this kind."""
     if settings.kind not in row.texts:
         kinds = " and ".join(row.texts)
         message = f"{settings.source.name} is {settings.kind}; {row.name} is read from {kinds}"
@@ -171,7 +171,7 @@ def _require_text(row: Trainer, settings: Settings) -> None:
 
 
 def _telling(row: Trainer, case: Case) -> Diagnostic | None:
-    """A setting that says that the configuration is for a release that is not known."""
+    """Diagnostic on the first setting that shows that the configuration is for an unknown release, or None."""
     keys = row.keys(case.settings)
     told = next((x for x in case.settings if x.key in keys and keys[x.key].telling), None)
     if told is None:
@@ -184,7 +184,7 @@ def _telling(row: Trainer, case: Case) -> Diagnostic | None:
 def _case(
     row: Trainer, release: str | None, settings: Settings, asked: Asked
 ) -> tuple[Case, list[tuple[str, TorchVersion]]]:
-    """What is judged, and the releases and versions of torch that it may be for."""
+    """The case to judge, and the releases, each with a version of torch, that it may be for."""
     settled = row.settled(settings)
     releases = (release,) if release else row.candidates(settled)
     newest = releases[-1]
@@ -206,7 +206,7 @@ def _case(
 
 
 def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Checked:
-    """What all that have the options of a trainer read alike, the sizes, where it is not known whose they are."""
+    """Report only the sizes of a configuration of an unknown trainer, if its options are those of a trainer's forks."""
     name, row = settings.source.name, None if asked.trainer else like(settings)
     if row is None:
         unread = () if settings.given else _holes(settings)
@@ -219,12 +219,12 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
 
 
 def _without_defaults(row: Trainer, case: Case) -> Plan:
-    """What the settings themselves say of the schedule."""
+    """Schedule that the settings alone ask for, without the trainer's defaults."""
     return row.plan(replace(case, settings=replace(case.settings, defaults={})))
 
 
 def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
-    """The settings that stand in the text and are not understood there: nothing is said that depends on them."""
+    """Report settings that are in the text but cannot be read; no other finding depends on their values."""
     settings = case.settings
     for setting in settings:
         if isinstance(setting.value, Unread) and setting.at is not None:
@@ -242,7 +242,7 @@ def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
 
 
 def _holes(settings: Settings) -> Iterator[Diagnostic]:
-    """What of a command is not read, where options may stand."""
+    """Report the parts of a command that are not read and may hold options."""
     for hole in settings.open_at:
         message = f"line {hole.at.line} is not read: {hole.name}" if hole.at else f"not read: {hole.name}"
         labels = (Label(hole.at, "not read"),) if hole.at else ()
@@ -250,12 +250,12 @@ def _holes(settings: Settings) -> Iterator[Diagnostic]:
 
 
 def _launch(settings: Settings) -> dict[str, object]:
-    """The options of what starts the processes, where they are on the command line."""
+    """Values of the launcher's options on the command line, by name."""
     own = {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
     return own | {name: x.value for name, x in settings.launch.items()}
 
 
-_LAUNCHED = (  # processes of a node, and nodes, as launchers call them
+_LAUNCHED = (  # launchers' options: processes per node, number of nodes
     ("nproc_per_node", "nnodes"),
     ("num_gpus", "num_nodes"),
     ("ntasks_per_node", "nodes"),
@@ -264,7 +264,7 @@ _LAUNCHED = (  # processes of a node, and nodes, as launchers call them
 
 
 def _processes(settings: Settings) -> int | None:
-    """What is started, where it is on the command line: processes of a node, on one node unless there are more."""
+    """Number of processes by the launcher's options: processes per node times nodes (default 1), or None."""
     given = _launch(settings)
     each, nodes = next(((a, b) for a, b in _LAUNCHED if a in given), ("", ""))
     count, of = given.get(each), given.get(nodes, 1)
@@ -274,7 +274,7 @@ def _processes(settings: Settings) -> int | None:
 
 
 def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
-    """How many processes there are, where that is from the command line of torchrun."""
+    """Report the number of processes if it is from the launcher's options, and a configuration file that is missing."""
     if case.processes is not None and asked.processes is None:
         yield Fact("processes", f"{case.processes}, by {_said(case.settings)}")
     file = case.settings("job.config_file").value
@@ -283,14 +283,14 @@ def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
 
 
 def _said(settings: Settings) -> str:
-    """Which options say how many processes there are."""
+    """Names of the launcher's options that give the number of processes, for a message."""
     given = _launch(settings)
     each, nodes = next((a, b) for a, b in _LAUNCHED if a in given)
     return f"{each} and {nodes if nodes in given else f'one node, as {nodes} is not given'}"
 
 
 def _with_file(settings: Settings) -> Settings:
-    """Options of a command line over the TOML file that they name."""
+    """Settings of the TOML file that a command line names, overridden by the command line's options."""
     named = next((x for x in settings if x.key in ("--job.config_file", "--job.config-file")), None)
     if settings.kind != "shell" or named is None or not isinstance(named.value, str):
         return settings
@@ -302,7 +302,7 @@ def _with_file(settings: Settings) -> Settings:
 
 
 def _require_ranks(case: Case, plan: Plan, asked: Asked) -> None:
-    """Raises PipeschedError: PS225, --p is not that of the file."""
+    """Raise PipeschedError: PS225, --p differs from the ranks in the file."""
     if asked.p is not None and plan.ranks not in (None, asked.p):
         message = f"{case.settings.source.name} has {plan.ranks} ranks; {asked.p} were given"
         raise fail(Code.USAGE, message, help="leave out --p: the file says it")

@@ -1,4 +1,4 @@
-"""``pipesched check``: is a trainer's configuration right."""
+"""``pipesched check``: check a trainer's configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BEHIND = "pipesched.check.behind"
 
 
 class _Check(click.Command):
-    """A command whose words behind ``--`` are those of another command."""
+    """A command that takes the words behind ``--`` as another command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)

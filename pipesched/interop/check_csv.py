@@ -1,4 +1,4 @@
-"""The CSV that replaces a schedule's order: it exists, has the sizes of the settings, and holds."""
+"""Check the CSV that replaces a schedule's order: it exists, has the sizes of the settings, and passes `verify`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZES = ("ranks", "microbatches", "stages")
 
 @dataclass(frozen=True)
 class Replaced:
-    """A plan, and the schedule that a CSV has in its place."""
+    """A plan, and the loaded CSV whose order replaces the plan's schedule."""
 
     case: Case
     plan: Plan
@@ -27,20 +27,20 @@ class Replaced:
 
     @property
     def other_size(self) -> str | None:
-        """The first size in which the CSV differs from the settings."""
+        """Name of the first size in which the CSV differs from the settings, or None."""
         wanted = ((name, getattr(self.plan, name)) for name in _SIZES)
         schedule = self.loaded.schedule
         return next((x for x, count in wanted if count is not None and count != getattr(schedule, x)), None)
 
     @property
     def placement(self) -> list[int]:
-        """The rank of every stage in the CSV."""
+        """Rank of every stage in the CSV."""
         placed: list[int] = self.loaded.schedule.placement.rank_of[0].tolist()
         return placed
 
 
 def _placement(plan: Plan) -> list[int] | None:
-    """The rank of every stage by the name of the schedule."""
+    """Rank of every stage by the schedule's name, None if not known."""
     if plan.ranks is None or plan.stages is None:
         return None
     if plan.placement == "vee":
@@ -67,11 +67,11 @@ _REFUSALS: tuple[tuple[Callable[[Replaced], bool], Callable[[Replaced], str], st
     (lambda x: x.other_size is not None, _size, None),
     (lambda x: _placement(x.plan) not in (None, x.placement), _placed, None),
 )
-"""Condition, message and help: the first row that holds is told, and the CSV is not verified."""
+"""Condition, message and help; the first row whose condition holds is reported, and the CSV is not verified."""
 
 
 def csv(case: Case, plan: Plan) -> Findings:
-    """Everything that is wrong with the CSV of a plan, else that it holds."""
+    """Report the errors of a plan's CSV, or that it passes."""
     if plan.csv is None or plan.off:
         return
     source, name = f"{case.named}, pipeline_parallel.py: _load_csv", str(plan.csv.value)

@@ -1,4 +1,4 @@
-"""What is said of a configuration, as text and as an object; of several commands of a script one after the other."""
+"""Report on a configuration, as text and as an object; for a script, one part for each of its commands."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SHOWN = 6  # settings that no rule knows
 
 @dataclass(frozen=True)
 class Checked(Judged):
-    """What is said of a configuration. assumed: ``release``, ``torch``, where they were not given.
+    """Report on a configuration. assumed: ``release``, ``torch``, if they were not given.
 
-    not_judged: settings that no rule knows. possible: what is wrong in some releases alone. command: how to verify its
-    schedule, or why that is not known. commands: each command of a script that has several; all else is then empty but
-    the diagnostics, which are those of all.
+    not_judged: settings that no rule knows. possible: errors in some releases only. command: the command that verifies
+    the schedule, or the reason why there is none. commands: reports on the commands of a script that has several; then
+    the diagnostics are those of all commands, and all other fields are empty.
     """
 
     source: str
@@ -43,11 +43,11 @@ class Checked(Judged):
 
     @property
     def verdict(self) -> str:
-        """``ok``, ``fail``, or ``not judged`` where something was not read or is not known, and nothing is wrong."""
+        """``ok``, ``fail``, or ``not judged`` if there is no error but a part was not read or is not known."""
         return "ok" if self.ok else "not judged" if self.exit_status == NOT_JUDGED else "fail"
 
     def text(self, *, color: bool = False) -> str:
-        """The diagnostics with their places, what holds, a line a fact, and the schedule on the last line."""
+        """Text of the report: diagnostics with their places, one line per fact, and the schedule on the last line."""
         if self.commands:
             count = len(self.commands)
             texts = [f"command {n} of {count}\n{x.text(color=color)}" for n, x in enumerate(self.commands, 1)]
@@ -63,7 +63,7 @@ class Checked(Judged):
         return "\n\n".join([*parts, "\n".join([*lines, self._last()])])
 
     def _noted(self) -> list[str]:
-        """The notes, what is possible, and the settings that no rule knows."""
+        """Texts of the notes, the possible errors, and the settings that no rule knows."""
         possible = [f"possible, in {x.where}: {_placed(x.found)} [{x.found.code}]" for x in self.possible]
         names = [name[:60] for name in self.not_judged[:_SHOWN]]
         names += [f"{len(self.not_judged) - _SHOWN} more"] if len(self.not_judged) > _SHOWN else []
@@ -73,7 +73,7 @@ class Checked(Judged):
         return [*self.notes, *possible, *aside]
 
     def line(self) -> str:
-        """The verdict on one line."""
+        """The report on one line: its verdict."""
         return f"{self.verdict}  {self._head()}"
 
     def _head(self) -> str:
@@ -84,7 +84,7 @@ class Checked(Judged):
         return render.clean("   ".join(filter(None, [self.source, ", ".join(parts), counted])))
 
     def _last(self) -> str:
-        """The schedule, and how to verify it."""
+        """Last line: the schedule, and the command that verifies it."""
         plan = self.plan
         if plan.off:
             return render.clean(f"    no pipeline: {plan.off}")
@@ -95,7 +95,7 @@ class Checked(Judged):
         return render.clean(f"    {plan.name or 'schedule unknown'}  {said}{size}{ranks}: {self.command}")
 
     def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
+        """Report as the published JSON object, see ``emit/README.md``."""
         plan = self.plan
         return {
             "ok": self.ok,
@@ -125,12 +125,12 @@ class Checked(Judged):
 
 
 def _placed(found: Diagnostic) -> str:
-    """A message with its line."""
+    """Message of a diagnostic, after its line number."""
     return f"line {found.where.line}: {found.message}" if found.where else found.message
 
 
 def several(source: str, commands: list[Checked]) -> Checked:
-    """The commands of a script as one; one alone is itself."""
+    """Join the reports on a script's commands into one; a single report is returned as it is."""
     if len(commands) == 1:
         return commands[0]
     found = dict.fromkeys(x for made in commands for x in made.diagnostics)

@@ -1,6 +1,6 @@
-"""The command that verifies the schedule of a configuration, or what keeps it from being named.
+"""Make the command that verifies a configuration's schedule, or the reason why there is none.
 
-its order is    in a CSV         the trainer's own    the library's        torch's alone
+order from      a CSV            the trainer's code   the library          torch only
 command         verify a.csv …   verify megatron:…    verify interleaved   verify torch:LoopedBFS
 """
 
@@ -28,12 +28,12 @@ class _Order:
 
     @property
     def name(self) -> str | None:
-        """The library's name."""
+        """The library's name of the schedule, or None."""
         return self.row.order if self.row else self.plan.name
 
     @property
     def ours(self) -> bool:
-        """Tell whether the library has the order at these sizes."""
+        """True if the library has the order at these sizes."""
         p, m, torch = self.plan.ranks or 1, self.plan.microbatches or 1, self.row is not None
         fits = {"interleaved": not torch or not m % p, "interleaved_overlap": not m % p}
         fits["dualpipev"] = not torch or m >= 2 * p
@@ -78,6 +78,6 @@ _ROWS: tuple[tuple[Callable[[_Order], object], Callable[[_Order], str | None]], 
 
 
 def command(case: Case, plan: Plan) -> str | None:
-    """``pipesched verify …`` for the schedule, or why not; None where there is no pipeline."""
+    """``pipesched verify …`` for the schedule, or the reason why there is no command; None without a pipeline."""
     x = _Order(case, plan)
     return next((says(x) for when, says in _ROWS if when(x)), "its order is not in the library")

@@ -1,10 +1,10 @@
-"""Command lines as settings: of a script as far as its text tells them, or of words that a shell has made.
+"""Read command lines as settings: from the text of a script, or from words that a shell has expanded.
 
     torchrun --nnodes 2 pretrain_gpt.py --num-layers 12 --bf16      launch: nnodes = 2; --num-layers = 12, --bf16 = true
     python -m torchtitan.train --module llama3 a.b=2 ac:none        --module = llama3, a.b = 2, ac = none
 
-Every command that has options is judged by itself. An option whose name stands in the text where it is not read is a
-mention, and nothing is said that depends on its default.
+Every command that has options is judged by itself. An option name in a part of the text that is not read is a mention:
+no finding then depends on the option's default.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pipesched.support.source import Source
 
 LARGEST = 2**18
 UNKNOWN = "@what-a-program-prints@"
-"""Stands in a recorded command for the output of a program that was not run."""
+"""Placeholder in a recorded command for the output of a program that was not run."""
 _OPTION = re.compile(r"(--[A-Za-z][\w.-]*)(?:=(.*))?", re.S)
 _SHORT = re.compile(r"-(N|n|np)")
 _DOTTED = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.S)
@@ -57,7 +57,7 @@ _DEEPEST = 12
 
 @dataclass
 class _Reading:
-    """Options in their order, what replaces them, and holes in which more may stand."""
+    """Options of a command. repeated: replaced by a later one. open: holes that may hold more. names: their offsets."""
 
     given: dict[str, Setting] = field(default_factory=dict)
     repeated: list[Setting] = field(default_factory=list)
@@ -72,16 +72,16 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Words:
-    """Fields of a command, with the source that they are from and the holes in them."""
+    """Reader of a command's fields, with their source and the script that knows their holes."""
 
     source: Source
     script: Script
 
     def read(self, fields: tuple[Text, ...], depth: int = 0) -> _Reading:
-        """The options of fields.
+        """Read the options of fields.
 
         Raises:
-            TooMuch: there are more ways of filling holes than can be read.
+            TooMuch: the holes have more ways than can be read.
         """
         self.script.spend(20 * len(fields))
         made, rest = _Reading(), list(reversed(fields))
@@ -105,7 +105,7 @@ class _Words:
         return made
 
     def _option(self, made: _Reading, word: Text, option: re.Match[str], rest: list[Text]) -> None:
-        """An option with what follows it, where that is its value. rest: the fields behind it, the next one last."""
+        """Read an option, with the next field if that is its value. rest: the fields behind it, the next one last."""
         made.names += word.at
         text = None if option[2] is None else word[option.start(2) :]
         if text is None and rest:
@@ -114,7 +114,7 @@ class _Words:
         made.put(self._setting(option[1], True if text is None else self._value(text), word[: option.end(1)]))
 
     def _fill(self, made: _Reading, hole: Hole, depth: int) -> None:
-        """Puts in what every way of filling a hole has; what they have apart is open."""
+        """Read the options in the ways of a hole; an option that differs between the ways is open."""
         if not hole.ways or depth > _DEEPEST:
             program = _NO_OPTIONS.fullmatch(hole.reason.partition(",")[0])
             made.open += [] if program else [replace(hole, reason=f"{hole.reason}: options may stand in it")]
@@ -136,13 +136,13 @@ class _Words:
         return tuple(way[x.start() : x.end()] for x in re.finditer(r"\S+", way.chars))
 
     def _hides(self, word: Text) -> bool:
-        """Whether more options may stand in a word that begins with a hole."""
+        """True if a word that begins with a hole may hold more options."""
         first = self.script.hole_in(word[:1])
         whole = all(self.script.hole_in(word[n : n + 1]) for n in range(len(word)))
         return first is not None and (whole or "--" in word.chars)
 
     def _is_value(self, word: Text) -> bool:
-        """Whether a word is the value of the option before it."""
+        """True if a word is the value of the option before it."""
         hole = self.script.hole_in(word)
         if hole is not None and not word.chars.startswith("--"):
             begins = any("--" in x.chars for way in hole.ways for x in (way if isinstance(way, tuple) else (way,)))
@@ -164,14 +164,14 @@ class _Words:
 
 
 def value(text: str) -> object:
-    """A word as a value: numbers as such, and true and false."""
+    """Convert a word: whole numbers, true and false; any other word stays a text."""
     if re.fullmatch(r"[+-]?[0-9]{1,30}", text):
         return int(text)
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
-    """The commands of a script that have options, as settings, in their order; of none, what its variables hold."""
+    """Read the commands of a script that have options; if none has, the options in the script's variables."""
     slurm = {name: x[3] for x in _SBATCH.finditer(source.text) for name in _SLURM.get(x[1] or x[2], ())}
     folder = os.path.dirname(source.name) or "."
     script = Script(given=given, sourced=lambda path: _text_beside(source.name, path), folder=folder)
@@ -186,10 +186,10 @@ def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
 
 
 def _commands(source: Source, script: Script) -> list[Settings]:
-    """The commands that a script runs; of none, what its variables hold.
+    """Settings of the commands that a script runs; if none has options, of the options in its variables.
 
     Raises:
-        TooMuch: there are more ways of filling holes than can be read.
+        TooMuch: the holes have more ways than can be read.
     """
     words = _Words(source, script)
     commands = [x for x in script.commands if any("--" in y.chars or script.hole_in(y) for y in x.fields)]
@@ -215,7 +215,7 @@ def _require_whole(source: Source, script: Script) -> None:
 
 
 def _settled(source: Source, words: _Words, made: list[tuple[Command, _Reading]]) -> list[Settings]:
-    """Each command with what it is launched by, what is unread, and what was assumed."""
+    """Make the settings of each command, with launcher options, unread parts and assumptions."""
     script = words.script
     covered = set(script.covered)
     for command, reading in made:
@@ -241,7 +241,7 @@ def _settled(source: Source, words: _Words, made: list[tuple[Command, _Reading]]
 
 
 def distinct(found: Iterable[Settings]) -> list[Settings]:
-    """Commands, each once."""
+    """Remove commands with the same settings as an earlier one."""
     kept: dict[object, Settings] = {}
     for settings in found:
         same = tuple((x.key, str(x.value)) for x in (*settings, *settings.launch.values()))
@@ -254,7 +254,7 @@ def _open(source: Source, hole: Hole) -> Mention:
 
 
 def _apart(fields: tuple[Text, ...]) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
-    """What launches a program, and the options of the program, where one is named."""
+    """Split fields into the launcher's and the program's; without a program's name all are the program's."""
     for number, word in enumerate(fields):
         if word.chars.endswith(".py"):
             return fields[:number], fields[number + 1 :]
@@ -266,7 +266,7 @@ def _apart(fields: tuple[Text, ...]) -> tuple[tuple[Text, ...], tuple[Text, ...]
 
 
 def _mentions(source: Source, script: Script, covered: set[int]) -> Iterator[Mention]:
-    """Names of options, and of variables of a pipeline, that stand where they are not read."""
+    """Yield names of options, and of variables of a pipeline, in parts of the text that are not read."""
     comments = {x for found in _COMMENT.finditer(source.text) if found["comment"] for x in range(*found.span())}
     for found in _MENTIONED.finditer(source.text):
         if found.start() in covered or found.start() in comments:
@@ -279,7 +279,7 @@ def _mentions(source: Source, script: Script, covered: set[int]) -> Iterator[Men
 
 
 def of_words(name: str, words: Iterable[str]) -> list[Settings]:
-    """The settings of a command that a shell has expanded; of several, where it is a shell with a text."""
+    """Read a command that a shell has expanded; if it is a shell with a text (``-c``), the commands of that text."""
     texts = [re.sub("[\U000f0000-\U000fffff]", "?", word) for word in words]
     shown = [shlex.quote(text) for text in texts]
     source = Source(name, " ".join(shown))
@@ -297,12 +297,12 @@ def of_words(name: str, words: Iterable[str]) -> list[Settings]:
 
 
 def beside(source: str, path: str) -> str | None:
-    """A file that a configuration names, from the current folder or from its own; None if it is not there."""
+    """Path of a file that a configuration names, in the current folder or its own; None if there is no such file."""
     return next((x for x in (path, os.path.join(os.path.dirname(source), path)) if os.path.isfile(x)), None)
 
 
 def _text_beside(source: str, path: str) -> str | None:
-    """The text of a file that a script names; None if it is not there, or longer than any script."""
+    """Text of a file that a script names; None if there is no such file, or it is longer than any script."""
     file = beside(source, path)
     if file is None or os.path.getsize(file) > LARGEST:
         return None

@@ -22,7 +22,7 @@ class Unset:
 
 @dataclass(frozen=True, init=False)
 class Unread(Unset):
-    """A value that is not known, because the name of its setting stands in the text unread."""
+    """A value that is not known, because its setting's name is in a part of the text that is not read."""
 
     def __init__(self, at: Span | None) -> None:
         object.__setattr__(self, "text", f"not read: line {at.line}" if at else "not read")
@@ -42,17 +42,17 @@ class Setting:
 
     @property
     def shown(self) -> str:
-        """``local_batch_size is 8``."""
+        """Name and value, as in ``local_batch_size is 8``."""
         return f"{(self.written or self.key).rpartition('.')[2]} is {short(self.value)}"
 
     @property
     def label(self) -> Label:
-        """What is said at its place, or of its default."""
+        """Label with name and value at the setting's place; without a place if the value is a default."""
         return Label(self.at, self.shown if self.at else f"{self.shown}, its default: it is not in the file")
 
 
 def short(value: object) -> str:
-    """A value as a message shows it."""
+    """Text of a value for a message, cut at 60 characters."""
     if isinstance(value, Unset):
         return value.text
     if isinstance(value, bool):
@@ -63,7 +63,7 @@ def short(value: object) -> str:
 
 @dataclass(frozen=True)
 class Mention:
-    """A name in a text, and where it stands; None where it has no place in it."""
+    """A name in a text and its place, None if it has no place there."""
 
     name: str
     at: Span | None
@@ -74,14 +74,13 @@ class Mention:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a text, by key. kind: of the text. repeated: settings that a later one of the same key replaces.
+    """All settings of a text, by key. kind: kind of the text. repeated: settings replaced by a later one of their key.
 
-    mentions: places where the name of an option stands in the text and is not read as a setting. open_at: holes of a
-    command in which any option may stand. taken: what was assumed to read it. launch: options of what starts it. words:
-    the command.
+    mentions: option names in parts of the text that are not read. open_at: holes of a command that may hold any option.
+    taken: assumptions made to read the text. launch: options of the launcher. words: words of the command.
 
-    defaults: what the trainer takes where a key is not given. spellings: how a text has a key that goes by another name
-    in the table.
+    defaults: the trainer's values for keys that are not given. spellings: for keys with another name in the table,
+    their names in a text.
     """
 
     source: Source
@@ -106,30 +105,30 @@ class Settings:
         return iter(self.given.values())
 
     def __call__(self, key: str) -> Setting:
-        """The setting of a key, else its default."""
+        """Setting of a key, or its default."""
         return self.given.get(key) or Setting(key, self.defaults.get(key), written=self.spelled(key))
 
     def spelled(self, key: str) -> str:
-        """A key as a text of this kind has it."""
+        """Name of a key in a text of this kind."""
         if key in self.spellings or self.kind != "shell" or key.startswith("--"):
             return self.spellings.get(key, key)
         return f"--{key}"
 
     def whole(self, key: str) -> int | None:
-        """The value of a key where it is a whole number."""
+        """Value of a key if it is a whole number, else None."""
         value = self(key).value
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def count(self, key: str) -> int | None:
-        """The value of a key where it is a whole number from 1."""
+        """Value of a key if it is a whole number from 1, else None."""
         value = self.whole(key)
         return value if value is not None and value >= 1 else None
 
     def text(self, key: str) -> str | None:
-        """The value of a key where it is a text that is not empty."""
+        """Value of a key if it is a text that is not empty, else None."""
         value = self(key).value
         return value if isinstance(value, str) and value else None
 
     def open(self, key: str) -> bool:
-        """Whether the text leaves the value of a key open."""
+        """True if the text leaves the value of a key open."""
         return isinstance(self(key).value, Unset)

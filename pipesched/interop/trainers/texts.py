@@ -1,4 +1,4 @@
-"""TOML, YAML and JSON as settings, each with the place of its key.
+"""Read TOML, YAML and JSON as settings, each with the place of its key.
 
     [parallelism]                          parallelism.pipeline_parallel_degree = 4      tomllib
     pipeline_parallel_degree = 4
@@ -30,13 +30,13 @@ from pipesched.support.source import Source, Span
 
 _LONGEST = 20_000  # characters of a line
 _MOST = 5_000  # settings of a text
-_MULTIPLE = "[]"  # the part of a path that is an entry of a list
+_MULTIPLE = "[]"  # part of a path that stands for an entry of a list
 _PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<word>\b(?!(?:True|False|None|NaN|Infinity)\b)[A-Z]\w+\b)')
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 
 
 def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Settings]:
-    """The settings of every command of a script, or of a text of another kind. given: variables of the script.
+    """Read the settings of every command of a script, or of a text of another kind. given: variables of the script.
 
     Raises:
         PipeschedError: as `read`.
@@ -53,7 +53,7 @@ def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Set
 
 
 def _require_short(source: Source) -> None:
-    """Raises PipeschedError: PS809, PS870, a text is longer than any configuration, or a line of it is."""
+    """Raise PipeschedError: PS809, the text is longer than any configuration; PS870, one of its lines is."""
     if len(source.text) > LARGEST:
         message = f"{source.name} holds more than {LARGEST // 2**10} KiB, which no configuration does"
         raise fail(Code.UNREADABLE, message)
@@ -62,11 +62,11 @@ def _require_short(source: Source) -> None:
 
 
 def read(source: Source) -> Settings:
-    """The settings of a TOML, a YAML or a JSON, by the ending of its name, else by how it begins.
+    """Read the settings of a TOML, YAML or JSON text; its kind is known by its name's ending, or by its contents.
 
     Raises:
-        PipeschedError: PS870, it is none of these; PS809, it is too long; PS843, it costs more than its budget; PS820,
-            YAML without PyYAML.
+        PipeschedError: PS870, the text cannot be read as its kind; PS809, it is too long; PS843, it costs more than its
+            budget; PS820, it is YAML and PyYAML is not installed.
     """
     _require_short(source)
     kind = kind_of(source)
@@ -82,7 +82,7 @@ def read(source: Source) -> Settings:
 
 
 def kind_of(source: Source) -> str:
-    """``toml``, ``yaml``, ``json`` or ``shell``."""
+    """Kind of a text: ``toml``, ``yaml``, ``json``, ``shell`` or ``python``."""
     ending = source.name.lower().rpartition(".")[2]
     named = {
         "toml": "toml",
@@ -106,7 +106,7 @@ def kind_of(source: Source) -> str:
 
 
 def _filled(value: object) -> object:
-    """The value; one that something else fills in is open."""
+    """Value as read; a placeholder (``auto``, ``???``, ``${...}``) is open."""
     return Unset(value) if isinstance(value, str) and (value in ("auto", "???") or "${" in value) else value
 
 
@@ -114,7 +114,7 @@ Made = tuple[dict[str, object], Mapping[str, Span], list[Setting]]
 
 
 def _broken(source: Source, what: str, reason: str, line: int, column: int) -> PipeschedError:
-    """PS870, at a place."""
+    """Make a PS870 at a place."""
     return toml.broken(source, Code.CONFIG_SYNTAX, what, reason, line, column)
 
 
@@ -132,7 +132,7 @@ def _json(source: Source) -> Made:
 
 
 def _json_values(text: str) -> object:
-    """The values; in a template, that of a word with a capital is open: ``"train_batch_size": CONFIG_BATCH_SIZE``."""
+    """Values of a JSON; in a template, a word with a capital is open: ``"train_batch_size": CONFIG_BATCH_SIZE``."""
     try:
         return json_of(text)
     except json.JSONDecodeError:
@@ -145,7 +145,7 @@ def _json_values(text: str) -> object:
 
 
 def _json_places(source: Source) -> tuple[dict[str, Span], list[Setting]]:
-    """The place of every key by its path, and of those that are written again."""
+    """Place of every key by its path, and the settings of repeated keys."""
     places: dict[str, Span] = {}
     repeated: list[Setting] = []
     path: list[str] = []
@@ -216,26 +216,26 @@ def _yaml(source: Source) -> Made:
 
 @dataclass(frozen=True)
 class _Tree:
-    """The nodes of a YAML. construct: the value of one."""
+    """Nodes of a YAML. construct: returns the value of a node."""
 
     yaml: ModuleType
     construct: Callable[..., object]
 
     def pairs(self, node: _Node) -> list[tuple[_Node, _Node]]:
-        """The keys and values of a mapping, none of another node."""
+        """Keys and values of a mapping; an empty list for another node."""
         return list(node.value) if isinstance(node, self.yaml.MappingNode) else []
 
     def entries(self, node: _Node) -> list[_Node]:
-        """The nodes of a sequence; another node is one."""
+        """Nodes of a sequence; another node counts as its only entry."""
         return list(node.value) if isinstance(node, self.yaml.SequenceNode) else [node]
 
     def leaves(
         self, node: _Node, path: str, inside: frozenset[int], taken: set[object]
     ) -> Iterator[tuple[str, _Node, _Node]]:
-        """Path, key and value of every leaf; a mapping that holds itself is left where it begins again.
+        """Yield path, key and value of every leaf; a mapping inside itself is not entered again.
 
-        taken: keys of the mappings into which this one is merged, and mappings that are merged already. A key of a
-        mapping is before those that are merged into it, and of these the first that has it counts.
+        taken: keys of the mappings into which this one is merged, and mappings that are merged already. A mapping's own
+        key takes precedence over merged ones, and of merged mappings the first that has the key.
         """
         if id(node) in inside or id(node) in taken:
             return
@@ -259,8 +259,9 @@ class _Tree:
                 taken.add(id(other))
 
     def scalar(self, node: _Node) -> object:
-        """The value of a leaf: a scalar, or a list of such or of their lists; of a tag that is not YAML's own its
-        text.
+        """Value of a leaf: a scalar, or a list of scalars or of lists of scalars; None for other nodes.
+
+        A value with a tag that is not YAML's own is its text.
         """
         inner = [each for entry in self.entries(node) for each in self.entries(entry)]
         if isinstance(node, self.yaml.SequenceNode) and not all(isinstance(x, self.yaml.ScalarNode) for x in inner):

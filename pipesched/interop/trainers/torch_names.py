@@ -1,4 +1,4 @@
-"""The schedules of torch by name, as trainers take them: what each needs of p, v and m.
+"""torch's schedule classes by name, as trainers take them, with the p, v and m that each requires.
 
     name                     stages of a rank    microbatches
     1F1B                     1                   as many as stages, since 2.11
@@ -29,10 +29,10 @@ _PRIVATE = "_pipelinescheduleruntime"
 
 @dataclass(frozen=True)
 class TorchName:
-    """A schedule class by the name of its map. order: that of the library which is the same, operation for operation.
+    """A schedule class by its name in torch's map. order: the library's schedule with exactly the same operations.
 
-    single: one stage of each rank. vee: two on a V. rounds: m is a multiple of m // p. split: its backward runs as I
-    and W. abstract: it has no order of its own.
+    single: one stage per rank. vee: two stages per rank, on a V. rounds: m must be a multiple of m // p. split: the
+    backward runs as I and W. abstract: the class has no order of its own.
     """
 
     name: str
@@ -61,12 +61,12 @@ NAMES = {
 
 
 def torch_name(name: str | None) -> TorchName | None:
-    """The row of a name, which torch takes in any case."""
+    """Row of a name, in upper or lower case as torch takes it; None if torch has no such class."""
     return NAMES.get((name or "").lower())
 
 
 def judge_name(case: Case, setting: Setting, csv: Setting | None) -> Findings:
-    """Whether torch knows the name, and has an order of it."""
+    """Check that torch knows the schedule's name, and that the class has an order of its own or a CSV."""
     if not isinstance(setting.value, str):
         return
     source = f"torch {case.torch}, {_FILE}: get_schedule_class"
@@ -82,7 +82,7 @@ def judge_name(case: Case, setting: Setting, csv: Setting | None) -> Findings:
 
 
 def _meant(name: str) -> str:
-    """The name that was meant, by its letters or by what the library calls it."""
+    """Help that names the class that was probably meant, by its letters or by the library's name for it."""
     if name.lower() == _PRIVATE:
         return "the map has no _PipelineScheduleRuntime: write PipelineScheduleMulti, a CSV is run by that class anyway"
     own = known_as(name)
@@ -96,8 +96,9 @@ def _meant(name: str) -> str:
 def judge_chunks(
     row: TorchName, stages: int, ranks: int, said: str, source: str, *places: Setting, name: tuple[Setting, ...] = ()
 ) -> Findings:
-    """Whether the stages go onto the ranks, as many of each as a schedule wants. said: of the stages. name: of the
-    schedule, where it is placed too.
+    """Check that the stages divide evenly over the ranks, as many per rank as the class requires.
+
+    said: text on the stages, for the message. name: settings of the schedule's name.
     """
     if stages % ranks:
         yield wrong(Code.CONFIG_STAGES, f"{said} do not go onto {ranks} ranks in equal numbers", source, *places)
@@ -110,7 +111,7 @@ def judge_chunks(
 
 
 def judge_sizes(case: Case, plan: Plan, schedule: Setting, counts: tuple[Setting, ...]) -> Findings:
-    """Whether m fits p and v, as the constructor of the class asks; a CSV is judged as itself."""
+    """Check that m fits p and v as the class's constructor requires; with a CSV nothing is checked here."""
     row, m, p, stages = torch_name(plan.name), plan.microbatches, plan.ranks, plan.stages
     if row is None or plan.csv is not None or m is None or p is None:
         return

@@ -1,11 +1,11 @@
-"""torchtitan: a TOML file up to 0.2.2, options of the command line in all releases.
+"""Rules for torchtitan: a TOML file up to 0.2.2, options of the command line in all releases.
 
     m            training.local_batch_size / parallelism.pipeline_parallel_microbatch_size
     stages       p x 1 or p x 2 by the name of the schedule; else (layers + 1 + 1) / pipeline_parallel_layers_per_stage
-    placement    the V where the name is ZBVZeroBubble or DualPipeV, else the loop, also of a CSV
+    placement    the V if the name is ZBVZeroBubble or DualPipeV, else the loop, also with a CSV
 
-Source: torchtitan 0.2.0 to 0.3.0, files as named with each rule. What is said of I and W under the chunked loss and
-under selective checkpointing was measured: 0.3.0 on torch 2.15, its debug model, gloo.
+Source: torchtitan 0.2.0 to 0.3.0; each rule names its file. The statements about I and W under the chunked loss and
+under selective checkpointing were measured: 0.3.0 on torch 2.15, its debug model, gloo.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ _SPLIT = "distributed/pipeline_parallel.py"
 
 
 def _is_new(release: str) -> bool:
-    """0.3.0 and later read no TOML, and run on torch 2.14 and later."""
+    """True for 0.3.0 and later, which read no TOML and run on torch 2.14 and later."""
     return RELEASES.index(release) >= RELEASES.index("0.3.0")
 
 
 def torch_of(release: str) -> TorchVersion:
-    """The version that is assumed: 0.3.0 needs 2.14 and more."""
+    """Version of torch assumed for a release; 0.3.0 and later need 2.14 or later."""
     return NEWEST if _is_new(release) else DEFAULT
 
 
 def torch_least(release: str) -> tuple[int, int]:
-    """The first version of torch that runs a release: 0.3.0 needs 2.14."""
+    """First version of torch that runs a release: 2.14 for 0.3.0 and later."""
     return (2, 14) if _is_new(release) else (0, 0)
 
 
 def releases_of(settings: Settings) -> tuple[str, ...]:
-    """0.2.2 has read TOML last; a command line names its configuration from 0.3.0 on."""
+    """Releases that read such a text: TOML up to 0.2.2; a command line with a configuration's name from 0.3.0 on."""
     old = settings.kind == "toml" or "job.config_file" in settings or "model.flavor" in settings
     before = RELEASES.index("0.3.0")
     if settings.kind == "python":
@@ -75,15 +75,15 @@ def releases_of(settings: Settings) -> tuple[str, ...]:
 
 
 def canonical(key: str) -> str:
-    """The name of a key as the table has it: on a command line ``--parallelism.pipeline-parallel-degree``."""
+    """Name of a key in the table; a command line has it as ``--parallelism.pipeline-parallel-degree``."""
     bare = key.removeprefix("--").replace("-", "_")
     return f"--{bare}" if bare in ("module", "config") else bare
 
 
 def part(settings: Settings) -> Settings:
-    """A flag with ``no`` before its name, as a command line takes it, is the flag with the value false.
+    """Settings with names of the table. A flag with ``no`` before its name, as on a command line, is set to false.
 
-    Of a configuration in Python, what says something of the pipeline; checkpointing and loss by their classes.
+    Of a configuration in Python, only settings that concern the pipeline; checkpointing and loss by their classes.
     """
     given = {}
     for x in _of_python(settings) if settings.kind == "python" else settings:
@@ -103,7 +103,7 @@ _SECTIONS = "parallelism", "training", "compile"
 
 
 def _of_python(settings: Settings) -> Iterator[Setting]:
-    """The settings of the sections, and the classes that are known."""
+    """Yield the settings of `_SECTIONS`, and of `_CLASSES` by the name of the class."""
     for x in settings:
         name = short(x.value).removesuffix(".Config")
         if x.key in _CLASSES and x.value is None:
@@ -115,7 +115,7 @@ def _of_python(settings: Settings) -> Iterator[Setting]:
 
 
 def plan(case: Case) -> Plan:
-    """What the settings say of the schedule."""
+    """Schedule that the settings ask for."""
     case = _with_registered(case)
     settings = case.settings
     ranks = settings.count(DEGREE)
@@ -139,7 +139,7 @@ def plan(case: Case) -> Plan:
 
 
 def check(case: Case, found: Plan) -> Findings:
-    """Every rule."""
+    """Apply every rule."""
     if case.since("0.3.0") and case.settings.kind == "toml":
         message = f"torchtitan {case.release} reads no TOML: its settings are options of the command line"
         source = "torchtitan 0.3.0, config/manager.py (#2386)"
@@ -170,18 +170,18 @@ def check(case: Case, found: Plan) -> Findings:
 
 
 def _takes_configuration(case: Case) -> bool:
-    """Whether a command names a configuration, which it must from 0.3.0 on."""
+    """True if the settings name a configuration, or are a command line of 0.3.0 or later, which must name one."""
     return CONFIG in case.settings or (case.settings.kind in ("shell", "cli") and case.since("0.3.0"))
 
 
 def _configuration(case: Case) -> str:
-    """``the configuration 'llama3_8b'``."""
+    """Text for the named configuration, as in ``the configuration 'llama3_8b'``."""
     named = f" {short(case.settings(CONFIG).value)}" if CONFIG in case.settings else ""
     return f"the configuration{named}" if named else "the configuration, which the command does not name,"
 
 
 def _with_registered(case: Case) -> Case:
-    """With the defaults of the configuration that a command names; of one that is not known they are open."""
+    """Case with the defaults of the configuration that a command names; if it is not known, they are open."""
     row = REGISTERED.get(str(case.settings(CONFIG).value))
     if row is None and _takes_configuration(case):
         open = Unset(f"set by {_configuration(case)}")
@@ -199,7 +199,7 @@ def _with_registered(case: Case) -> Case:
 
 
 def _layers(case: Case) -> int | None:
-    """The layers of the model, where its name is in our tables."""
+    """Number of layers of the model, None if its name is in no table here."""
     row = REGISTERED.get(str(case.settings(CONFIG).value))
     if case.since("0.3.0"):
         return row.layers if row else None
@@ -213,7 +213,7 @@ def _weights(case: Case) -> tuple[int, int]:
 
 
 def _chunks(case: Case, ranks: int | None) -> int | None:
-    """Stages of each rank: by the list of parts, by the layers of a stage, else by the name."""
+    """Stages per rank: from the list of model parts, the layers per stage, or the schedule's name."""
     row, each, parts = (
         torch_name(case.settings.text(SCHEDULE)),
         case.settings.count(EACH),
@@ -231,7 +231,7 @@ def _chunks(case: Case, ranks: int | None) -> int | None:
 
 
 def _batch(case: Case, found: Plan) -> Findings:
-    """m, by the local batch and the size of a microbatch."""
+    """Report m, the local batch divided by the microbatch size."""
     batch, size = case.settings.count(LOCAL), case.settings.count(MICRO)
     if case.since(MAIN):
         if found.microbatches:
@@ -253,7 +253,7 @@ def _batch(case: Case, found: Plan) -> Findings:
 
 
 def _stages(case: Case, found: Plan) -> Findings:
-    """Stages, by p, the name and the layers of the model."""
+    """Report stages, which follow from p, the schedule's name and the model's layers."""
     settings, ranks, row = case.settings, found.ranks, torch_name(found.name)
     if ranks is None or row is None:
         return
@@ -295,7 +295,7 @@ def _stages(case: Case, found: Plan) -> Findings:
 
 
 def _processes(case: Case, found: Plan) -> Findings:
-    """The degrees and the batch of all replicas, where the number of processes is known."""
+    """Check parallel degrees and global batch against the number of processes, if that is known."""
     settings, world = case.settings, case.processes
     degrees = (REPLICAS, f"{P}context_parallel_degree", f"{P}tensor_parallel_degree", DEGREE)
     counts = [settings.count(key) for key in degrees]

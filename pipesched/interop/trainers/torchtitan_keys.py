@@ -1,7 +1,7 @@
-"""What torchtitan's keys are, by release, and what its named models and configurations set.
+"""Keys of torchtitan's settings by release, and the values that its named models and configurations set.
 
 Source: torchtitan 0.2.0 to 0.2.2, config/job_config.py and models/*/__init__.py; 0.3.0, config/configs.py and
-models/*/config_registry.py. Names of other releases by the pull requests that are named.
+models/*/config_registry.py; for names of other releases the pull requests that the rows name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pipesched.interop.trainers.keys import ANY, COUNT, FLAG, FROM_0, PARTS, REST, TEXT, Key, nowhere, one_of
 
-MAIN = "main"  # of 2026-08-20 and later (#4121)
+MAIN = "main"  # the main branch from 2026-08-20 on (#4121)
 RELEASES = ("0.2.0", "0.2.1", "0.2.2", "0.3.0", MAIN)
 P = "parallelism."
 PP = "parallelism.pipeline_parallel_"
@@ -109,7 +109,7 @@ KEYS: Mapping[str, Key] = {
 
 @dataclass(frozen=True)
 class Registered:
-    """What a named configuration of 0.3.0 sets: layers of its model, batch, checkpointing, schedule, loss."""
+    """Values of a named configuration of 0.3.0: layers of its model, batch, checkpointing, schedule, loss."""
 
     layers: int
     batch: int

@@ -1,8 +1,8 @@
 """Combinations of settings that torchtitan, or torch when torchtitan builds a schedule, refuses or runs wrongly.
 
-A row is a refusal, or a note where its code is None: when, what is said, which settings, since and until which release.
-Source: torchtitan 0.2.0 to 0.3.0, torch 2.10 to 2.15, files as named with each row. What is said of I and W under the
-chunked loss and under selective checkpointing was measured: 0.3.0 on torch 2.15, its debug model, gloo.
+A row is a refusal, or a note if its code is None: condition, message, source, settings, first and last release.
+Source: torchtitan 0.2.0 to 0.3.0, torch 2.10 to 2.15; each row names its file. The statements about I and W under the
+chunked loss and under selective checkpointing were measured: 0.3.0 on torch 2.15, its debug model, gloo.
 
     compile      0.2 puts each compiled block into the stage (torch.compile, an OptimizedModule), which the constructors
                  of schedules with I and W look for and refuse; 0.3 compiles blocks in place, which they do not see
@@ -38,34 +38,34 @@ _CONSTRUCTORS = "distributed/pipelining/schedules.py: _check_torch_compile_compa
 
 @dataclass(frozen=True)
 class Titan:
-    """A case, its schedule, and the row of torch's table for it."""
+    """A case and its schedule, with the properties that rules ask for."""
 
     case: Case
     found: Plan
 
     @property
     def row(self) -> TorchName | None:
-        """The class that is named."""
+        """Row of the schedule class that the settings name."""
         return torch_name(self.found.name)
 
     @property
     def split(self) -> bool:
-        """Whether the class runs its backward as I and W: its own order, and no CSV."""
+        """True if the class runs its backward as I and W, and no CSV replaces its order."""
         return self.row is not None and self.row.split and self.found.csv is None
 
     @property
     def name(self) -> str:
-        """The name of the class."""
+        """Name of the schedule class, or empty."""
         return self.row.name if self.row else ""
 
     @property
     def loss(self) -> str:
-        """What says the loss: its class, or the configuration."""
+        """Key of the setting that determines the loss: ``loss``, or the configuration."""
         return "loss" if "loss" in self.case.settings else CONFIG
 
     @property
     def unsharded(self) -> bool:
-        """Whether nothing is sharded: no shards, no context parallelism."""
+        """True if no parameters are sharded: one shard, no context parallelism."""
         settings = self.case.settings
         shards, context = settings.whole(SHARDS), settings.count(f"{P}context_parallel_degree")
         if shards == -1 and self.case.processes and self.found.ranks:
@@ -75,18 +75,18 @@ class Titan:
 
     @property
     def chunked(self) -> bool:
-        """Whether the loss is computed in chunks."""
+        """True if the loss is computed in chunks."""
         registered = REGISTERED.get(str(self.case.settings(CONFIG).value))
         return self.case.settings(self.loss).value == CHUNKED or (registered is not None and registered.chunked)
 
     @property
     def unknown(self) -> bool:
-        """Whether nothing says the loss and the checkpointing."""
+        """True if loss and checkpointing are not known, since the configuration is not."""
         return self.loss == CONFIG and str(self.case.settings(CONFIG).value) not in REGISTERED
 
     @property
     def compiled(self) -> bool:
-        """Whether blocks of the model are compiled, and not the loss alone."""
+        """True if blocks of the model are compiled, and not the loss alone."""
         parts = self.case.settings(COMPILED).value
         model = parts is None or (isinstance(parts, list | str) and "model" in parts)
         return self.case.settings(COMPILE).value is True and model
@@ -94,7 +94,7 @@ class Titan:
 
 @dataclass(frozen=True)
 class Combination:
-    """A refusal, or a note without a code. first: the release that has it; last: the last one."""
+    """A refusal, or a note if it has no code. first, last: the first and the last release to which it applies."""
 
     when: Callable[[Titan], bool]
     says: Callable[[Titan], str]
@@ -213,7 +213,7 @@ ROWS = (
 
 
 def combinations(case: Case, found: Plan) -> Findings:
-    """Every row that these settings break."""
+    """Yield a finding for every row that these settings break."""
     x, order = Titan(case, found), case.releases.index
     for row in ROWS:
         low, high = order(row.first), order(row.last) if row.last else len(case.releases)

@@ -1,11 +1,11 @@
-"""TRAINERS: every trainer whose configuration is judged, a row each.
+"""TRAINERS: every trainer whose configuration is judged, one row each.
 
-    name             typed as     texts            known by
-    torchtitan       torchtitan   toml, shell, python      `marks`: what is its own, and no other project's
+    name             typed as     texts                    recognized by
+    torchtitan       torchtitan   toml, shell, python      `marks`: settings that no other project has
     Megatron-core    megatron     shell, yaml
     DeepSpeed        deepspeed    json
 
-To add one is to add its file, with its table of keys and its rules, and its row here.
+A new trainer needs a file with its table of keys and its rules, and a row here.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from pipesched.model.torch_versions import DEFAULT, VERSIONS, TorchVersion
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """A trainer. typed: its name on a command line. texts: the kinds that it is read from.
+    """A trainer. typed: its name on a command line. texts: kinds of text that its settings are read from.
 
-    canonical: the name of a key as the table has it. keys: the table for these settings. releases_of: those that read
-    such a text, all unless there is a rule. torch_of: the version that is assumed; None: it has no part. torch_least:
-    the first that runs a release. plan: what the settings say of the schedule. check: every rule. part: the settings
-    that count. ranks: the key of p, which variables of a script may hold. forked: projects without rules here have its
-    options too, for the same.
+    canonical: returns the table's name of a key. keys: returns the table for these settings. releases_of: returns the
+    releases that read such a text; None: all do. torch_of: returns the version of torch assumed for a release; None:
+    torch does not matter. torch_least: returns the first version of torch that runs a release. plan: returns the
+    schedule that the settings ask for. check: yields the findings of every rule. part: selects the settings that count.
+    ranks: the key of p, which a variable of a script may set. forked: projects without rules here have the same
+    options.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Trainer:
     torch_least: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
 
     def settled(self, settings: Settings) -> Settings:
-        """The settings by the names of the table, with its defaults."""
+        """Settings with the names of the table, and with its defaults."""
         part = self.part(settings)
         keys = self.keys(part)
         renamed = (replace(x, key=self.canonical(x.key), written=x.key) for x in part)
@@ -60,7 +61,7 @@ class Trainer:
         return replace(part, given={**given, **self._unread(part, keys, given)}, repeated=again, defaults=defaults)
 
     def _unread(self, settings: Settings, keys: Mapping[str, Key], given: Mapping[str, Setting]) -> dict[str, Setting]:
-        """The settings whose names stand in the text unread: their values are not known, nor are their defaults."""
+        """Settings whose names are in parts of the text that are not read: neither value nor default is known."""
         found: dict[str, Setting] = {}
         for mention in settings.mentions:
             option = mention.name.startswith("--")
@@ -72,21 +73,21 @@ class Trainer:
         return found
 
     def torches(self, release: str) -> tuple[TorchVersion, ...]:
-        """The versions of torch that may run a release."""
+        """Versions of torch that may run a release."""
         if self.torch_of is None:
             return (DEFAULT,)
         least = self.torch_least(release)
         return tuple(x for x in VERSIONS if x.number >= least)
 
     def candidates(self, settings: Settings) -> tuple[str, ...]:
-        """The releases that a configuration may be for: those that have all of its settings, if any has."""
+        """Releases that a configuration may be for: those with all of its keys; if there are none, all that read it."""
         table, keys = self.releases, self.keys(settings)
         read = self.releases_of(settings) if self.releases_of else table
         own = [keys[x.key] for x in settings if x.key in keys]
         return tuple(release for release in read if all(known_in(table, release, key) for key in own)) or read
 
     def known(self, settings: Settings) -> int:
-        """How many of its keys a text has, 0 of a kind that it is not read from."""
+        """Number of the trainer's keys in a text, 0 if the trainer has no text of this kind."""
         if settings.kind not in self.texts:
             return 0
         keys = self.keys(settings)
@@ -137,7 +138,7 @@ NAMES = tuple(row.typed for row in TRAINERS)
 
 
 def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
-    """A setting of a file whose value says that something else sets it: null, -1, ???."""
+    """Open a setting of a file whose value (null, -1) says that the value comes from elsewhere."""
     if kind == "shell" or key is None:
         return setting
     absent = setting.value is None and not key.optional
@@ -147,10 +148,10 @@ def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
 
 
 def named(text: str) -> tuple[Trainer, str | None]:
-    """The row and the release of ``torchtitan==0.2.2``; a patch number that is not in the table is dropped.
+    """Trainer and release of a text such as ``torchtitan==0.2.2``; a patch number that no release has is dropped.
 
     Raises:
-        PipeschedError: PS225, there is none.
+        PipeschedError: PS225, no such trainer or release is known.
     """
     name, _, release = text.partition("==")
     row = next((row for row in TRAINERS if row.typed == name.strip().lower()), None)
@@ -167,16 +168,16 @@ def named(text: str) -> tuple[Trainer, str | None]:
 
 
 def like(settings: Settings) -> Trainer | None:
-    """The row whose options a command has, where forks have them too and read p, v and m as it does."""
+    """Trainer whose options a command has, if forks have them too and read p, v and m in the same way; else None."""
     forked = settings.kind == "shell" and others(settings) is None and own(settings) is None
     return next((row for row in TRAINERS if row.forked and row.known(settings)), None) if forked else None
 
 
 def trainer_of(settings: Settings) -> Trainer:
-    """The row of the trainer that a configuration is for, by a mark that is its own.
+    """Trainer that a configuration is for, by a mark that only this trainer's configurations have.
 
     Raises:
-        PipeschedError: PS871, it has none, or one of another project.
+        PipeschedError: PS871, the configuration has no mark, or one of another project.
     """
     name = settings.source.name
     if (other := others(settings)) is not None:
@@ -204,7 +205,7 @@ def trainer_of(settings: Settings) -> Trainer:
 
 
 def _near(settings: Settings, setting: Setting) -> tuple[Setting, str] | None:
-    """A setting that is nearly one of a trainer, and that one."""
+    """The setting and a help text, if its key is nearly a trainer's; else None."""
     for row in TRAINERS:
         if settings.kind in row.texts:
             close = nearest(row.canonical(setting.key), row.keys(settings), 0.75)

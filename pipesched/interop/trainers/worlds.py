@@ -1,8 +1,8 @@
-"""Worlds that the text of a configuration allows: an error, a fact or a size is told if all that are tried agree on it.
+"""Judge a configuration in every world that its text allows; report what all of these worlds have in common.
 
-A world is a release that has all of its settings, a version of torch, and a value for each setting that the text leaves
-open. Every release is tried, and a sample of the values: for these the agreement is evidence and no proof. What holds
-in some releases alone is possible, and told with these releases.
+A world is a release that has all of the settings, a version of torch, and a value for each setting that the text leaves
+open. Every release is tried, but only a sample of the values: agreement over values is evidence, not proof. An error
+of only some releases is reported as possible, with these releases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipesched.interop.trainers.settings import Setting, Settings, Unset
 from pipesched.interop.trainers.trainers import Trainer
 from pipesched.model.torch_versions import TorchVersion
 
-_FILLED = 16  # worlds in which open values are filled
+_FILLED = 16  # number of worlds with sampled values for open settings
 _SAMPLES: Mapping[str, tuple[object, ...]] = {
     COUNT.what: (1, 2, 3, 4, 6, 8, 16, 64, 1024),
     FROM_0.what: (0, 1, 2),
@@ -31,7 +31,7 @@ _SAMPLES: Mapping[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True)
 class Possible:
-    """What is wrong in some of the releases or versions of torch that a configuration may be for."""
+    """An error in only some of the releases or versions of torch that a configuration may be for. where: which ones."""
 
     found: Diagnostic
     where: str
@@ -39,7 +39,7 @@ class Possible:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What holds in every world: the plan, facts, errors; notes of the newest release; what holds in some."""
+    """Plan, facts and errors that hold in every world; notes of the newest release; errors that hold in some worlds."""
 
     plan: Plan
     facts: tuple[Fact, ...] = ()
@@ -60,15 +60,15 @@ class _World:
         return {_same(x): x for x in self.of(Diagnostic)}
 
     def of(self, kind: type[Found]) -> tuple[Found, ...]:
-        """The findings of a kind."""
+        """Findings of a kind."""
         return tuple(x for x in self.found if isinstance(x, kind))
 
     def named(self, more: More) -> _World:
-        """The same world, judged by the rules of what its plan names."""
+        """The world judged by `more` instead: the rules of a file that its plan names."""
         return replace(self, found=tuple(more(self.case, self.plan)))
 
     def shared(self, others: Iterable[_World]) -> set[object]:
-        """The errors that all others have too."""
+        """Keys of the errors that all other worlds have too."""
         return set(self.errors).intersection(*(x.errors for x in others))
 
 
@@ -77,7 +77,7 @@ More: TypeAlias = Callable[[Case, Plan], Iterator[Finding]]
 
 
 def outcome(row: Trainer, case: Case, worlds: Iterable[tuple[str, TorchVersion]], more: More) -> Outcome:
-    """The findings of all worlds. worlds: releases and versions of torch. more: rules of what a plan names."""
+    """Judge all worlds. worlds: releases and versions of torch. more: rules of a file that a plan names (its CSV)."""
     base = _world(row, case)
     others = [_world(row, replace(case, release=x, torch=y)) for x, y in worlds]
     every = [*others, *(_world(row, replace(case, settings=x)) for x in _fillings(row, case))]
@@ -97,7 +97,7 @@ def outcome(row: Trainer, case: Case, worlds: Iterable[tuple[str, TorchVersion]]
 
 
 def _everywhere(case: Case, others: list[_World]) -> tuple[str, ...]:
-    """A note on the releases in which an error holds, where there are several."""
+    """Note on the releases in which an error holds, if there are several."""
     releases = _span(sorted({case.release, *map(_release, others)}, key=_number))
     several = len(set(map(_release, others))) > 1
     return (f"in every release that is known here and has these settings: {releases}",) if several else ()
@@ -109,12 +109,12 @@ def _world(row: Trainer, case: Case) -> _World:
 
 
 def _same(found: Diagnostic) -> object:
-    """What makes one finding that of another world: its code and its places."""
+    """Key of a finding, by which it is the same in two worlds: code and places."""
     return found.code, tuple((x.span.start, x.span.end) if x.span else x.message for x in found.labels)
 
 
 def _fillings(row: Trainer, case: Case) -> Iterator[Settings]:
-    """The settings with a value for each that is open; where options may be hidden, with some of those."""
+    """Yield settings with a sampled value for each open one, and with some options if a command may hide options."""
     settings = case.settings
     keys = row.keys(settings)
     open = [x for x in settings if isinstance(x.value, Unset) and x.key in keys]
@@ -132,7 +132,7 @@ def _sample(key: Key, setting: Setting, chance: random.Random) -> object:
 
 
 def _agreed(plans: list[Plan]) -> Plan:
-    """What all plans have; nothing but the CSV of the first where one has no pipeline."""
+    """Fields on which all plans agree; only CSV and options of the first plan if some have no pipeline."""
     if len({plan.off for plan in plans}) > 1:
         return Plan(csv=plans[0].csv, options=plans[0].options)
     names = (x.name for x in fields(Plan) if x.name not in ("csv", "placement"))
@@ -142,7 +142,7 @@ def _agreed(plans: list[Plan]) -> Plan:
 
 
 def _possible(others: list[_World], sure: set[object]) -> Iterator[Possible]:
-    """Errors of some releases or versions, newest first, each with where it holds."""
+    """Yield errors of only some releases or versions, newest first, each with the releases that have it."""
     found = {same: x for world in others for same, x in world.errors.items()}
     for same, error in reversed(found.items()):
         if same not in sure:
@@ -150,7 +150,7 @@ def _possible(others: list[_World], sure: set[object]) -> Iterator[Possible]:
 
 
 def _where(others: list[_World], having: list[_World]) -> str:
-    """``0.9 to 0.12``, ``torch 2.11 to 2.15``, or both."""
+    """Releases and versions as a text: ``0.9 to 0.12``, ``torch 2.11 to 2.15``, or both."""
     releases, versions = ({f(x) for x in others} for f in (_release, _torch))
     own, mine = (sorted({f(x) for x in having}, key=_number) for f in (_release, _torch))
     trainer = having[0].case.trainer
