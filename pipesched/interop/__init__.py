@@ -1,1 +1,1 @@
-"""Reads and writes the schedules of others: frameworks, trainers, recorded runs, other targets."""
+"""Read and write schedules of other software: frameworks, trainers, recorded runs, other targets."""

@@ -1,4 +1,4 @@
-"""Other people's schedules: frameworks, trainers, recorded runs."""
+"""Rows of interop: targets, checks, listings and verbs for frameworks, trainers and recorded runs."""
 
 from pipesched.extension import Check, Later, Lazy, Listing, Names, Needs, Option, Row, Target, Verb
 

@@ -50,7 +50,7 @@ class Fake(ModuleType):
 
     def __call__(self, *given: object, **named: object) -> object:
         if len(given) == 1 and not named and isfunction(given[0]):
-            return given[0]  # it decorates
+            return given[0]  # used as a decorator
         if not self._inert:
             raise Undecided(f"{self.__name__}()")
         return self

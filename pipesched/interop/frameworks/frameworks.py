@@ -78,7 +78,7 @@ def names() -> list[str]:
 def meant(target: str) -> str | None:
     """Help for a target that names an unknown framework; None if it names no framework."""
     name, colon, rest = target.partition(":")
-    if not (colon and rest and name.isidentifier()) or len(name) == 1:  # a drive
+    if not (colon and rest and name.isidentifier()) or len(name) == 1:  # a Windows drive
         return None
     near = get_close_matches(name.lower(), FRAMEWORKS, 1, 0.8)
     return f"did you mean `{near[0]}:{rest}`?" if near else f"frameworks are {', '.join(FRAMEWORKS)}"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pipesched.interop.frameworks.recording import Line, Place, Refusal, Request
 
 TIME = 60.0
-PATIENCE = 10.0  # seconds more than the time limit, in which the process ends by itself
+PATIENCE = 10.0  # seconds after the time limit in which the process may end by itself
 _SHOWN = 3  # last lines of its output that an error shows
 _MODULE = "pipesched.interop.frameworks.recording"
 
@@ -126,7 +126,7 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
         help = "a folder of packages (pip install --target FOLDER), or an environment (python -m venv)"
         raise fail(Code.FRAMEWORK, f"--framework-path {path} is no folder", help=help)
     own = Path(path, "bin", "python").absolute()
-    if own.exists():  # of any version: -I is older than -P
+    if own.exists():  # any version of Python: -I is older than -P
         return [], [str(own), "-I", *command[2:]]
     return [str(Path(path).absolute())], command
 

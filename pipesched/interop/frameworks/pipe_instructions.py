@@ -131,7 +131,7 @@ def _name(stages: list[_Stage]) -> None:
 def _entered(stage: _Stage, arrived: list[int]) -> dict[int, list[int]]:
     """Microbatches put into each buffer of a stage, in order. arrived: the microbatches sent to the stage."""
     loads, puts = stage.all(LOAD), stage.all("RecvActivation")
-    if stage.first or not puts:  # handed over on the rank
+    if stage.first or not puts:  # the activation stays on the rank
         puts = loads or stage.all(FORWARD)
     turns = [*arrived, *range(len(arrived), len(puts))]
     if loads and stage.last:
@@ -174,7 +174,7 @@ def _row(row: list[_One], stages: list[_Stage], batched: bool) -> tuple[list[str
             one.word, count = count, count + 1
             say(_word(one, stage), one.made_at)
         else:
-            one.word = count  # before the next one
+            one.word = count  # index of the next word
     return words, places
 
 

@@ -161,7 +161,7 @@ def words(held: Held, entry: int) -> str:
 
 
 def _where(held: Held, entry: int) -> str:
-    """``message 3 from rank 0 to rank 1 in step 2, entry 17 of rank 0``."""
+    """Position of an entry, as in ``message 3 from rank 0 to rank 1 in step 2, entry 17 of rank 0``."""
     made = held.recorded
     rank, peer = int(made.rank[entry]), int(made.peer[entry])
     source, target = (rank, peer) if Op(int(made.op[entry])).send else (peer, rank)

@@ -70,7 +70,7 @@ def dump(name: str, data: bytes) -> File:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A process group: its name, what it is for, and its ranks in the whole job."""
+    """A process group: its name, its purpose, and its ranks in the whole job."""
 
     name: Foreign
     purpose: Foreign
@@ -265,7 +265,7 @@ def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -
 
 
 def _require_types(columns: Iterable[Sequence[object]]) -> None:
-    """Raises TypeError: a value of an entry has another type than torch gives it."""
+    """Raise TypeError: a value of an entry has another type than torch gives it."""
     for (name, types), column in zip(_TYPES.items(), columns, strict=True):
         if not {*map(type, column)} <= types:
             raise TypeError(f"an entry has no {name} of its type")
@@ -330,7 +330,7 @@ def _recorded(
 
 
 def _require_as_many(groups: Sequence[_Group], wanted: Sequence[int]) -> None:
-    """Raises PipeschedError: PS892, the plan has another number of communicators."""
+    """Raise PipeschedError: PS892, the plan has another number of communicators."""
     if len(groups) != len(wanted):
         names = ", ".join(group.name for group in groups)
         message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"

@@ -23,7 +23,7 @@ _MOST = 8  # bytes of a number
 
 
 class NotPlain(Exception):
-    """A file holds more than plain data: an opcode that would run something."""
+    """A file holds more than plain data: one of its opcodes would run something."""
 
 
 class Reader:

@@ -153,7 +153,7 @@ class Held:
 
     @cached_property
     def step(self) -> Ints:
-        """The step of each entry."""
+        """Step of each entry, from 0."""
         return self.posted.position // self.a_step
 
     @cached_property
@@ -196,7 +196,7 @@ class Held:
 
     @property
     def stands_in(self) -> int:
-        """The number of the first step that is not over, from 1."""
+        """Number of the first step that is not finished, from 1."""
         return min(int(self._done.min()) + 1, self.steps)
 
     @cached_property

@@ -165,7 +165,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
     flat = [(rank, *row[2:]) for rank in range(program.ranks) for row in sorted(found[rank], key=lambda row: row[:2])]
     rank, op, stage, microbatch = (np.array(column, dtype=np.int32) for column in zip(*flat, strict=True))
     peer, communicator = _addressed(rank, op, stage, microbatch, program)
-    if (peer < 0).any():  # peers come from the plan, so with a message outside of it no rank may lack a trace
+    if (peer < 0).any():  # a message outside of the plan: only the traces tell the number of ranks
         _require_ranks(max(found) + 1, program)
     start = np.searchsorted(rank, np.arange(program.ranks + 1)).astype(np.int64)
     return Recorded(

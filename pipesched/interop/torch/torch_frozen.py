@@ -29,7 +29,7 @@ def with_backwards(schedule: Schedule, times: Timeline) -> Schedule:
     backward = np.flatnonzero(makes(schedule.op, Result.GRADIENT))
     backward = backward[np.argsort(times.end[backward], kind="stable")]
     last = np.full(placement.microbatches, -1, dtype=np.int64)
-    last[schedule.microbatch[backward]] = backward  # of repeated microbatches the last one stays
+    last[schedule.microbatch[backward]] = backward  # the last backward of each microbatch
     stage, microbatch = (x.ravel() for x in np.meshgrid(stages[::-1], np.arange(placement.microbatches), indexing="ij"))
     after = last[microbatch]
     rank = placement.table[stage, microbatch]

@@ -15,7 +15,7 @@ from pipesched.diagnostics import Code, Diagnostic
 from pipesched.interop.trainers.case import Case, Findings, Note, NotJudged, wrong
 from pipesched.interop.trainers.settings import Setting, Unread, Unset, short
 
-_LONGER = 3  # characters by which a slip makes a name longer or shorter
+_LONGER = 3  # most characters by which a misspelled name is longer or shorter
 _NEAR = 0.88  # no other of the 1,047 options of Megatron-LM is that near to a pipeline key
 
 

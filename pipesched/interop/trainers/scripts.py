@@ -203,7 +203,7 @@ def _commands(source: Source, script: Script) -> list[Settings]:
 
 
 def _require_whole(source: Source, script: Script) -> None:
-    """Raises PipeschedError: PS870, options follow a backslash that does not continue its line."""
+    """Raise PipeschedError: PS870, options follow a backslash that does not continue its line."""
     for command in script.commands:
         option = command.fields[0].chars if command.fields else ""
         broken = _BROKEN.search(source.text, 0, max(command.at, 0))
