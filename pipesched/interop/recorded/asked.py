@@ -1,4 +1,4 @@
-"""The recorded run that a schedule is held against: an option that interop adds to `verify`, as one value."""
+"""Options that interop adds to `verify`: the recorded run with which a schedule is compared."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pipesched.command.options import request
 
 @dataclass(frozen=True)
 class Run:
-    """recorded: the folder of what its ranks posted."""
+    """A recorded run. recorded: folder with the records of its ranks, empty if none is given."""
 
     recorded: str = ""
 
 
 def run(own: Mapping[str, object], given: dict[str, object]) -> Run:
-    """The run that options name."""
+    """Read the recorded run from the options."""
     return request(Run, own)
