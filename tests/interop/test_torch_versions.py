@@ -65,7 +65,7 @@ def test_what_is_not_supported_is_refused_with_the_range(text: str) -> None:
 def test_the_package_installs_the_versions_of_the_table() -> None:
     """pyproject.toml asks for a torch from the oldest up to and without the one after the newest."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert extras["torch"] == [f"torch>={OLDEST},<2.{NEWEST.number[1] + 1}"]
+    assert extras["runtime"] == [f"torch>={OLDEST},<2.{NEWEST.number[1] + 1}"]
 
 
 def test_rows_are_in_order() -> None:
