@@ -1,7 +1,7 @@
-"""What is said of a schedule, as JSON that `optimizer.proof` derives anew; its shape is in `optimizer.proof.entries`.
+"""Certificate of a schedule, as JSON that `optimizer.proof` derives anew; `optimizer.proof.entries` lists its entries.
 
-A bound is two times of a rank. A refutation is an engine's word, with what was asked; `ranks` and a proof are followed.
-The verdict is not given here: it is the checker's.
+A bound is two times of a rank. A refutation is an engine's word, with its question; the checker repeats one by `ranks`,
+and follows a proof. The verdict is not given here: the checker adds it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ def certificate(
     proof: Mapping[str, object] | None = None,
     least: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """What is known of a schedule that was found. repeated: what makes it one for every m; proof: of what was refuted,
-    least: of the least m.
+    """Certificate of a search's best schedule.
+
+    repeated: its extension to every m; proof: of the refuted objective; least: proof at the least m.
     """
     refuted = state.refuted
     asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
@@ -41,8 +42,9 @@ def certify(
     terms: Mapping[str, object] | None = None,
     proof: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """What is known of a schedule with objective `value`, in ticks. refuted: (ticks, engine, ranks or None for all);
-    terms: what it is about.
+    """Certificate of a schedule with objective `value`, in ticks, for one m.
+
+    refuted: (ticks, engine, ranks or None for all); terms: of the refutation; proof: of it.
     """
     return {
         "objective": problem.objective,
@@ -62,7 +64,7 @@ def certify(
 
 
 def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
-    """The schedule of the seam, with its starts, and its bound where that is what it takes."""
+    """Entry `every`: the schedule of the seam, with its starts, and its lower bound if it meets it."""
     seam, problem = repeated.seam, instance.problem(repeated.seam.microbatches)
     bound = repeated.bound if repeated.optimal else lower_bound(problem)
     starts = [[plain(problem.time(int(seam.start[x]))) for x in order] for order in seam.unrolled(problem)]
@@ -78,7 +80,7 @@ def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
 
 
 def _bound(problem: Problem, bound: Bound) -> dict[str, object] | None:
-    """Of work between two times; of others nothing is said, which `ranks` shows too."""
+    """Entry `bound`, for a bound by work between two times; None for others, which the checker's `ranks` finds too."""
     if not isinstance(bound.terms, Busy):
         return None
     frame = {"frame": bound.frame} if problem.objective == "span" else {}

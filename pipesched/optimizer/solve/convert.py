@@ -1,9 +1,9 @@
-"""From a `Schedule` to orders of a `Problem` and back; what an order costs, and whether a table of starts is right.
+"""Convert a `Schedule` to orders of a `Problem` and back; run an order, and check a table of starts.
 
 Operation i of a sequence is the i-th microbatch of its route. A full backward in a schedule is I, then W, where the
-problem splits the backward; where it does not, an I and its W cannot be distinguished from a B only if they touch.
-`fault` looks at every rule of `problem` directly, and shares nothing with the clauses: it orders every rank by start,
-then looks at neighbours and at a running sum.
+problem splits the backward; else an I and its W cannot be distinguished from a B only if they touch.
+`fault` checks every rule of `problem` directly, and shares no code with the clauses: it orders every rank by start,
+then checks neighbours and a running sum of memory.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 
 
 def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
-    """The order of a schedule of the same placement and sizes, in microbatch order; None if it has none.
+    """Convert a schedule of the same placement and sizes to orders, in microbatch order; None if that is impossible.
 
-    It has none where operations overlap, are missing, or run on other ranks, and where a fused problem meets a split
+    It is impossible if operations overlap, are missing, or run on other ranks, or if a fused problem meets a split
     backward.
     """
     if bool(schedule.joined.any()) or schedule.microbatches != problem.placement.microbatches:
@@ -43,7 +43,7 @@ def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
 
 
 def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Schedule:
-    """The orders as a schedule."""
+    """Convert orders to a schedule."""
     flat = np.array([x for order in orders for x in order], dtype=np.int64)
     q, i = problem.sequence[flat], problem.index[flat]
     of_route = [np.flatnonzero(problem.placement.route_of == route) for route in range(problem.placement.routes)]
@@ -65,7 +65,7 @@ def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Sche
 
 
 def by_start(problem: Problem, start: Ints) -> Orders:
-    """The order of a table of starts; at the same time what takes no time comes first, then in chain order."""
+    """Orders by start; of operations that start together those without duration come first, then chain order counts."""
     duration = problem.duration[problem.sequence]
     rank = problem.rank[problem.sequence]
     chain = np.lexsort((_depth(problem)[problem.sequence], duration > 0, start, rank))
@@ -74,7 +74,7 @@ def by_start(problem: Problem, start: Ints) -> Orders:
 
 
 def _depth(problem: Problem) -> Ints:
-    """How many sequences a sequence waits for, one after the other: of two that start together, which comes first."""
+    """Depth of each sequence in the chain, if some durations are 0: it orders operations that start together."""
     depth = np.zeros(problem.sequences, dtype=np.int64)
     for _ in range(problem.sequences if bool((problem.duration == 0).any()) else 0):
         deeper = depth.copy()
@@ -86,10 +86,10 @@ def _depth(problem: Problem) -> Ints:
 
 
 class Run(NamedTuple):
-    """Orders, run as early as possible.
+    """The result of running orders as early as possible.
 
-    start: of every operation. cause: the operation that it could not start before, -1 at 0. last: by rank, its last
-    operation, -1 where it has none.
+    start: of every operation. cause: the operation that each start waited for, -1 for none. last: by rank, its last
+    operation, -1 for none.
     """
 
     start: list[int]
@@ -98,7 +98,7 @@ class Run(NamedTuple):
 
 
 def played(problem: Problem, orders: Orders) -> Run | None:
-    """The earliest starts in these orders, and why; None where ranks wait for each other."""
+    """Run the orders as early as possible; None if they deadlock."""
     needs, delay = problem.producers
     duration = problem.durations
     start, cause = [-1] * len(duration), [-1] * len(duration)
@@ -134,15 +134,13 @@ def played(problem: Problem, orders: Orders) -> Run | None:
 
 
 def run(problem: Problem, orders: Orders) -> Ints | None:
-    """The earliest start of every operation in these orders, int64, shape (operations,); None where ranks wait for
-    each other.
-    """
+    """The earliest start of every operation in these orders, int64, shape (operations,); None if they deadlock."""
     found = played(problem, orders)
     return None if found is None else np.array(found.start, dtype=np.int64)
 
 
 def peak(problem: Problem, orders: Orders) -> Ints:
-    """Most that is held on every rank, in parts; int64, shape (ranks,)."""
+    """Peak memory of every rank, in parts; int64, shape (ranks,)."""
     change = (problem.takes - problem.frees)[problem.sequence]
     most = np.zeros(problem.ranks, dtype=np.int64)
     for rank, order in enumerate(orders):
@@ -152,7 +150,7 @@ def peak(problem: Problem, orders: Orders) -> Ints:
 
 
 def value(problem: Problem, orders: Orders) -> int | None:
-    """The objective in ticks, or None where the orders wait for each other or hold more than a cap."""
+    """The objective in ticks, or None if the orders deadlock or hold more than a cap."""
     start = run(problem, orders)
     if start is None or bool((peak(problem, orders) > problem.cap).any()):
         return None
@@ -160,12 +158,12 @@ def value(problem: Problem, orders: Orders) -> int | None:
 
 
 def fault(problem: Problem, start: Ints, bound: int) -> str:
-    """What is wrong with it, empty if nothing is.
+    """The first violated rule of a table of starts, in words; empty if all rules hold.
 
     Args:
         problem: the instance.
         start: in ticks, shape (operations,).
-        bound: the objective may be so many ticks.
+        bound: the largest objective allowed, in ticks.
     """
     if start.shape != (problem.operations,) or bool((start < 0).any()):
         return "a start is missing"

@@ -1,13 +1,13 @@
-"""A problem in whole numbers, from a placement, costs, a release rule and caps as people write them.
+"""Make a problem in whole numbers from a placement, costs, a release rule and caps as users write them.
 
-Times become ticks of 1 / (common denominator), divided by what all of them share; memory becomes parts, of which
-every activation and every release is a whole number. A cap is rounded down to what can be held at all. A placement is
-one of these, or that of a schedule:
+Times become whole ticks, the longest tick of which all are multiples; memory becomes parts, of which every activation
+and every release is a whole number. A cap is rounded down to a whole number of parts. A placement is one of these, or
+the placement of a schedule:
 
-    linear   0 1 2 3                    one stage a rank
-    loop     0 1 2 3 0 1 2 3            v stages a rank, around
-    vee      0 1 2 3 3 2 1 0            and back
-    0,1,1,0                             a rank for each stage
+    linear   0 1 2 3                    one stage per rank
+    loop     0 1 2 3 0 1 2 3            v stages per rank, always in the same direction
+    vee      0 1 2 3 3 2 1 0            v stages per rank, forth and back
+    0,1,1,0                             the rank of each stage
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OPTIMIZER = Consumer(
     },
 )
 BOUNDED = replace(OPTIMIZER, knows=(COPIES, EMPTY_RANKS, OVERLAP))
-"""The schedules that its bounds hold for, where a pair takes as long as its parts."""
+"""Schedules that the optimizer's bounds hold for, if an overlapped pair takes as long as its parts."""
 
 NO_CAP = 2**40  # parts: more than any schedule holds
 PLACEMENTS = ("linear", "loop", "vee")
@@ -53,14 +53,12 @@ Asked: TypeAlias = str | tuple[int, ...] | Placement | None
 
 @dataclass(frozen=True, eq=False)
 class Instance(Terms):
-    """What is asked: the terms of the verdict, for any number of microbatches. of_one: bytes of 1 in the unit of peaks,
-    where caps are of bytes.
-    """
+    """Terms of an optimization, for any number of microbatches. of_one: bytes per unit of peaks, if caps are bytes."""
 
     of_one: Fraction | None = None
 
     def problem(self, microbatches: int | None = None) -> Problem:
-        """The problem at the size of the placement, or at another (of a placement with one route).
+        """Make the problem at the placement's number of microbatches, or at another one (with one route).
 
         Raises:
             PipeschedError: PS222, costs that do not fit; PS225, an objective that the placement leaves open.
@@ -72,12 +70,12 @@ class Instance(Terms):
         return replace(made, unit=self.costs.unit)
 
     def at(self, microbatches: int) -> Instance:
-        """The same for another number of microbatches."""
+        """Change the number of microbatches."""
         return replace(self, placement=_of(self.placement, microbatches))
 
     @property
     def rounded(self) -> tuple[Fraction, ...] | None:
-        """The caps as they bind: whole multiples of the smallest amount that is taken or freed."""
+        """Caps, rounded down to multiples of the smallest amount that can be taken or freed."""
         if self.caps is None:
             return None
         sizes = self._sizes()
@@ -111,7 +109,7 @@ def _of(placement: Placement, microbatches: int) -> Placement:
 
 
 def sizes_of(asked: Asked, parameters: Mapping[str, Value]) -> dict[str, int]:
-    """p, v and m; where not given 4, 1 (2 of a loop or vee) and 2p. No v where the placement lists ranks.
+    """p, v and m; by default 4, 1 (2 for a loop or vee) and 2p. No v if the placement lists ranks.
 
     Raises:
         PipeschedError: PS208, PS225, invalid sizes, or too many operations.
@@ -137,7 +135,7 @@ def sizes_of(asked: Asked, parameters: Mapping[str, Value]) -> dict[str, int]:
 
 
 def placement_at(asked: Asked, sizes: Mapping[str, int]) -> Placement:
-    """The placement at these sizes.
+    """Make the placement at these sizes.
 
     Raises:
         PipeschedError: PS225, a linear placement with several stages a rank.
@@ -158,7 +156,7 @@ def placement_at(asked: Asked, sizes: Mapping[str, int]) -> Placement:
 
 
 def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> None:
-    """Every rank has a stage, and as many as v says."""
+    """Refuse a list of ranks in which a rank has no stage or does not exist, or whose length is not p * v."""
     listed = ",".join(map(str, ranks[:16])) + (",…" if len(ranks) > 16 else "")
     missing = sorted(set(range(min(p, len(ranks) + 1))) - set(ranks))
     beyond = [rank for rank in ranks if not 0 <= rank < p]

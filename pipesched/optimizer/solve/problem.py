@@ -1,23 +1,23 @@
-"""What is to be decided, in whole numbers.
+"""The problem of the optimizer, in whole numbers.
 
     Find a start for every operation, so that
       chain     F(s) before F(s+1), ..., I(s+1) before I(s), I before W         end + lag <= start
       machine   a rank runs one operation at a time
-      memory    on every rank, at every time: taken by what has started - freed by what has ended <= cap
+      memory    on every rank, at every time: taken by started operations - freed by ended operations <= cap
 
-    makespan  everything has ended by C
-    span      on every rank, from its first start to its last end it is at most C
+    makespan  every operation has ended by C
+    span      on every rank, the time from its first start to its last end is at most C
 
 All microbatches of a route are alike, so some best schedule runs the operations of a kind and a stage in microbatch
-order (the FIFO lemma: sort the starts of each kind and stage; every inequality above survives). What remains to be
-decided is how the *sequences* (one kind, one stage, one route) interleave on their rank:
+order (the FIFO lemma: sort the starts of each kind and stage; every inequality above still holds). It remains to decide
+how the *sequences* (one kind, one stage, one route) interleave on their rank:
 
     sequence q   F of stage 0   x0 x1 x2 ...       operation i of sequence q is number first[q] + i
 
 A rank may begin later than it could: that makes its span shorter. Starts express such a delay directly. A schedule is
-an order, run as early as possible, and expresses it by the microbatch that goes first on a rank (`late_start`), which
-is the one place where the order of microbatches matters. So no order has less than the least over starts, which is what
-bounds and engines are about; where an order has no more, it is optimal.
+an order, run as early as possible, and expresses a delay by the microbatch that goes first on a rank (`late_start`);
+only there the order of microbatches matters. So the objective of an order is never below the least over all starts,
+which bounds and engines are about; an order that reaches it is optimal.
 
 `Question` asks for a schedule with an objective of at most C; an engine's `Answer` is sat, unsat or unknown.
 """
@@ -47,11 +47,12 @@ _NEVER = np.int64(2**60)
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One instance; times in ticks of 1 / scale, memory in parts of `part` of the unit of peaks.
+    """A problem; times in ticks of 1 / scale, memory in parts of `part` of the unit of peaks.
 
-    op, route, stage, rank, length, duration, takes, frees: int64, shape (sequences,). takes: at the start; frees: at
-    the end, negative where more is taken. before, after, lag: int64, shape (edges,): operation i of sequence `after`
-    starts at least lag after the end of operation i of `before`. cap: int64, shape (ranks,). unit: of times.
+    op, route, stage, rank, length, duration, takes, frees: int64, shape (sequences,). takes: memory taken at the start;
+    frees: memory freed at the end, negative if more is taken. before, after, lag: int64, shape (edges,): operation i of
+    sequence `after` starts at least lag after the end of operation i of `before`. cap: int64, shape (ranks,). unit: of
+    times.
     """
 
     placement: Placement
@@ -74,7 +75,7 @@ class Problem:
     unit: Unit = NO_UNIT
 
     def __getstate__(self) -> dict[str, object]:
-        """Its fields: another process derives the rest anew."""
+        """The fields alone: another process derives the other values anew."""
         return {x.name: getattr(self, x.name) for x in fields(self)}
 
     @property
@@ -87,7 +88,7 @@ class Problem:
 
     @cached_property
     def first(self) -> Ints:
-        """The number of the first operation of each sequence; shape (sequences + 1,)."""
+        """Number of the first operation of each sequence; shape (sequences + 1,)."""
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.length)])
 
     @property
@@ -96,33 +97,33 @@ class Problem:
 
     @cached_property
     def sequence(self) -> Ints:
-        """The sequence of every operation."""
+        """Sequence of every operation."""
         return np.repeat(np.arange(self.sequences), self.length)
 
     @cached_property
     def index(self) -> Ints:
-        """The place of every operation in its sequence."""
+        """Index of every operation in its sequence."""
         return np.arange(self.operations) - self.first[self.sequence]
 
     @cached_property
     def on(self) -> tuple[tuple[int, ...], ...]:
-        """The sequences of every rank."""
+        """Sequences of every rank."""
         return tuple(tuple(np.flatnonzero(self.rank == r).tolist()) for r in range(self.ranks))
 
     @cached_property
     def work(self) -> Ints:
-        """By rank, in ticks."""
+        """Compute time of every rank, in ticks."""
         return np.bincount(self.rank, self.length * self.duration, self.ranks).astype(np.int64)
 
     @cached_property
     def durations(self) -> list[int]:
-        """Of every operation."""
+        """Duration of every operation, in ticks."""
         durations: list[int] = self.duration[self.sequence].tolist()
         return durations
 
     @cached_property
     def producers(self) -> tuple[list[int], list[int]]:
-        """By operation: what it waits for, -1 if nothing, and the least time from that one's start to its own."""
+        """(the operation that each operation waits for, -1 for none; the least time between their starts)."""
         first, delay = np.full(self.operations, -1), np.zeros(self.operations, dtype=np.int64)
         for b, a, lag in zip(self.before.tolist(), self.after.tolist(), self.lag.tolist(), strict=True):
             i = np.arange(int(self.length[a]))
@@ -132,7 +133,7 @@ class Problem:
 
     @cached_property
     def precedence(self) -> tuple[Ints, Ints, Ints]:
-        """(later, earlier, delay) between operations: start of later >= start of earlier + delay. Chains and FIFO."""
+        """(later, earlier, delay): start of later >= start of earlier + delay, for chains and FIFO order."""
         counts = self.length[self.after]
         edge = np.repeat(np.arange(len(self.after)), counts)
         i = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -150,16 +151,16 @@ class Problem:
         return int(ticks) / self.scale
 
     def said(self, ticks: int) -> str:
-        """Ticks as people read them."""
+        """Ticks in the user's unit, as text."""
         return self.unit.text(self.time(ticks))
 
     def value(self, start: Ints) -> int:
-        """The objective of a schedule, in ticks."""
+        """Objective of a table of starts, in ticks."""
         end = start + self.duration[self.sequence]
         return int(self.spans(start).max(initial=0) if self.objective == "span" else end.max(initial=0))
 
     def spans(self, start: Ints) -> Ints:
-        """By rank, from its first start to its last end; 0 without stages."""
+        """Time from the first start to the last end of every rank; 0 without stages."""
         rank = self.rank[self.sequence]
         first, last = np.full(self.ranks, _NEVER), np.full(self.ranks, -_NEVER)
         np.minimum.at(first, rank, start)
@@ -170,9 +171,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a problem is built from: ticks of an operation and of a message by stage, memory in parts.
+    """Costs and caps of a problem: ticks of an operation and of a message by stage, memory in parts by stage.
 
-    ticks: by kind; takes, frees: by kind, where there is any.
+    ticks: by kind; takes, frees: by kind, without kinds that take or free no memory.
     """
 
     scale: Fraction
@@ -185,10 +186,10 @@ class Sizes:
 
 
 def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "makespan") -> Problem:
-    """The instance of a placement; every stage of every route has a rank.
+    """Build the problem of a placement in which every stage of every route has a rank.
 
     Raises:
-        PipeschedError: PS225, the span of two routes; PS702, a stage that reads others than the one before it.
+        PipeschedError: PS225, the span of two routes; PS702, a stage that reads a stage other than the one before it.
     """
     if not placement.chain:
         message = f"{placement.skip}: orders are searched where every stage reads the one before it"
@@ -239,7 +240,7 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
 
 
 class Repeat(NamedTuple):
-    """A part that repeats: for t in first .. last, started by t + period = started by t + so many microbatches."""
+    """A part that repeats: for t in first .. last, `microbatches` more have started by t + period than by t."""
 
     first: int
     last: int
@@ -249,11 +250,11 @@ class Repeat(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Is there a schedule with objective at most `bound` ticks?
+    """The question whether there is a schedule with objective at most `bound` ticks.
 
-    engine: cadical, z3 or cpsat. ranks: these alone (see `reductions`), None for all. repeat: the schedule is
-    to repeat itself there. proof: where to write PATH.cnf and PATH.drat of a refutation. limit: steps after which an
-    engine is to give up, None for never; seed: where its choices begin.
+    engine: cadical, z3 or cpsat. ranks: the only ranks considered (see `reductions`), None for all. repeat: the part
+    that must repeat. proof: PATH of PATH.cnf and PATH.drat, to which a refutation is written. limit: steps after which
+    an engine gives up, None for never; seed: of its random choices.
     """
 
     problem: Problem
@@ -268,8 +269,10 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """verdict: sat, unsat or unknown (never taken for unsat; `reason` says why). start: of a sat answer to a question
-    about all ranks, int64, shape (operations,), else None. steps: what it took, the same on every machine.
+    """The answer to a question. verdict: sat, unsat or unknown (which never counts as unsat; `reason` says why).
+
+    start: of a sat answer to a question about all ranks, int64, shape (operations,), else None. steps: the work done,
+    the same on every machine.
     """
 
     verdict: str

@@ -1,19 +1,19 @@
-"""Problems made from a problem: a smaller one, an equivalent one, a coarser one.
+"""Reduce a problem to a smaller one, an equivalent one, or a coarser one.
 
-    restrict    some ranks only; the others are as fast as their operations, and run any number at a time. What these
-                ranks alone cannot reach cannot be reached: one rank, with its memory, its round trips and the heads
-                and tails of the whole problem, often decides the optimum
+    restrict    some ranks only; the others run any number of operations at a time, without caps. An objective that
+                these ranks alone cannot reach cannot be reached: one rank, with its memory, its round trips and the
+                heads and tails of the whole problem, often decides the optimum
     merge       the W of a rank as one sequence
-    coarsened   durations as multiples of some ticks. Neither an order nor its memory depends on durations, so an order
-                found there is a schedule of the exact problem; its value is measured anew
+    coarsened   durations as multiples of a number of ticks. Neither an order nor its memory depends on durations, so an
+                order found there is a schedule of the exact problem; its value is measured anew
 
-Nobody waits for a W. Where those of a rank take as long and free as much as each other, the n-th W of the rank to
-start may as well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no
-sum of memory. So one counter is decided for each rank where there was one for each chunk:
+No operation waits for a W. If all W of a rank take as long and free as much, the n-th W of the rank to start may as
+well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no sum of memory. So
+there is one counter per rank instead of one per chunk:
 
     W of the rank: n started by t   ->   at least n of the rank's I have ended by t
 
-Refutations with several chunks a rank become three to ten times shorter.
+Refutations with several chunks per rank become three to ten times shorter.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from pipesched.optimizer.solve.problem import Problem
 
 
 def _columns(problem: Problem) -> tuple[Ints, ...]:
-    """Columns with an entry for each sequence."""
+    """Columns of a problem with an entry per sequence."""
     x = problem
     return x.op, x.route, x.stage, x.rank, x.length, x.duration, x.takes, x.frees
 
 
 def _with(problem: Problem, columns: Iterable[Ints], edges: Iterable[Ints]) -> Problem:
-    """The problem with other `_columns`, and other edges: before, after, lag."""
+    """Replace the `_columns` and the edges (before, after, lag) of a problem."""
     op, route, stage, rank, length, duration, takes, frees = columns
     before, after, lag = edges
     return replace(
@@ -55,7 +55,7 @@ def _with(problem: Problem, columns: Iterable[Ints], edges: Iterable[Ints]) -> P
 
 
 def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
-    """The sequences of these ranks, with the paths between them as lags; and the operations that are kept."""
+    """(problem of these ranks alone, with paths through other ranks as lags; numbers of the operations kept)."""
     kept = np.flatnonzero(np.isin(problem.rank, list(ranks)))
     number = {int(q): i for i, q in enumerate(kept)}
     follow: dict[int, list[tuple[int, int]]] = {}
@@ -82,10 +82,10 @@ def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """A problem in which some sequences stand for all W of a rank, and the time windows of its operations.
+    """A problem in which one sequence may stand for all W of a rank, and the time windows of its operations.
 
-    low, high: int64, shape (operations,). joins: (sequence of W, sequences of I) whose counters it waits for. origin:
-    for each sequence of the merged problem, those that it stands for.
+    low, high: int64, shape (operations,). joins: (sequence of merged W, sequences of I that it waits for). origin: for
+    each sequence of the merged problem, the original sequences that it stands for.
     """
 
     problem: Problem
@@ -95,7 +95,7 @@ class Merged:
     origin: tuple[tuple[int, ...], ...]
 
     def expanded(self, original: Problem, start: Ints) -> Ints:
-        """The starts of the original's operations, from those of the merged ones."""
+        """Starts of the original operations, from those of the merged problem."""
         made = np.zeros(original.operations, dtype=np.int64)
         for q, sources in enumerate(self.origin):
             mine = start[self.problem.first[q] : self.problem.first[q + 1]]
@@ -110,7 +110,7 @@ class Merged:
         return made
 
     def narrowed(self, original: Problem, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Time windows of the original's operations, with those of merged ones that are the same operations."""
+        """Time windows of the original operations, narrowed by the merged problem's for sequences that are in both."""
         low, high = low.copy(), high.copy()
         for q, (x, *others) in enumerate(self.origin):
             if not others:
@@ -125,9 +125,7 @@ def _operations(problem: Problem, q: int) -> Ints:
 
 
 def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
-    """The problem with the W of every rank merged where they are alike. The n-th of them lies in the n-th of the
-    windows, sorted.
-    """
+    """Merge the W of every rank whose W are alike. The window of the n-th has the n-th least low and high of all."""
     groups = _groups(problem)
     inside = {q for group in groups for q in group}
     origin = [(q,) for q in range(problem.sequences) if q not in inside] + groups
@@ -147,7 +145,7 @@ def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
 
 
 def unmerged(problem: Problem, low: Ints, high: Ints) -> Merged:
-    """The problem as it is."""
+    """Wrap a problem without merging anything."""
     return Merged(problem, low, high, (), tuple((q,) for q in range(problem.sequences)))
 
 
@@ -159,7 +157,7 @@ def _numbered(
 
 
 def _groups(problem: Problem) -> list[tuple[int, ...]]:
-    """The sequences of W of each rank that has several, if they are alike."""
+    """Sequences of W to merge: those of each rank that has several, if they are alike."""
     found = []
     for held in problem.on:
         weights = tuple(q for q in held if problem.op[q] == Op.W)
@@ -174,15 +172,15 @@ def _sorted(problem: Problem, group: Sequence[int], values: Ints) -> Ints:
 
 
 def _spread(times: Ints, problem: Problem, group: Sequence[int]) -> Ints:
-    """Times pushed up until each is a duration after the one before."""
+    """Raise times until each is at least a duration after the one before."""
     steps = np.arange(len(times)) * int(problem.duration[group[0]])
     return np.asarray(np.maximum.accumulate(times - steps) + steps)
 
 
 def coarsened(problem: Problem, ticks: int) -> Problem:
-    """The same with durations and lags to the nearest multiple of `ticks`, counted in such multiples.
+    """Round durations and lags to the nearest multiple of `ticks`, and count in such multiples.
 
-    What takes time still does: durations above 0 are at least 1. Lags may become 0.
+    Durations above 0 become at least 1. Lags may become 0.
 
     Raises:
         ValueError: ticks < 1.

@@ -1,21 +1,22 @@
-"""One rank alone, all its orders at once; and what every rank alone learns, handed on to the others.
+"""Narrow time windows by all orders of one rank at once, and pass the result on to the other ranks.
 
-    state   how many operations of each sequence of the rank are done
+    state   the number of operations of each sequence of the rank that are done
     T       the earliest time at which a state can be reached        from the states with one operation less
-    U       the latest time at which it may be left                  from the states with one more
+    U       the latest time at which a state may be left             from the states with one operation more
 
 The sequences of a rank are chains of like operations, so its orders are the paths through a lattice of counts, and a
-cap cuts most of that away. Whatever the order, time at a state is at least T: one pass decides whether the rank, with
-the heads and tails of the whole problem, its memory and its own precedences, can do its work at all, and gives each
-operation a time window. It leaves out the delays of paths through other ranks; heads and tails carry those, and what
-one rank learns moves the heads and tails of the others (`tighten`), until nothing new comes:
+cap cuts most of the lattice away. In every order the time at a state is at least T: one pass decides whether the rank,
+with the heads and tails of the whole problem, its memory and its own precedences, can do its work at all, and gives
+each operation a time window. The lattice has no delays of paths through other ranks; heads and tails include them, and
+a narrower window on one rank moves the heads and tails of the others (`tighten`), until nothing changes:
 
     rank by rank: time windows by its lattice ──> longest paths ──> the next rank
 
-The result is narrower time windows that lose no schedule, or that there is none. With several chunks a rank this is
-where lower bounds come from: on a folded placement the last rank alone, which has no such delays between its chunks,
-often decides the optimum. It refutes most of what can be refuted there in the time in which clauses are written; what
-is left has fewer of them. Dynamic programming over subsets, Held and Karp, 1962, with counts for subsets.
+The result is narrower time windows that lose no schedule, or that there is no schedule. With several chunks per rank
+this gives the best lower bounds: on a folded placement the last rank alone, which has no such delays between its
+chunks, often decides the optimum. It refutes most objectives that can be refuted there in the time that writing the
+clauses takes; for the others fewer clauses remain. Dynamic programming over subsets, Held and Karp, 1962, with counts
+in place of subsets.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pipesched.optimizer.solve.bounds.longest_paths import Link, links, longest,
 from pipesched.optimizer.solve.problem import Problem
 from pipesched.optimizer.solve.reductions import Merged, restrict
 
-MOST = 400_000  # states of one rank; beyond, nothing is learnt
+MOST = 400_000  # states of one rank; with more, its windows stay as they are
 _LATE = np.int64(2**60)
 
 
@@ -39,9 +40,10 @@ _LATE = np.int64(2**60)
 class Rank:
     """The sequences of one rank, numbered from 0.
 
-    first: the number of the first operation of each in the problem. length, duration: of each. peak: what an operation
-    holds at most above what was held before it; change: what it leaves there. before: (q, b), operation i of q comes
-    after operation i of b. joins: (q, those of which i + 1 in all have ended before operation i of q).
+    By sequence, first: the number of its first operation in the problem; length; duration of an operation; peak: the
+    most that an operation adds to held memory while it runs; change: what it adds in the end. before: (q, b), operation
+    i of q comes after operation i of b. joins: (q, inputs), operation i of q comes after i + 1 operations of all inputs
+    together.
     """
 
     first: Ints
@@ -55,16 +57,16 @@ class Rank:
 
     @cached_property
     def stride(self) -> Ints:
-        """One operation more of each sequence, in the number of a state."""
+        """Difference in the number of a state that one more operation makes, by sequence."""
         return np.concatenate([[1], np.cumprod(self.length + 1)[:-1]])
 
     @property
     def numbered(self) -> bool:
-        """Whether every state has a number of 64 bits."""
+        """True if every state's number fits in 64 bits."""
         return float(np.prod(self.length + 1.0)) < 2.0**62
 
     def next(self, keys: Ints) -> tuple[Ints, Ints, Ints]:
-        """(state, sequence, operation): everything that can come next."""
+        """(state, sequence, operation) of everything that can run next."""
         counts = keys // self.stride[:, None] % (self.length[:, None] + 1)
         may = counts < self.length[:, None]
         may &= self.change @ counts + self.peak[:, None] <= self.cap
@@ -77,7 +79,7 @@ class Rank:
 
 
 def alone(merged: Merged, rank: int) -> Rank:
-    """One rank of a problem."""
+    """Make the problem of one rank."""
     problem = merged.problem
     held = list(problem.on[rank])
     number = {q: i for i, q in enumerate(held)}
@@ -96,9 +98,9 @@ def alone(merged: Merged, rank: int) -> Rank:
 
 
 def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
-    """The times between which operations can start if this rank is to do its work; None if it cannot.
+    """(earliest, latest) starts with which this rank can do its work; None if it cannot.
 
-    Beyond MOST states low and high come back as they are.
+    With more than MOST states low and high are returned unchanged.
 
     Args:
         rank: from `alone`.
@@ -113,10 +115,10 @@ def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """All ways from the states with n operations done, so many, to those with n + 1.
+    """All steps from the states with n operations done to those with n + 1.
 
-    source, target: the number of the state in either, states counted from 0. q, x: the sequence and the operation.
-    soonest: its start at T of the source.
+    states: the number of states with n. source, target: indices of the states before and after a step. q, x: the
+    sequence and the operation. soonest: the earliest start of x from the source.
     """
 
     states: int
@@ -128,7 +130,7 @@ class Step:
 
 
 def forward(rank: Rank, low: Ints, high: Ints) -> list[Step] | None:
-    """The ways from nothing done to all done, as far as they lead; None if there are too many states."""
+    """Steps from no operation done to all done, as far as they lead; None if there are too many states."""
     if not rank.numbered:
         return None
     keys, time, states = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), 1
@@ -155,7 +157,7 @@ def forward(rank: Rank, low: Ints, high: Ints) -> list[Step] | None:
 
 
 def backward(rank: Rank, steps: list[Step], low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
-    """Earliest and latest starts over all orders that come to the end in time; None if no order does."""
+    """Earliest and latest starts over all orders that end in time; None if no order does."""
     least, most = low.copy(), high.copy()
     for first, length in zip(rank.first.tolist(), rank.length.tolist(), strict=True):
         least[first : first + length], most[first : first + length] = _LATE, -_LATE
@@ -171,12 +173,12 @@ def backward(rank: Rank, steps: list[Step], low: Ints, high: Ints) -> tuple[Ints
     return (least, most) if late[0] > -_LATE else None
 
 
-_ENOUGH = 0.1  # of the time windows: a round that takes off less is the last
-_SWEEPS = 4  # how often in a round the other ranks get what was learnt
+_ENOUGH = 0.1  # fraction of the time windows: a round that removes less is the last
+_SWEEPS = 4  # times per round that narrower windows are passed on to the other ranks
 
 
 def merged_links(original: Problem, merged: Merged) -> list[Link]:
-    """The links of the merged problem: those of the original between sequences that are still there, and orders."""
+    """Links of the merged problem: the original's between sequences that remain, and the order of merged ones."""
     number = {group[0]: q for q, group in enumerate(merged.origin) if len(group) == 1}
     made = [
         Link(number[x.later], number[x.earlier], x.offset, x.delay)
@@ -187,10 +189,10 @@ def merged_links(original: Problem, merged: Merged) -> list[Link]:
 
 
 def tighten(merged: Merged, paths: Sequence[Link], bound: int) -> Merged | None:
-    """The same with narrower time windows; None if no schedule is within them.
+    """Narrow the time windows; None if no schedule is within them.
 
     Args:
-        merged: a problem, and time windows that are right for the bound.
+        merged: a problem, and valid time windows for the bound.
         paths: its `merged_links`.
         bound: the objective, in ticks.
     """
@@ -216,7 +218,7 @@ def tighten(merged: Merged, paths: Sequence[Link], bound: int) -> Merged | None:
 
 
 def _handed_on(merged: Merged, paths: Sequence[Link], bound: int, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """Heads and tails by longest paths; the n-th W of a rank not before the n-th end of its I."""
+    """Update the windows by longest paths; the n-th W of a rank starts no sooner than the n-th end of its I."""
     length, first, duration = merged.problem.length, merged.problem.first, merged.problem.duration
     low = longest(length, list(paths), low)
     for q, inputs in merged.joins:

@@ -1,14 +1,14 @@
-"""The least memory with which there is any schedule at all: what one microbatch needs by itself.
+"""The least cap of every rank under which any schedule exists: the memory of one microbatch by itself.
 
-    held[c]   what it holds on each rank after c operations of its chain F(0) .. F(S-1), I(S-1) .. I(0)
-    most[c]   the most that it holds at once during the c-th of them
-    need[c]   what it will hold at once, at most, beyond held[c]
+    held[c]   memory that it holds on each rank after c operations of its chain F(0) .. F(S-1), I(S-1) .. I(0)
+    most[c]   the most that it holds at once during the c-th of these operations
+    need[c]   the most that it will later hold at once, beyond held[c]
 
-each W right after its I. That is the least that it can hold: F and I must come in chain order, and a W only frees. So
-when a rank has run the last of its F, it holds all its stages of the route; and where I takes (torch), when I of a
-stage has ended, the stages up to that one, and what this I took. Every schedule holds that much at some time, for every
-microbatch, and one microbatch after another never holds more: a schedule exists exactly if each rank's cap is at least
-the largest `most` of its rank.
+Each W runs right after its I. No order holds less: F and I must come in chain order, and a W only frees. When a rank
+has run the last of its F, it holds all its stages of the route; and if I takes memory (release torch), then when I of a
+stage has ended, it holds the stages up to that one, and the memory that this I took. Every schedule holds that much at
+some time, for every microbatch, and running one microbatch after another never holds more: a schedule exists exactly if
+each rank's cap is at least its largest `most`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipesched.optimizer.solve.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """One microbatch of a route by itself.
+    """Memory of a single microbatch of a route, by operations done.
 
     chain: the sequences in order. held, most, need: int64, shape (chain + 1, ranks).
     """
@@ -39,7 +39,7 @@ class Alone:
 
 
 def alone(problem: Problem, route: int) -> Alone:
-    """One microbatch of a route that has microbatches, from nothing to nothing."""
+    """Memory of a single microbatch of a route that has microbatches, from its first F to its last I and W."""
     mine = np.flatnonzero((problem.route == route) & (problem.op != Op.W)).tolist()
     forward = sorted((q for q in mine if problem.op[q] == Op.F), key=lambda q: int(problem.stage[q]))
     back = sorted((q for q in mine if problem.op[q] != Op.F), key=lambda q: -int(problem.stage[q]))
@@ -59,7 +59,7 @@ def alone(problem: Problem, route: int) -> Alone:
 
 
 def least_cap(problem: Problem) -> Ints:
-    """The least cap of every rank, in parts; int64, shape (ranks,), 0 for a rank without stages."""
+    """Least cap of every rank, in parts; int64, shape (ranks,), 0 for a rank without stages."""
     least = np.zeros(problem.ranks, dtype=np.int64)
     for route in set(problem.route.tolist()):
         least = np.maximum(least, alone(problem, route).most.max(axis=0))
@@ -67,8 +67,9 @@ def least_cap(problem: Problem) -> Ints:
 
 
 def infeasible(problem: Problem, said: Callable[[Fraction], str] = shown) -> str | None:
-    """Why no schedule is within the caps, by the rank that misses most; None where there is one. said: an amount as
-    people read it.
+    """Reason why no schedule is within the caps, on the rank that lacks most; None if there is a schedule.
+
+    said: formats an amount of memory. An example of a reason:
 
     ``rank 0 alone needs 2: when F of stage 7 has run, it holds stages 0, 7 of that microbatch``
     """

@@ -1,30 +1,30 @@
 """Longest paths: the earliest and the latest start of every operation, if the objective is to be at most C.
 
-    head          no schedule starts it sooner: the longest path to it
-    tail          no schedule ends less than this after its end: the longest path from it
+    head          the longest path to the operation: no schedule starts it sooner
+    tail          the longest path from its end: every schedule takes at least as long after it
     time window   from head to C - tail - duration
 
-The span counts on each rank by itself. From the rank's first start on,
+The span is counted on each rank separately. From the rank's first start on,
 
-    head   the longest path to it from any operation of the rank: none of them starts before the first start
-    tail   the longest path from it to any operation of the rank
+    head   the longest path to the operation from any operation of the rank: none of these starts before the first start
+    tail   the longest path from the operation to any operation of the rank
 
-and the other ranks add nothing to these paths: they may begin sooner, and the rank later (`framed`).
+and no path begins on another rank: other ranks may begin sooner, and this rank later (`framed`).
 
 A path follows links between sequences, the same for every microbatch: operation i of one waits for operation i - offset
 of the other.
 
     chain    offset 0            order    offset 1, of a sequence to itself            memory    offset k, as follows
 
-Suppose F of stage s, microbatch i, starts, and some w of microbatch i - k has not ended. On their rank
+Suppose F of stage s, microbatch i, starts, and some backward w of microbatch i - k has not ended. On their rank
 
     held by i itself              every stage of the rank up to s                              base
     held by each of i-k .. i-1    w = W of stage t: what W frees of t                          slope
                                   w = I or B of stage t: all stages of the rank up to s, t     (no I after it has ended)
 
-so if base + k * slope exceeds the cap, this F waits for that w. With one stage on a rank, released at W, the links say
-all of memory; else memory asks for more. Where I takes, the same is asked for the end of I of microbatch i - k: what it
-takes is held then, too, and of i all stages up to s, t.
+so if base + k * slope exceeds the cap, this F waits for that w. With one stage on a rank, released at W, the links
+express the memory constraint in full; else only a part of it. If I takes memory, the cap must also hold at the end of I
+of microbatch i - k: then the memory that I takes is held too, and of microbatch i all stages up to s, t.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def linked_ranks(problem: Problem) -> tuple[int, ...]:
 
 
 def memory_links(problem: Problem) -> list[Link]:
-    """The links of all ranks, without those that others imply. None where no schedule is within the cap."""
+    """Links by memory on all ranks, without those that others imply; no links for an F that exceeds the cap alone."""
     made: list[Link] = []
     for rank, held in enumerate(problem.on):
         for f in held:
@@ -72,7 +72,7 @@ def memory_links(problem: Problem) -> list[Link]:
 
 
 def _needed(problem: Problem, f: int, waits: list[int], cap: int) -> list[Link]:
-    """The links of one F, latest waits first: what comes before a wait at no greater distance is implied."""
+    """Links by memory of one F, latest waits first: a wait for an earlier backward at no smaller offset is implied."""
     stage, takes = problem.stage, problem.takes
     below = [q for q in problem.on[problem.rank[f]] if problem.route[q] == problem.route[f] and problem.op[q] == Op.F]
     base = sum(int(takes[q]) for q in below if stage[q] <= stage[f])
@@ -90,7 +90,7 @@ def _needed(problem: Problem, f: int, waits: list[int], cap: int) -> list[Link]:
 
 
 def _slope(problem: Problem, held: list[int], w: int) -> int:
-    """The part of a microbatch that is free after a wait. held: F up to the stage of the wait and of the F."""
+    """Memory that each microbatch holds before its w has ended. held: F up to the stage of w and of the waiting F."""
     if problem.op[w] != Op.W:
         return int(problem.takes[held].sum())
     own = [q for q in held if problem.stage[q] == problem.stage[w]]
@@ -98,7 +98,7 @@ def _slope(problem: Problem, held: list[int], w: int) -> int:
 
 
 def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:
-    """Held by one microbatch when I of the stage of w has ended and taken; 0 if it takes nothing or has no F here."""
+    """Memory of one microbatch when I of the stage of w has ended and taken; 0 if it takes nothing or has no F here."""
     same = [q for q in problem.on[problem.rank[w]] if problem.route[q] == problem.route[w] and problem.op[q] == Op.I]
     more = sum(max(0, -int(problem.frees[q])) for q in same if problem.stage[q] == problem.stage[w])
     here = any(problem.stage[q] == problem.stage[w] for q in below)
@@ -106,7 +106,7 @@ def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:
 
 
 def _precedes(problem: Problem, one: int, two: int) -> bool:
-    """Whether a backward of a microbatch comes before another one: I of later stages, and of its own, before W."""
+    """True if backward `one` of a microbatch precedes `two`: I precedes backwards of earlier stages, and its own W."""
     return problem.op[one] != Op.W and bool(problem.stage[one] >= problem.stage[two])
 
 
@@ -123,12 +123,12 @@ class Paths:
     tail: Ints
 
     def least(self, problem: Problem) -> int:
-        """The longest path: no objective is less."""
+        """Length of the longest path, a lower bound on the objective."""
         return int((self.head + self.tail + problem.duration[problem.sequence]).max(initial=0))
 
 
 def links(problem: Problem) -> list[Link]:
-    """Chains, orders and memory between sequences."""
+    """Links between sequences by chains, orders and memory."""
     table = zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True)
     duration = problem.duration.tolist()
     made = [Link(a, b, 0, duration[b] + lag) for b, a, lag in table]
@@ -137,7 +137,7 @@ def links(problem: Problem) -> list[Link]:
 
 
 def paths(problem: Problem) -> Paths:
-    """Heads and tails of the makespan by longest paths; O(edges)."""
+    """Heads and tails for the makespan by longest paths; O(edges)."""
     made = problem.__dict__.get("_paths")
     if made is None:
         made = problem.__dict__["_paths"] = _paths(problem, np.zeros(problem.operations, dtype=np.int64))
@@ -150,10 +150,10 @@ def entry(problem: Problem) -> int:
 
 
 def framed(problem: Problem, frame: int) -> Paths:
-    """Heads and tails that count for the objective; of the span, for that of one rank, the frame.
+    """Heads and tails for the objective; for the span, those in the frame of one rank.
 
-    An operation of another rank has them where paths come to it from the frame and go back; else they are far below 0.
-    Of a large problem only paths count that keep to the order of the frame alone, but for `entry`.
+    An operation of another rank has a head if a path leads to it from the frame, and a tail if one leads back; else
+    they are far below 0. In a large problem the order and memory of other ranks are left out, unless frame is `entry`.
     """
     if problem.objective == "makespan":
         return paths(problem)
@@ -174,7 +174,7 @@ def _framed(problem: Problem, frame: int) -> Paths:
 
 
 def _paths(problem: Problem, least: Ints) -> Paths:
-    """By longest paths from and to the operations whose least is 0."""
+    """Heads and tails by longest paths from and to the operations whose `least` is 0."""
     made = links(problem)
     duration = problem.duration[problem.sequence]
     head = longest(problem.length, made, least)
@@ -184,8 +184,8 @@ def _paths(problem: Problem, least: Ints) -> Paths:
 def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -> tuple[Ints, Ints]:
     """(low, high): the earliest and the latest start of every operation, if the objective is to be at most `bound`.
 
-    ranks: the question is about these alone. Of the span of one rank, times count from its first start; else from the
-    first of all, which is that of the rank of stage 0.
+    ranks: those that the question is about, None for all. For the span of one rank, times count from its first start;
+    else from the first start of all, which is that of the rank of stage 0.
     """
     duration = problem.duration[problem.sequence]
     if problem.objective == "makespan" or (ranks is not None and len(ranks) == 1):
@@ -195,7 +195,7 @@ def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -
     first = np.full(problem.ranks, -_NEVER)
     first[entry(problem)] = 0
     high = np.full(problem.operations, -_NEVER)
-    for _ in range(_ROUNDS):  # each is right; more are sharper
+    for _ in range(_ROUNDS):  # windows after each round are valid; more rounds narrow them
         high = np.minimum(high, first[rank] + bound - duration)
         high = -longest_from(problem.length, made, -high)
         np.minimum.at(first, rank, high)
@@ -207,7 +207,7 @@ def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -
 
 
 def longest(length: Ints, links: list[Link], least: Ints) -> Ints:
-    """value of later, i = max(least, value of earlier, i - offset, + delay) over the links; operations by sequence."""
+    """Longest paths: value[later, i] = max(least, value[earlier, i - offset] + delay) over the links."""
     first = (np.cumsum(length) - length).tolist()
     inputs: dict[int, list[Link]] = {q: [] for q in range(len(length))}
     for link in links:
@@ -231,7 +231,7 @@ def longest(length: Ints, links: list[Link], least: Ints) -> Ints:
 
 
 def longest_from(length: Ints, links: list[Link], least: Ints) -> Ints:
-    """The same against the arrows: the mirror image, last microbatch first."""
+    """Longest paths against the links, by the mirror image, last microbatch first."""
     last = len(length) - 1
     mirrored = [Link(last - x.earlier, last - x.later, x.offset, x.delay) for x in links]
     return longest(length[::-1], mirrored, least[::-1])[::-1].copy()

@@ -1,17 +1,18 @@
-"""No schedule is better than this.
+"""Lower bounds on the objective.
 
     path          the longest path through chains, orders and memory
     one-machine   a set of operations of a rank: least head + work + least tail
-    ends          a rank's work, less what fits before a time and what fits after another one          `warmup`
+    ends          a rank's work, minus the work that fits before a time and after another one          `warmup`
 
-The best over all ranks is the lower bound. Each is two times and some sums. `proof` derives the first two anew
-as work between two times, and the third by its own programme over counts. Every kind holds for the span with the heads
-and tails of the rank's own span (`longest_paths.framed`), which count from its first start and to its last end; nothing
-is assumed of when it begins.
-The work of a rank may also count for the span of another one, the frame: what lies on paths from its start to its end.
+The best over all ranks is the lower bound. Each is two times and some sums. The checker (`proof`) derives the first two
+anew as work between two times, and the third by its own dynamic programming over counts. Every kind holds for the span
+with heads and tails in the frame of the rank (`longest_paths.framed`), which count from its first start and to its last
+end, whenever it begins.
+The work of a rank also bounds the span of another rank, the frame, if it lies on paths from the frame's start to its
+end.
 
 One machine: jobs with heads and tails run one at a time, so no schedule ends before least head + work + least tail of
-any set of them. The largest value over all sets is what Jackson's preemptive schedule takes: always run the job with
+any set of them. The largest value over all sets is the length of Jackson's preemptive schedule: always run the job with
 the largest tail among those whose head has passed. (Jackson 1955; Carlier, EJOR 11, 1982: "the one-machine sequencing
 problem".) A best set is all jobs with at least its head and at least its tail, so two numbers describe it.
 """
@@ -31,7 +32,7 @@ from pipesched.optimizer.solve.problem import Problem
 
 @dataclass(frozen=True)
 class Busy:
-    """All jobs with head >= head and tail >= tail; work is their sum."""
+    """The set of all jobs with at least this head and this tail; work: their total."""
 
     head: int
     work: int
@@ -43,8 +44,9 @@ class Busy:
 
 
 def busiest(head: Ints, work: Ints, tail: Ints) -> Busy:
-    """The set of largest value, all jobs if theirs is as large; O(n log n). Jobs of no work count too: a path is a set
-    of one job.
+    """The set of largest value; all jobs, if their value is as large. O(n log n).
+
+    Jobs without work count too: a path is a set of one job.
     """
     if not len(head):
         return Busy(0, 0, 0)
@@ -91,7 +93,7 @@ def _critical_tail(head: Ints, work: Ints, tail: Ints) -> int:
 
 @dataclass(frozen=True)
 class Bound:
-    """In ticks of the problem. name: for people; kind: path, one-machine or ends; terms: what adds up to value."""
+    """A lower bound, in ticks. name: for people; kind: path, one-machine or ends; terms: the times that add up."""
 
     value: int
     name: str
@@ -102,9 +104,7 @@ class Bound:
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """The best bound of all ranks and kinds; the plainest one where several are equal, and of these the one that
-    counts most work.
-    """
+    """The best bound of all ranks and kinds; of equal ones the simplest kind, and then the one with most work."""
     best = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0), 0)
     for rank in range(problem.ranks):
         for bound in rank_bounds(problem, rank):
@@ -115,7 +115,7 @@ def lower_bound(problem: Problem) -> Bound:
 
 
 def rank_bounds(problem: Problem, rank: int) -> list[Bound]:
-    """The bounds of one rank, plainest first."""
+    """The bounds of one rank, simplest first."""
     own = np.concatenate(
         [np.arange(problem.first[q], problem.first[q + 1]) for q in problem.on[rank]] or [np.zeros(0, dtype=np.int64)]
     )
@@ -136,7 +136,7 @@ def _in_frame(problem: Problem, rank: int, own: Ints, frame: int) -> list[Bound]
         Bound(path.value, f"longest path, through rank {rank}", "path", rank, path, frame),
         Bound(busy.value, f"work of rank {rank} from the first of it to the last", "one-machine", rank, busy, frame),
     ]
-    if frame == rank and rank not in linked_ranks(problem):  # else heads and tails know all of memory
+    if frame == rank and rank not in linked_ranks(problem):  # else heads and tails include all of memory
         both = ends(problem, rank, found.head, found.tail)
         made.append(Bound(both.value, f"warm-up and cool-down of rank {rank} under its cap", "ends", rank, both, frame))
     return made

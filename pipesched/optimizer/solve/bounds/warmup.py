@@ -1,12 +1,12 @@
-"""How much of a rank's work fits before a time, and after one.
+"""Lower bound by warm-up and cool-down: the work of a rank that fits before a time, and after another.
 
-Early in a step a rank has few inputs, and late in it few are left; and memory lets it neither run ahead with F nor
-put off W. So, for times t from the beginning and u from the end,
+Early in a step few inputs of a rank have arrived, and late in it little work is left; and memory lets it neither run
+ahead with F nor put off W. So, for times t from the beginning and u from the end,
 
-    before(t)   the most work that can be done before t                heads, and what is held just before t <= cap
-    after(u)    the most work that can be done in the last u           tails, and what is held just after C - u <= cap
+    before(t)   the most work that can be done before t                heads, and held memory just before t <= cap
+    after(u)    the most work that can be done in the last u           tails, and held memory just after C - u <= cap
     C >= t + (work - before(t) - after(u)) + u                         the rest is done in between, one at a time;
-                                                                       if there is any: else the two may overlap
+                                                                       only if there is a rest: else they may overlap
 
 With a V placement on p ranks, unit costs and a cap of k chunks, rank p - 1 takes k chunks, then waits for the first
 gradient at 3p - 1; and after its last F of 3p ticks it has only I and W of k chunks left:
@@ -25,13 +25,13 @@ from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimizer.solve.problem import Problem
 
-_TIMES = 500  # of one rank: warm-up and cool-down are over by then
-_FEW = 48  # times that are all tried
+_TIMES = 500  # first heads or tails of a rank that are tried: warm-up and cool-down are over by then
+_FEW = 48  # up to this number of times all are tried
 
 
 @dataclass(frozen=True)
 class Ends:
-    """The best pair of times, and the work that fits outside of them; value = head + work - before - after + tail."""
+    """The best pair of times, and the work outside of them; value = head + work - before - after + tail."""
 
     head: int
     before: int
@@ -46,7 +46,7 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """F, I and W (or F and B) of a stage on its rank: work of one, heads or tails, and what each does to memory."""
+    """F, I and W (or F and B) of a stage on its rank: duration, heads or tails, and change of memory of each kind."""
 
     work: tuple[int, ...]
     times: tuple[Ints, ...]
@@ -54,7 +54,7 @@ class Chunk:
 
 
 def ends(problem: Problem, rank: int, head: Ints, tail: Ints) -> Ends:
-    """The best pair of times on a rank; head, tail: int64, shape (operations,)."""
+    """Find the best pair of times on a rank; head, tail: int64, shape (operations,)."""
     work = int(problem.work[rank])
     first, before = limits(problem, rank, head, back=False)
     last, after = limits(problem, rank, tail, back=True)
@@ -65,7 +65,7 @@ def ends(problem: Problem, rank: int, head: Ints, tail: Ints) -> Ends:
 
 
 def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[Chunk]:
-    """The stages of a rank, operations in the order in which they can come; from the end the last one first."""
+    """Yield the chunks of a rank, kinds in chain order. back: times are tails, made to fall along the microbatches."""
     held = problem.on[rank]
     for f in held:
         if problem.op[f] == Op.F:
@@ -80,10 +80,11 @@ def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[C
 
 
 def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints, Ints]:
-    """(times, the work that fits before each) at the first heads that matter; nothing fits before the very first.
+    """(times, the work that fits before each) at the first heads that can give the bound; empty without stages.
 
-    time: heads, or with `back` tails, int64, shape (operations,). What fits grows with time, so between two times that
-    are known no difference is more than the later time less the work of the earlier one. Empty without stages.
+    time: heads, or with `back` tails, int64, shape (operations,). The work that fits grows with time, so between two
+    evaluated times no value of time - work exceeds the later time minus the work of the earlier one: only intervals
+    that can improve the best value are divided.
     """
     stages, cap = list(chunks(problem, rank, time, back=back)), int(problem.cap[rank])
     if not stages:
@@ -104,7 +105,7 @@ def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints
 
 
 def _fits(chunks: list[Chunk], cap: int, t: int, *, back: bool) -> int:
-    """The most work before t (after it, from the end)."""
+    """The most work before t; with `back`, within the last t."""
     held, work = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     for chunk in chunks:
         more, gain = (_backward if back else _forward)(chunk, t)
@@ -116,7 +117,7 @@ def _fits(chunks: list[Chunk], cap: int, t: int, *, back: bool) -> int:
 
 
 def _pareto(held: Ints, work: Ints) -> tuple[Ints, Ints]:
-    """The Pareto front of (held, work): no other choice holds no more and does as much work."""
+    """The Pareto front of (held, work): no other choice holds no more and does at least as much work."""
     order = np.lexsort((-work, held))
     held, work = held[order], work[order]
     better = np.concatenate([[True], work[1:] > np.maximum.accumulate(work)[:-1]])
@@ -124,7 +125,7 @@ def _pareto(held: Ints, work: Ints) -> tuple[Ints, Ints]:
 
 
 def _begun(chunk: Chunk, t: int) -> list[Ints]:
-    """For each sequence, the work done before t by the first n, for every n that can have begun."""
+    """By kind, the work done before t by the first n operations, for every n that can have begun."""
     made = []
     for work, times in zip(chunk.work, chunk.times, strict=True):
         n = int(np.searchsorted(times, t))
@@ -136,13 +137,14 @@ def _begun(chunk: Chunk, t: int) -> list[Ints]:
 
 
 def _over(chunk: Chunk, t: int, which: int) -> int:
-    """How many of a sequence can be over by t - 1."""
+    """Number of operations of a kind that can have ended by t - 1."""
     return int(np.searchsorted(chunk.times[which] + chunk.work[which], t - 1, side="right"))
 
 
 def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
-    """(held just before t, work before t), for every number of F; the backwards follow as far as they can. An I that
-    takes is over only where its W is.
+    """(held just before t, work before t), for every number of F; as many backwards follow as can.
+
+    An I that takes memory is counted as ended only if its W has ended too.
     """
     done, change = _begun(chunk, t), chunk.change
     f = np.arange(len(done[0]))
@@ -153,7 +155,7 @@ def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
 
 
 def _backward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
-    """(held just after t from the end, work after that), for every number of W and I; the F follow."""
+    """(held just after t from the end, work after that), for every number of W and I that are left; F follow."""
     done, change = _begun(chunk, t), chunk.change
     split = len(done) > 2
     w, i = _both(chunk, len(done[2]), len(done[1])) if split else (np.arange(len(done[1])),) * 2
@@ -162,13 +164,13 @@ def _backward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
 
 
 def _sum(done: list[Ints], counts: list[Ints]) -> Ints:
-    """The work of so many of each sequence, or of all that can have begun."""
+    """Work of the given number of operations of each kind, or of all that can have begun."""
     parts = [work[np.minimum(n, len(work) - 1)] for work, n in zip(done, counts, strict=True)]
     return np.asarray(sum(parts))
 
 
 def _both(chunk: Chunk, n: int, limit: int) -> tuple[Ints, Ints]:
-    """(W, I) that are left, any of each, I no more than W; as many I as can be where that holds no more."""
+    """Pairs (W, I) of numbers that are left, I <= W; for each W only the most I, if more I do not hold more memory."""
     w = np.arange(n)
     if chunk.change[1] >= 0:
         return w, np.minimum(w, limit - 1)

@@ -1,7 +1,7 @@
 """Clauses as arrays, a literal a column, so that a million are one expression; and the variables of a question.
 
-Literals are those of DIMACS. TRUE and -TRUE stand for what is known; a clause with a true literal is none, and a false
-literal is left out of its clause. When an operation has started is a unary counter:
+Literals are those of DIMACS. TRUE and -TRUE are constants: a clause with a true literal is dropped, and a false literal
+is left out of its clause. The start of an operation is a unary counter:
 
     t          low       ...        high
     y[x, t]    0 0 0 0 1 1 1 1 1 1 1 true      from low to high - 1 a variable; false before, true from then
@@ -18,25 +18,25 @@ from pipesched.model.columns import Bools, Column, Ints
 from pipesched.optimizer.solve.problem import Problem
 
 TRUE = np.int64(2**40)
-_SLICE = 8192  # clauses that are Python lists at one time
+_SLICE = 8192  # clauses that are converted to Python lists at a time
 
 
 @dataclass(eq=False)
 class Clauses:
-    """variables: 1 .. variables. blocks: int arrays, shape (clauses, literals). impossible: some clause is empty."""
+    """Clauses over 1 .. variables. blocks: int arrays, shape (clauses, literals). impossible: a clause is empty."""
 
     variables: int = 0
     blocks: list[Column] = field(default_factory=list)
     impossible: bool = False
 
     def new(self, count: int) -> Ints:
-        """So many new variables."""
+        """Make `count` new variables."""
         made = np.arange(self.variables + 1, self.variables + 1 + count)
         self.variables += count
         return made
 
     def add(self, *columns: Ints) -> None:
-        """A clause a row; columns are broadcast against each other."""
+        """Add a clause per row; columns of literals are broadcast against each other."""
         block = np.stack(np.broadcast_arrays(*columns), axis=-1).reshape(-1, len(columns))
         if (block == TRUE).any():
             block = block[(block != TRUE).all(axis=1)]
@@ -56,11 +56,11 @@ class Clauses:
             self.blocks.append(block.astype(np.int32))
 
     def count(self) -> int:
-        """How many clauses."""
+        """Number of clauses."""
         return sum(map(len, self.blocks)) + self.impossible
 
     def lists(self) -> Iterator[list[int]]:
-        """Every clause."""
+        """Yield every clause as a list."""
         for block in self.blocks:
             for at in range(0, len(block), _SLICE):
                 yield from block[at : at + _SLICE].tolist()
@@ -68,7 +68,7 @@ class Clauses:
             yield []
 
     def dimacs(self) -> Iterator[str]:
-        """The lines of a DIMACS file, its comments left to the caller, in pieces."""
+        """Yield the text of a DIMACS file without comments, in pieces."""
         yield f"p cnf {self.variables} {self.count()}\n"
         for block in self.blocks:
             line = "%d " * block.shape[1] + "0\n"
@@ -80,15 +80,15 @@ class Clauses:
 
 
 Joins = tuple[tuple[int, tuple[int, ...]], ...]
-"""(sequence, sequences): the n-th operation of the first starts when n of the others together have ended."""
+"""(sequence, inputs): the n-th operation of the sequence waits until n operations of all inputs together have ended."""
 
 
 @dataclass(eq=False)
 class Encoding:
-    """The clauses for one C, and where the counters are.
+    """The clauses for one C, and the variables of the counters.
 
-    low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]]; those
-    of one operation follow each other. joins: the sequences of merged W, see `reductions`.
+    low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]], which
+    those of later t follow. joins: the sequences of merged W, see `reductions`.
     """
 
     problem: Problem
@@ -103,22 +103,22 @@ class Encoding:
         self.counters = self.clauses.variables = int(width.sum())
 
     def started(self, x: Ints, t: Ints) -> Ints:
-        """The literal of "operation x has started by t"."""
+        """Literal of "operation x has started by t"."""
         literal = self.base[x] + t - self.low[x]
         return np.where(t >= self.high[x], TRUE, np.where(t < self.low[x], -TRUE, literal))
 
     def of(self, q: int) -> Ints:
-        """The operations of a sequence."""
+        """Operations of a sequence."""
         return np.arange(self.problem.first[q], self.problem.first[q + 1])
 
     def starts(self, true: Bools) -> Ints:
-        """The start of every operation in a model; true: by variable, shape (variables + 1,)."""
+        """Start of every operation in a model; true: by variable, shape (variables + 1,)."""
         x, _ = over(self.low, self.high)
         return self.low + np.bincount(x[~true[1 : self.counters + 1]], minlength=len(self.low))
 
 
 def over(low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """(which, step): every entry, with 0, 1, .. high - low - 1."""
+    """(index, step) of every entry with every step 0, 1, .. high - low - 1."""
     count = np.maximum(high - low, 0)
     which = np.repeat(np.arange(len(count)), count)
     return which, np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)

@@ -1,4 +1,4 @@
-"""Is there a schedule with objective at most C? As clauses over unary counters.
+"""Encode "there is a schedule with objective at most C" as clauses over unary counters.
 
     y[x, t]   operation x has started by t       t from head to latest start; false before, true from then
     a[q, t]   sequence q is running at t
@@ -7,12 +7,13 @@
     chain     y[x, t]  ->  y[e, t - delay]                      e is the operation before; FIFO and memory edges too
     running   y[x, t] and not y[x, t - d]  ->  a[q, t]
     machine   not a[q, t] or not a[q', t]                       two sequences of one rank
-    span      first start on a rank by t ->  last end by t + C           where the span is asked for
-    instant   what takes no time starts at t  ->  nothing of its rank has started before t and ends after it
+    span      first start on a rank by t ->  last end by t + C           if the objective is the span
+    instant   an operation without duration starts at t  ->  no operation of its rank starts before t and ends after t
 
 A sequence in FIFO order is one counter, so there is no variable for a pair of operations: O(operations x time window)
-in all. Memory that is not a precedence compares two sums of counters, see `counters`. Clauses are made as arrays; no
-Python loop runs over operations. The order encoding of Crawford and Baker, AAAI 1994, one counter a sequence.
+in all. Memory that is not a precedence compares two sums of counters, see `memory_counters`. Clauses are made as
+arrays; no Python loop runs over operations. The order encoding of Crawford and Baker, AAAI 1994, one counter per
+sequence.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pipesched.optimizer.solve.encoding.memory_counters import join, memory
 from pipesched.optimizer.solve.problem import Problem, Repeat
 
 Edges = tuple[Ints, Ints, Ints]
-"""(later, earlier, delay): start of later >= start of earlier + delay; int64, one entry an edge."""
+"""(later, earlier, delay): start of later >= start of earlier + delay; int64, one entry per edge."""
 
 
 def encode(
@@ -43,17 +44,17 @@ def encode(
     repeat: Repeat | None = None,
     span: int | None = None,
 ) -> Encoding:
-    """The clauses that hold exactly for the starts of a schedule within low .. high.
+    """Encode the schedules within low .. high: the clauses hold exactly for their starts.
 
     Args:
-        problem: with no F that takes no time.
+        problem: every F has a duration above 0.
         low: the earliest start of every operation.
-        high: the latest one.
-        precedences: chains, the order of a sequence, and memory where it is one.
-        linked: the ranks whose memory is in the precedences.
-        joins: what waits for any of several sequences.
-        repeat: a part that is to repeat itself.
-        span: what the span of every rank is at most, if it is asked for.
+        high: the latest start of every operation.
+        precedences: chains, the orders of sequences, and memory links.
+        linked: the ranks whose memory the precedences express in full.
+        joins: sequences that wait for several others together.
+        repeat: a part that must repeat itself.
+        span: a limit on the span of every rank, or None.
     """
     made = Encoding(problem, low, high, joins)
     made.clauses.impossible = bool((high < low).any())
@@ -76,7 +77,7 @@ def encode(
 
 
 def ends(problem: Problem, held: Iterable[int]) -> tuple[list[int], list[int]]:
-    """Of the operations of a rank those that can be the first, and those that can be the last."""
+    """(operations that can be the first of a rank, those that can be the last)."""
     used = [q for q in held if problem.length[q]]
     first = [int(problem.first[q]) for q in used if problem.op[q] == Op.F]
     return first, [int(problem.first[q + 1]) - 1 for q in used if problem.op[q] in (Op.W, Op.B)]
@@ -90,7 +91,7 @@ def _span(made: Encoding, held: tuple[int, ...], span: int) -> None:
 
 
 def edges(problem: Problem, links: Iterable[Link]) -> Edges:
-    """The links between operations."""
+    """Expand links between sequences to edges between operations."""
     none = np.zeros(0, dtype=np.int64)
     columns = [(none, none, none)]
     for link in links:
@@ -110,7 +111,7 @@ def _chains(made: Encoding, precedences: Edges) -> None:
 
 
 def _machine(made: Encoding, held: tuple[int, ...]) -> None:
-    """One at a time, and what takes no time between two others."""
+    """Add: a rank runs one operation at a time, and operations without duration between two others."""
     duration = {q: int(made.problem.duration[q]) for q in held}
     running = [_during(made, q, 0, duration[q]) for q in held if duration[q]]
     for one, two in combinations(running, 2):
@@ -122,7 +123,7 @@ def _machine(made: Encoding, held: tuple[int, ...]) -> None:
 
 
 def _during(made: Encoding, q: int, since: int, until: int) -> tuple[int, Ints]:
-    """(t0, literals from t0 on): true at t if some operation of q has started by t - since, and not by t - until."""
+    """(t0, literals from t0 on): true at t if an operation of q has started by t - since, but not by t - until."""
     ops = made.of(q)
     low, high = made.low[ops] + since, made.high[ops] + until
     begin = int(low.min(initial=0))
@@ -141,7 +142,10 @@ def _exclude(made: Encoding, one: tuple[int, Ints], two: tuple[int, Ints]) -> No
 
 
 def _periodic(made: Encoding, repeat: Repeat) -> None:
-    """Counter q at t + T = counter q at t, + n. Below 0 microbatches all have started, past the last one none has."""
+    """Add: for t in first .. last, n more operations of q have started by t + period than by t.
+
+    Operations of index below 0 count as started, those behind the last one as not started.
+    """
     first, last, n, period = repeat
     t = np.arange(first, last + 1)
     for q in range(made.problem.sequences):

@@ -1,13 +1,13 @@
-"""Memory as a comparison of two sums of counters.
+"""Encode memory as a comparison of two sums of counters.
 
-At every t, on a rank:   taken by what has started  -  freed by what has ended   <=  cap
+At every t, on a rank:   taken by started operations  -  freed by ended operations   <=  cap
 
-    taken >= v   is true at the latest when it is so      u of one and v of two            ->   u + v of both
-    freed >= v   is false at the latest when it is not    less than u and less than v      ->   less than u + v
-    cap          taken >= v  ->  freed >= v - cap
+    "taken >= v"   must be true if it is the case          one >= u and two >= v      ->   sum >= u + v
+    "freed >= v"   must be false if it is not the case     one <= u and two <= v      ->   sum <= u + v
+    cap            taken >= v  ->  freed >= v - cap
 
-Only one half of a sum is needed, so a sum of two is a clause for every pair of values. At one time what is freed
-comes before what is taken, as a rank can have it. Totalizers of Bailleux and Boufkhad, CP 2003, weighted.
+Each sum needs one of the two directions, so a sum of two is a clause for every pair of values. At one time frees come
+before takes, as a rank can order them. Totalizers of Bailleux and Boufkhad, CP 2003, weighted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipesched.optimizer.solve.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """What a sum may be: base at least, then values, ascending; literals: "the sum is at least the value"."""
+    """A sum of counters: base is its least value, then values, ascending; literals: "the sum is at least the value"."""
 
     base: int
     values: Ints
@@ -34,11 +34,11 @@ class Sum:
         return int(self.values[-1]) if len(self.values) else self.base
 
     def above(self) -> tuple[Ints, Ints]:
-        """(v, the literal of "at least v"), base included."""
+        """(v, literal of "at least v"), base included."""
         return np.concatenate([[self.base], self.values]), np.concatenate([[TRUE], self.literals])
 
     def below(self) -> tuple[Ints, Ints]:
-        """(v, the literal of "more than v")."""
+        """(v, literal of "more than v")."""
         return np.concatenate([[self.base], self.values]), np.concatenate([self.literals, [-TRUE]])
 
 
@@ -46,7 +46,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 def memory(made: Encoding, rank: int) -> None:
-    """The clauses of one rank's memory, for every t at which something may start or end."""
+    """Add the memory of one rank, for every t at which an operation may start or end."""
     problem = made.problem
     ops = np.concatenate([made.of(q) for q in problem.on[rank]])
     last = made.high[ops] + problem.duration[problem.sequence[ops]]
@@ -58,7 +58,7 @@ def memory(made: Encoding, rank: int) -> None:
 
 
 def join(made: Encoding, q: int, inputs: tuple[int, ...]) -> None:
-    """n of q started by t -> n of all inputs ended by t."""
+    """Add: n operations of q have started by t -> n operations of all inputs have ended by t."""
     low, high = made.low[made.of(q)], made.high[made.of(q)]
     for t in range(int(low.min(initial=0)), int(high.max(initial=0)) + 1):
         started = _counter(made, q, t, 1)
@@ -68,9 +68,9 @@ def join(made: Encoding, q: int, inputs: tuple[int, ...]) -> None:
 
 
 def takes_before(problem: Problem, rank: int) -> bool:
-    """Whether an end that takes may come just before an end that frees, at one time.
+    """True if an end that takes may come just before an end that frees, at one time.
 
-    So it is where I takes at its end (release torch) and W has no duration: between the two, what I took is there.
+    That is so if I takes memory at its end (release torch) and W has no duration: in between, that memory is held.
     """
     held = problem.on[rank]
     return any(problem.frees[q] < 0 for q in held) and any(
@@ -79,7 +79,7 @@ def takes_before(problem: Problem, rank: int) -> bool:
 
 
 def _at(made: Encoding, rank: int, t: int, *, early: bool) -> None:
-    """taken - freed <= cap at t; early: before anything that starts at t."""
+    """Add: taken - freed <= cap at t; early: just before the starts at t."""
     problem, cap = made.problem, int(made.problem.cap[rank])
     taken, freed = [], []
     for q in problem.on[rank]:
@@ -97,7 +97,7 @@ def _at(made: Encoding, rank: int, t: int, *, early: bool) -> None:
 
 
 def _counter(made: Encoding, q: int, t: int, weight: int) -> Sum:
-    """Weight times what has started of q by t."""
+    """Weight times the number of operations of q that have started by t."""
     ops = made.of(q)
     sure = int(np.searchsorted(made.high[ops], t, side="right"))
     maybe = int(np.searchsorted(made.low[ops], t, side="right"))
@@ -106,7 +106,7 @@ def _counter(made: Encoding, q: int, t: int, weight: int) -> Sum:
 
 
 def _taken(clauses: Clauses, parts: list[Sum], floor: int) -> Sum:
-    """The sum, with literals above the floor."""
+    """Sum of the parts, with literals only for values above the floor."""
     total, rest = Sum(0, _NONE, _NONE), sum(x.most for x in parts)
     for part in parts:
         rest -= part.most
@@ -115,7 +115,7 @@ def _taken(clauses: Clauses, parts: list[Sum], floor: int) -> Sum:
 
 
 def _freed(clauses: Clauses, parts: list[Sum], ceiling: int) -> Sum:
-    """The sum, with literals up to the ceiling."""
+    """Sum of the parts, with literals only for values up to the ceiling."""
     total, rest = Sum(0, _NONE, _NONE), sum(x.base for x in parts)
     for part in parts:
         rest -= part.base
@@ -128,7 +128,7 @@ def _shifted(total: Sum, by: int) -> Sum:
 
 
 def _at_least(clauses: Clauses, one: Sum, two: Sum, floor: int) -> Sum:
-    """one >= u and two >= v -> sum >= u + v; no literal up to the floor."""
+    """Add: one >= u and two >= v -> sum >= u + v; values up to the floor have no literal."""
     if not len(one.values) or not len(two.values):
         return _shifted(two, one.base) if not len(one.values) else _shifted(one, two.base)
     (u, of_one), (v, of_two) = one.above(), two.above()
@@ -142,7 +142,7 @@ def _at_least(clauses: Clauses, one: Sum, two: Sum, floor: int) -> Sum:
 
 
 def _at_most(clauses: Clauses, one: Sum, two: Sum, ceiling: int) -> Sum:
-    """one <= u and two <= v -> sum <= u + v; no literal above the first value that is at the ceiling."""
+    """Add: one <= u and two <= v -> sum <= u + v; values behind the first one at the ceiling have no literal."""
     if not len(one.values) or not len(two.values):
         return _shifted(two, one.base) if not len(one.values) else _shifted(one, two.base)
     (u, of_one), (v, of_two) = one.below(), two.below()

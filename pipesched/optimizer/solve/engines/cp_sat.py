@@ -1,6 +1,6 @@
-"""CP-SAT of OR-Tools: intervals instead of a grid of time, so that long durations cost nothing.
+"""CP-SAT of OR-Tools: intervals instead of a grid of time, so that long durations cost no more than short ones.
 
-machine   no two intervals of a rank overlap; one of no length lies between two others
+machine   no two intervals of a rank overlap; an interval of length 0 lies between two others
 chain     start of later >= start of earlier + delay; FIFO and memory edges too
 memory    a reservoir: F takes at its start, the others free (or take) at their end
 """
@@ -22,8 +22,8 @@ from pipesched.optimizer.solve.problem import Problem, Repeat
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
 
-WORKERS = 2  # ways to search, taken in turn by one thread: what it finds does not depend on which is quicker
-STEPS = 1_000_000  # of a unit of its own deterministic time
+WORKERS = 2  # search strategies, taken in turn by one thread: the result does not depend on which is quicker
+STEPS = 1_000_000  # per unit of CP-SAT's deterministic time
 
 
 def require() -> None:
@@ -47,12 +47,11 @@ def solve(
     span: int | None = None,
     effort: Effort = NO_LIMIT,
 ) -> tuple[Ints | None, int]:
-    """The starts of a schedule within low .. high and the span (as for `cnf.encode`), None if there is none; and the
-    steps that it took.
+    """(starts of a schedule within low .. high and the span, as for `cnf.encode`, or None; steps that CP-SAT took).
 
     Raises:
         PipeschedError: PS820, OR-Tools is not installed.
-        UnknownError: CP-SAT does not know, or the limit is reached.
+        UnknownError: CP-SAT cannot decide, or the limit is reached.
     """
     require()
     from ortools.sat.python import cp_model
@@ -76,7 +75,7 @@ def solve(
 def _starts(
     model: CpModel, problem: Problem, low: Ints, high: Ints, edges: Edges, linked: tuple[int, ...], span: int | None
 ) -> list[IntVar]:
-    """A variable for every start, with what holds of them in the model."""
+    """Make a variable for every start, and add its constraints to the model."""
     starts = [model.new_int_var(a, b, "") for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     for later, earlier, delay in zip(*(column.tolist() for column in edges), strict=True):
         model.add(starts[later] >= starts[earlier] + delay)
@@ -97,7 +96,7 @@ def _solver(effort: Effort) -> CpSolver:
 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = WORKERS
-    solver.parameters.catch_sigint_signal = False  # it would leave the process that calls it without Python's handler
+    solver.parameters.catch_sigint_signal = False  # else CP-SAT replaces Python's handler in the calling process
     solver.parameters.interleave_search = True
     solver.parameters.random_seed = effort.seed
     if effort.limit is not None:
@@ -106,7 +105,9 @@ def _solver(effort: Effort) -> CpSolver:
 
 
 def _memory(model: CpModel, problem: Problem, rank: int, ops: list[int], starts: list[IntVar]) -> None:
-    """Every tick has three moments: what had a length ends, what has none starts and ends, F starts and takes."""
+    """Add the memory of a rank. Every tick has three moments: ends of operations that took time, then operations
+    without duration, then F start and take memory.
+    """
     times, changes = [], []
     for x, start in zip(ops, starts, strict=True):
         q = int(problem.sequence[x])

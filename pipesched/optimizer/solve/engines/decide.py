@@ -1,6 +1,6 @@
-"""One question, decided here and now; and its refutation, for others to check.
+"""Decide one question in this process, and write its refutation for other checkers.
 
-    heads, tails ──> each rank alone ──> clauses or intervals ──> an engine ──> starts, looked at again
+    heads, tails ──> each rank alone ──> clauses or intervals ──> an engine ──> starts, checked again
          └── a time window is empty: unsat ──┘
 
 C bounds every start from above: it is at most C - tail - duration. A question about some ranks alone has the heads
@@ -8,11 +8,12 @@ and tails of the whole problem. Where time windows become empty before an engine
 
 A refutation is the clauses, and a DRAT proof that they have no model:
 
-    PATH.cnf    DIMACS; its comments say what was asked and what every variable means
-    PATH.drat   each line a clause that follows from those before it, or `d` and one no longer used; the last is empty
+    PATH.cnf    DIMACS; its comments give the question and the meaning of every variable
+    PATH.drat   each line a clause that follows from those before it, or `d` and a clause no longer used; the last is
+                empty
 
-Any DRAT checker reads the two files. What it confirms is that the clauses cannot hold; that they say what they should
-is the comments, `cnf` and `memory_counters`.
+Any DRAT checker reads the two files. It confirms that the clauses contradict each other; that they encode the question
+must be read from the comments, `cnf` and `memory_counters`.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ from pipesched.optimizer.solve.problem import Answer, Problem, Question
 from pipesched.optimizer.solve.reductions import Merged, merge, restrict, unmerged
 from pipesched.support import files
 
-_PREPARED, _WRITTEN = 100, 3  # steps for each operation, and for each clause
+_PREPARED, _WRITTEN = 100, 3  # steps per operation, and per clause
 
 ENGINES = ("cadical", "z3", "cpsat")
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A question, its problem, and the same with the W of a rank merged; links: of the merged one. kept: the operations
-    in the whole problem; low, high: their time windows.
+    """A question and its problem, restricted to the ranks of the question. merged: the problem with merged W.
+
+    links: of the merged problem. kept: numbers of the operations in the whole problem; low, high: their time windows.
     """
 
     question: Question
@@ -56,15 +58,15 @@ class Task:
 
     @property
     def empty(self) -> bool:
-        """Whether some operation has no time left."""
+        """True if the time window of some operation is empty."""
         return bool((self.merged.high < self.merged.low).any())
 
 
 def decide(question: Question, report: Callable[[int], None] = lambda steps: None) -> Answer:
-    """Whether there is a schedule with objective at most `question.bound`.
+    """Decide whether there is a schedule with objective at most `question.bound`.
 
-    Everything that keeps an engine from knowing is an unknown with its reason, running out of memory included; reaching
-    its limit has none. report: takes the steps so far, now and then.
+    If an engine cannot decide, the answer is unknown with a reason, as for lack of memory; without a reason if the
+    engine reached its limit. report: called now and then with the steps so far.
 
     Raises:
         PipeschedError: PS820, the engine is not installed.
@@ -81,9 +83,10 @@ def decide(question: Question, report: Callable[[int], None] = lambda steps: Non
 
 
 def task(question: Question) -> Task:
-    """The time windows by longest paths, in the whole problem. A part that repeats does not allow to merge.
+    """Make the task of a question, with time windows by longest paths in the whole problem.
 
-    Those of the span of one rank hold exactly if the span does; for several ranks it is a clause of its own.
+    W are not merged if a part must repeat. Time windows express a span of one rank exactly; of several ranks the span
+    needs clauses (`spanned`).
     """
     whole = question.problem
     low, high = within(whole, question.bound, question.ranks)
@@ -96,7 +99,7 @@ def task(question: Question) -> Task:
 
 
 def beyond(problem: Problem) -> str:
-    """Why no engine takes the problem, empty if it does."""
+    """Reason why no engine supports the problem, empty if they do."""
     if bool((problem.duration[problem.op == Op.F] == 0).any()):
         return "a forward takes no time"
     for rank, held in enumerate(problem.on):
@@ -137,13 +140,13 @@ def _by_intervals(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, 
 
 
 def spanned(question: Question) -> int | None:
-    """What the span of every rank is at most, where time windows do not say it."""
+    """Limit on the span of every rank, if time windows do not express it; else None."""
     alone = question.ranks is not None and len(question.ranks) == 1
     return question.bound if question.problem.objective == "span" and not alone else None
 
 
 def clauses(made: Task) -> Encoding:
-    """The clauses of a question."""
+    """Encode the merged problem of a task."""
     merged = made.merged
     precedences, linked = edges(merged.problem, made.links), linked_ranks(merged.problem)
     most = spanned(made.question)
@@ -176,7 +179,7 @@ def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, in
 
 
 def _believed(made: Task, start: Ints) -> Answer:
-    """A model is an answer only if it is a schedule."""
+    """Answer for a model: sat if its starts are a schedule, else unknown."""
     question = made.question
     if wrong := fault(made.problem, start, question.bound):
         return Answer("unknown", reason=f"internal error: the model of {question.engine} is no schedule: {wrong}")
@@ -184,7 +187,7 @@ def _believed(made: Task, start: Ints) -> Answer:
 
 
 def _write_proof(question: Question, made: Encoding, lines: Iterable[str]) -> None:
-    """PATH.cnf and PATH.drat; each is complete or not there.
+    """Write PATH.cnf and PATH.drat, each completely or not at all.
 
     Raises:
         OSError: the files cannot be written.

@@ -1,10 +1,10 @@
 """CaDiCaL's refutation of clauses, as the text of LRAT: every step with the clauses from which it follows.
 
-    learnt   every clause that CaDiCaL derives, with its hints          hundreds of thousands
-    kept     those that the empty clause needs, backward over hints     hundreds to some ten thousands
+    learnt   every clause that CaDiCaL derives, with its hints               hundreds of thousands
+    kept     clauses that the empty clause needs, backward over hints        hundreds to some ten thousands
 
-CaDiCaL numbers what it is given and what it derives in one row; of what is given the numbers are those of the caller.
-Nobody need trust any of this: a checker follows what comes of it.
+CaDiCaL numbers given and derived clauses in one sequence; in the result the given ones have the caller's numbers.
+None of this needs to be trusted: a checker follows the result.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 
 MOST_BYTES = 400_000_000  # of a proof before it is trimmed
-_CONFLICTS = 2_000  # between two looks at the clock
+_CONFLICTS = 2_000  # between two checks of the clock
 _DELETED = re.compile(rb"(?m)^\d+ d .*\n")
 
 
 def require() -> None:
-    """Nothing, if this python-sat has CaDiCaL write LRAT; what it is asked with is no documented part of it.
+    """Check by a small proof that this python-sat can write LRAT, which uses undocumented parts of it.
 
     Raises:
-        PipeschedError: PS820, it does not.
+        PipeschedError: PS820, it cannot.
     """
     try:
         made = refutation({1: [1, 2], 2: [-1, 2], 3: [-2]}, 3, math.inf)
@@ -41,8 +41,9 @@ def require() -> None:
 
 
 def refutation(clauses: Mapping[int, list[int]], count: int, until: float) -> bytes | None:
-    """The proof of clauses by number, its own steps numbered from count + 1; empty where there is a model, None where
-    there is no answer by then (seconds of CPU), or one of too much text.
+    """Refute clauses, given by number; steps of the proof are numbered from count + 1.
+
+    until: deadline, in seconds of CPU. Empty if there is a model; None if the deadline or MOST_BYTES is reached.
     """
     empty = next((number for number, literals in clauses.items() if not literals), None)
     if empty is not None:
@@ -68,7 +69,7 @@ def _learnt(clauses: Mapping[int, list[int]], until: float) -> bytes | None:
                 refuted = solver.solve_limited()
         finally:
             cadical, solver.cadical = solver.cadical, None
-            pysolvers.cadical195_del(cadical, file)  # what is left of the proof is written now
+            pysolvers.cadical195_del(cadical, file)  # this flushes the rest of the proof
         if refuted or refuted is None or file.seek(0, 2) > MOST_BYTES:
             return b"" if refuted else None
         file.seek(0)

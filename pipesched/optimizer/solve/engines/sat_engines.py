@@ -1,11 +1,11 @@
-"""SAT solvers: they read the clauses and say sat with a model, or unsat, CaDiCaL with a proof.
+"""SAT solvers: they read the clauses and answer sat with a model, or unsat, CaDiCaL with a proof.
 
-CaDiCaL finds best, in its stable mode: what is asked after `tighten` most often has a model, and many restarts lose it.
-Z3's SAT core is the second voice; it reads DIMACS text, because building the clauses one by one as Z3 terms takes far
-longer.
+CaDiCaL finds models best in its stable mode: after `tighten` most questions have a model, and many restarts lose it.
+Z3's SAT core is a second, independent solver; it reads DIMACS text, because building the clauses one by one as Z3 terms
+takes far longer.
 
-They work in slices of so many conflicts, or of Z3's own count of resources, and count what they do, never the time: the
-same question has the same answer, after the same number of steps, however busy the machine is.
+Solvers work in slices of a number of conflicts, or of Z3's own count of resources, and count work, not time: the same
+question has the same answer, after the same number of steps, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pipesched.model.columns import Bools
 from pipesched.optimizer.solve.encoding.clauses import Clauses
 
 _SLICE = 50_000_000  # variables times conflicts: some tenths of a second
-_PROPAGATIONS, _CONFLICT = 6, 10  # propagations in a step; steps of a conflict
-_Z3_SLICE, _Z3_RESOURCES = 2_000_000, 8  # steps of the first slice; what Z3 counts in a step
+_PROPAGATIONS, _CONFLICT = 6, 10  # propagations per step; steps per conflict
+_Z3_SLICE, _Z3_RESOURCES = 2_000_000, 8  # steps of the first slice; Z3's resources per step
 _Z3_OVER = ("sat.canceled", "canceled", "max. resource limit exceeded")
 _Z3_TRUE = re.compile(r"k!(\d+)\|? \(\) Bool\s+true")
 
 
 class Solver(Protocol):
-    """A solver of python-sat, as far as it is used here."""
+    """The methods of a python-sat solver that are used here."""
 
     def configure(self, options: Mapping[str, int]) -> None: ...
     def add_clause(self, literals: list[int]) -> None: ...
@@ -44,7 +44,7 @@ class Solver(Protocol):
 
 
 class Dimacs(Protocol):
-    """Clauses that can be written down."""
+    """Clauses that can be written as DIMACS."""
 
     variables: int
 
@@ -53,8 +53,9 @@ class Dimacs(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """true: by variable, shape (variables + 1,), None for unsat. proof: the lines of a DRAT proof, where asked for.
-    steps: what it took.
+    """Result of a solver. true: by variable, shape (variables + 1,), None for unsat. proof: DRAT lines, if requested.
+
+    steps: the solver's work.
     """
 
     true: Bools | None
@@ -63,7 +64,7 @@ class Outcome:
 
 
 class UnknownError(Exception):
-    """An engine does not know: why, or after how many steps it has reached its limit."""
+    """An engine cannot decide. reason: why, or empty if it reached its limit after `steps`."""
 
     def __init__(self, reason: str = "", steps: int = 0) -> None:
         super().__init__(reason)
@@ -72,7 +73,7 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """How much an engine may do, in steps, and to whom it reports them; seed: where its choices begin."""
+    """Limit on an engine's steps, None for none; report: called with the steps so far; seed: of its random choices."""
 
     limit: int | None = None
     report: Callable[[int], None] = lambda steps: None
@@ -83,7 +84,7 @@ NO_LIMIT = Effort()
 
 
 def by_cadical(clauses: Clauses, effort: Effort = NO_LIMIT, *, proof: bool = False) -> Outcome:
-    """Decided by CaDiCaL 1.9.5.
+    """Decide clauses by CaDiCaL 1.9.5.
 
     Raises:
         UnknownError: the limit is reached.
@@ -103,7 +104,7 @@ def by_cadical(clauses: Clauses, effort: Effort = NO_LIMIT, *, proof: bool = Fal
 
 
 def _sliced(solver: Solver, conflicts: int, effort: Effort) -> int:
-    """Runs the solver to its end; the steps that it took."""
+    """Run the solver to its end; returns the steps that it took."""
     while True:
         solver.conf_budget(conflicts)
         decided = solver.solve_limited() is not None
@@ -117,7 +118,7 @@ def _sliced(solver: Solver, conflicts: int, effort: Effort) -> int:
 
 
 def truth(variables: int, model: Sequence[int]) -> Bools:
-    """By variable; what a model does not name is false."""
+    """Value of every variable in a model; variables that the model does not name are false."""
     true = np.zeros(variables + 1, dtype=np.bool_)
     named = np.asarray(model, dtype=np.int64)
     true[named[(named > 0) & (named <= variables)]] = True
@@ -125,10 +126,10 @@ def truth(variables: int, model: Sequence[int]) -> Bools:
 
 
 def by_z3(clauses: Dimacs, effort: Effort = NO_LIMIT) -> Outcome:
-    """Decided by Z3, in slices of its own count of resources, each twice as large as the one before.
+    """Decide clauses by Z3, in slices of its own count of resources, each twice as large as the one before.
 
     Raises:
-        UnknownError: Z3 does not know, or the limit is reached.
+        UnknownError: Z3 cannot decide, or the limit is reached.
     """
     import z3
 

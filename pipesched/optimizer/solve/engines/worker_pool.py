@@ -1,16 +1,16 @@
 """Processes that decide questions while the caller continues: the pool in this process, and `main` in each of them.
 
     submit ──> ticket ── a free worker, or the queue ──> wait ──> (ticket, Answer)
-                 │                                  └──> steps: how much it has done
-                 └────── cancel: that worker is killed, and a fresh one started
+                 │                                  └──> steps: its work so far
+                 └────── cancel: its worker is killed, and a new one started
 
 Which answer comes first depends on the machine; `search.lanes` puts answers into an order that does not.
 
-Workers are started at once, by their own command line and never by a fork or a second import of the caller's main
-module. Questions come on a worker's stdin and answers leave on what was its stdout, and before an answer now and then
-the steps so far; both pipes are private. A worker ends when its stdin closes, so with the pool and with the parent,
-however that ends: while it works, anything that happens on stdin ends it, because an engine in C listens to nobody.
-SIGINT is the parent's business.
+Workers are started with the pool, by their own command line and never by a fork or a second import of the caller's main
+module. A worker reads questions from its stdin; to the pipe of its stdout it writes the steps so far, now and then, and
+the answer; both pipes are private. A worker ends when its stdin closes, so with the pool and with the parent, however
+the parent ends: while it works, any event on stdin ends it, because an engine in C cannot read messages. Workers ignore
+SIGINT; the parent handles it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _BY_SIGNAL = sys.platform == "linux"
 
 
 class Pool:
-    """So many workers, from now until `close`."""
+    """A pool of workers, which run until `close`."""
 
     def __init__(self, workers: int = 2) -> None:
         self._tickets = 0
         self._queue: deque[tuple[int, Question]] = deque()
         self._done: deque[tuple[int, Answer]] = deque()
         self.steps: dict[int, int] = {}
-        """By ticket of what is worked on, the steps so far."""
+        """Steps so far, by the ticket of a question in work."""
         self._workers: list[_Worker] = []
         try:
             self._workers += (_Worker() for _ in range(workers))
@@ -66,23 +66,23 @@ class Pool:
 
     @property
     def size(self) -> int:
-        """How many workers there are."""
+        """Number of workers."""
         return len(self._workers)
 
     @property
     def idle(self) -> int:
-        """How many more questions would be taken at once."""
+        """Number of further questions that would begin at once."""
         return max(0, sum(worker.ticket is None for worker in self._workers) - len(self._queue))
 
     def submit(self, question: Question) -> int:
-        """The ticket of the question; it waits its turn where no worker is free."""
+        """Queue a question, and return its ticket; it begins as soon as a worker is free."""
         self._tickets += 1
         self._queue.append((self._tickets, question))
         self._hand_out()
         return self._tickets
 
     def wait(self, timeout: float | None = None) -> tuple[int, Answer] | None:
-        """The next answer, with its ticket; None after so many seconds, and where nothing is asked."""
+        """(ticket, answer) that comes next; None after `timeout` seconds, or if there is no open question."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._done and any(worker.ticket for worker in self._workers):
             left = None if until is None else max(0.0, until - time.monotonic())
@@ -91,13 +91,13 @@ class Pool:
         return self._done.popleft() if self._done else None
 
     def arrived(self) -> list[tuple[int, Answer]]:
-        """The answers that are here, which are then forgotten."""
+        """Return the answers that have arrived, and forget them."""
         found = list(self._done)
         self._done.clear()
         return found
 
     def cancel(self, ticket: int) -> None:
-        """The question is not to be answered; nothing happens where it has been."""
+        """Drop a question; its worker, if any, is replaced. An answer that has arrived is dropped too."""
         self._queue = deque(entry for entry in self._queue if entry[0] != ticket)
         self._done = deque(entry for entry in self._done if entry[0] != ticket)
         self.steps.pop(ticket, None)
@@ -107,7 +107,7 @@ class Pool:
         self._hand_out()
 
     def close(self) -> None:
-        """Ends every worker, whatever it does."""
+        """End every worker, even in the middle of a question."""
         self._queue.clear()
         for worker in self._workers:
             worker.end()
@@ -121,7 +121,7 @@ class Pool:
                     self._done.append((ticket, worker.lost()))
 
     def listen(self, timeout: float | None) -> bool:
-        """Whether a worker had something to say in time."""
+        """Receive messages of workers; True if there was one before the timeout."""
         busy = {x.output: (x, x.ticket) for x in self._workers if x.ticket is not None}
         ready = wait(list(busy), timeout)
         for worker, ticket in (entry for output, entry in busy.items() if output in ready):
@@ -136,7 +136,7 @@ class Pool:
 
 
 class _Worker:
-    """One process, and the ticket of what it works on."""
+    """A worker process, and the ticket of its question."""
 
     def __init__(self) -> None:
         self._start()
@@ -150,7 +150,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"),  # for what is not an engine
+            env=child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"),  # NumPy is not to start threads
             process_group=0,  # Ctrl-C is for the parent
         )
         assert self.process.stdin is not None
@@ -161,20 +161,20 @@ class _Worker:
         self.process.stdout.close()
 
     def ask(self, ticket: int, question: Question) -> bool:
-        """Whether the question reached the process."""
+        """Send a question; False if the process has died."""
         self.ticket, self.engine = ticket, question.engine
         self.known[id(question.problem)] = question.problem
         try:
             self.input.send((id(question.problem), question))
         except OSError:
             return False
-        except BaseException:  # half a question is none
+        except BaseException:  # half a question may have been sent
             self.renew()
             raise
         return True
 
     def heard(self) -> Answer | int:
-        """What it says: an answer, or its steps so far; to be called when it says something."""
+        """Receive a message: an answer, or the steps so far; blocks until there is one."""
         try:
             message: Answer | int = self.output.recv()
         except (EOFError, OSError):
@@ -184,7 +184,7 @@ class _Worker:
         return message
 
     def lost(self) -> Answer:
-        """The answer of a process that has died; a fresh one takes its place."""
+        """Answer for a process that has died, which is replaced."""
         with suppress(subprocess.TimeoutExpired):  # its pipe may close a little before it ends
             self.process.wait(1)
         engine, status = self.engine, self.end()
@@ -193,17 +193,17 @@ class _Worker:
         return Answer("unknown", engine=engine, reason=f"the engine's process ended with {how}")
 
     def renew(self) -> None:
-        """A fresh process in the place of this one."""
+        """Replace the process by a new one."""
         self.end()
         self._start()
 
     def end(self) -> int:
-        """Ends the process; its exit status."""
+        """End the process; returns its exit status."""
         if self.process.poll() is None:
             self.process.kill()
         status = self.process.wait()
         self.output.close()
-        with suppress(OSError):  # what was not sent
+        with suppress(OSError):  # the rest of a question
             self.input.close()
         return status
 
@@ -212,8 +212,8 @@ def main() -> None:
     """Answer until stdin closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     source, out = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
-    os.dup2(2, 1)  # what an engine prints is no answer
-    problems: dict[int, Problem] = {}  # the first that came with a number, with all that was derived of it
+    os.dup2(2, 1)  # prints of an engine must not mix with answers
+    problems: dict[int, Problem] = {}  # by number, the first copy received, which keeps its derived values
     with suppress(EOFError):
         while True:
             number, question = source.recv()
@@ -231,10 +231,10 @@ def _answer(question: Question, report: Callable[[int], None]) -> Answer:
 
 
 def _alone(work: Callable[[], Answer]) -> Answer:
-    """The work, which ends with this process when something happens on stdin: the parent is gone.
+    """Do the work, but end this process at any event on stdin: then the parent is gone.
 
-    The kernel sends SIGIO, whose default is to end the process, whatever it does. Elsewhere than on Linux a thread
-    waits, which an engine that holds the interpreter lets run only when it is done.
+    On Linux the kernel sends SIGIO, which by default ends the process at once. Elsewhere a thread waits for the event;
+    an engine that holds the interpreter delays it until it is done.
     """
     done = threading.Event()
     if _BY_SIGNAL:

@@ -1,15 +1,15 @@
-"""Good orders without a solver: upper bounds, and where the search begins.
+"""Good orders without a solver: upper bounds, with which the search begins.
 
     zero_bubble       one F and one I at a time, W in the gaps         one stage a rank
     repeating         a pattern that repeats, without a bubble         where memory is scarce
-    list_scheduling   the most urgent of what has arrived and fits     any placement, any caps
-    justify           all of these, pushed forward and backward        mends warm-up and cool-down
+    list_scheduling   the most urgent operation that can start         any placement, any caps
+    justify           all of these, pushed forward and backward        improves warm-up and cool-down
     local_search      moves along the longest paths                    the rest of the time
     late_start        a rank begins later                              for the span
 
-Everything is counted in steps, never in time, so that what is found does not depend on how busy the machine is.
+Work is counted in steps, not in time, so that the result does not depend on how busy the machine is.
 
-What comes out is a schedule: it ends, and keeps to the caps. The caller measures it again.
+The orders are schedules: they do not deadlock, and keep the caps. The caller measures them again.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from pipesched.optimizer.solve.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.solve.problem import Orders, Problem
 
 SMALL = 20_000  # operations beyond which pushing each better order takes too long
-FAMILIES, PUSHES = 0.5, 0.75  # of the first look has gone when these stop, for now
+FAMILIES, PUSHES = 0.5, 0.75  # fractions of the first look after which these pause
 LATE = ", ranks begin later"
-SHARE = 500_000  # steps of each in turn, after the first look
-ZERO, PATTERN = 8, 1  # steps for an operation, where families do not count them themselves
+SHARE = 500_000  # steps of each family in turn, after the first look
+ZERO, PATTERN = 8, 1  # steps per operation, for families that do not count them themselves
 
 Family: TypeAlias = Iterator[tuple[str, Orders]]
 
 
 def orders(problem: Problem, steps: int, seed: int = 0) -> Iterator[tuple[str, Orders]]:
-    """(name, orders), each better than all before, until so many steps are done or nothing more is known to be tried.
+    """Yield (name, orders), each better than all before, until `steps` are done or no family has more orders.
 
     Yields nothing if a cap is below `least_cap`, else at least once.
     """
@@ -52,9 +52,10 @@ def orders(problem: Problem, steps: int, seed: int = 0) -> Iterator[tuple[str, O
 
 
 def search(problem: Problem, look: int, meter: Meter, seed: int = 0) -> Iterator[tuple[str, Orders] | None]:
-    """The same without end; None where nothing better was found, so that the caller can look at the meter.
+    """Yield (name, orders), each better than all before, without a limit; None in between, to let the caller check
+    the meter.
 
-    look: the steps of a first look, in which everything has its turn.
+    look: steps of the first look, in which every family has its turn.
     """
     if bool((problem.cap < least_cap(problem)).any()):
         return
@@ -72,7 +73,7 @@ def search(problem: Problem, look: int, meter: Meter, seed: int = 0) -> Iterator
 
 
 def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
-    """What is known, the families, all of the pool pushed together; then walks and the families in turn."""
+    """Yield candidates: the families, then all of the pool pushed together, then local search and families in turn."""
     problem, meter = pool.problem, pool.meter
     justifier = Justifier(problem)
     yield from _until(_counted(zero_bubble(problem), meter, ZERO * problem.operations), meter, int(PUSHES * look))
@@ -111,20 +112,20 @@ def _push(pool: Pool, entries: list[Entry], justifier: Justifier) -> Iterator[Ca
 
 
 def _counted(family: Family, meter: Meter, steps: int) -> Family:
-    """The same; each takes so many steps."""
+    """Charge the meter `steps` for every candidate of a family."""
     for entry in family:
         meter.spend(steps)
         yield entry
 
 
 def _until(family: Iterator[Candidate], meter: Meter, steps: int) -> Iterator[Candidate]:
-    """What comes until so many steps are done; the rest can be asked for later."""
+    """Yield candidates until the meter reaches `steps`; the family can be continued later."""
     while meter.spent < steps and (entry := next(family, None)) is not None:
         yield entry
 
 
 def _in_turn(*families: Family) -> Family:
-    """One of each, until all are at their end."""
+    """Yield from several families in turn until all are exhausted."""
     left = list(families)
     while left:
         for family in list(left):

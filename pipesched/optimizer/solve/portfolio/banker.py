@@ -1,11 +1,10 @@
-"""Which forwards are safe to start: a microbatch under way needs memory on every rank that it has still to visit.
+"""Decide which forwards are safe to start: an unfinished microbatch needs memory on every rank that it will visit.
 
-    `least_cap.alone` says what it holds after each operation of its chain, and what it needs beyond that
+    `least_cap.alone` gives the memory that it holds after each operation of its chain, and its later need beyond that
 
-A state is *safe* if the microbatches under way can be finished one after another (Dijkstra's banker's algorithm).
-Starting nothing that leaves the safe states never ends in a standstill; in a route the oldest is finished first, for it
-needs no more than a younger one that waits for it. Where every rank has one stage, and I takes nothing, all states are
-safe.
+A state is *safe* if the unfinished microbatches can be finished one after another (Dijkstra's banker's algorithm).
+A schedule that stays in safe states never deadlocks; in a route the oldest microbatch is finished first, as it needs no
+more than a younger one behind it. If every rank has one stage, and I takes no memory, all states are safe.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from pipesched.model.ops import Op
 from pipesched.optimizer.solve.bounds.least_cap import alone
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-Amounts: TypeAlias = tuple[tuple[int, int], ...]  # (rank, parts) where there are any
+Amounts: TypeAlias = tuple[tuple[int, int], ...]  # (rank, parts), parts > 0
 
 
 def one_by_one(problem: Problem) -> Orders:
-    """One microbatch after another, W right after I: it needs least memory, and most time."""
+    """Orders that run one microbatch after another, W right after I: with the least memory, and the most time."""
     weight = {(int(problem.route[q]), int(problem.stage[q])): q for q in np.flatnonzero(problem.op == Op.W).tolist()}
     orders: list[list[int]] = [[] for _ in range(problem.ranks)]
     first, rank = problem.first.tolist(), problem.rank.tolist()
@@ -39,7 +38,7 @@ def one_by_one(problem: Problem) -> Orders:
 
 
 class Room:
-    """Which operations may start, memory considered; counts what has started."""
+    """Memory of the ranks while operations start: which ones fit, and which are safe."""
 
     def __init__(self, problem: Problem) -> None:
         self.cap: list[int] = problem.cap.tolist()
@@ -58,12 +57,12 @@ class Room:
         self.total = [0] * problem.ranks
 
     def fits(self, q: int) -> bool:
-        """Whether the rank has room now."""
+        """True if the rank of sequence q has room for its next operation now."""
         rank = self.rank[q]
         return self.held[rank] + self.peak[q] <= self.cap[rank]
 
     def safe(self, q: int) -> bool:
-        """Whether all that is under way can still be finished after an operation of sequence q."""
+        """True if all unfinished microbatches can still be finished after the next operation of sequence q."""
         if self.always or not self.takes[q]:
             return True
         self._step(q, 1)
@@ -72,7 +71,7 @@ class Room:
         return answer
 
     def start(self, q: int) -> None:
-        """An operation of sequence q starts."""
+        """Record the start of an operation of sequence q."""
         self.held[self.rank[q]] += self.change[q]
         if q in self.place:
             self._step(q, 1)
@@ -86,7 +85,7 @@ class Room:
             self.total[rank] -= by * parts
 
     def _finishes(self) -> bool:
-        """Oldest first in each route, the routes in any order that works."""
+        """True if all microbatches can be finished: oldest first in each route, routes in any order that works."""
         left = list(self.total)
         open_ways = [self._groups(way) for way in range(len(self.counts))]
         while any(open_ways):
@@ -102,7 +101,7 @@ class Room:
         return True
 
     def _groups(self, way: int) -> list[tuple[int, int]]:
-        """(operations done, microbatches), the youngest first; what has not begun and what is done left out."""
+        """(operations done, number of microbatches) of unfinished microbatches, the youngest first."""
         counts = self.counts[way]
         return [(c, counts[c] - counts[c + 1]) for c in range(1, len(counts) - 1) if counts[c] > counts[c + 1]]
 

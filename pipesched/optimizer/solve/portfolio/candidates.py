@@ -1,4 +1,4 @@
-"""Candidates: the best orders so far, each of them once, and the steps that were spent on them."""
+"""Candidates: the best orders so far, without duplicates, and the steps spent on them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ROOM = 300  # orders that are kept
 Entry: TypeAlias = tuple[int, str, Orders]
 """Value in ticks, name, orders."""
 Candidate: TypeAlias = tuple[str, Orders | None]
-"""Name, and orders, or None where there is nothing new: the caller can look at the meter."""
+"""Name, and orders, or None if there are no new ones: the caller can check the meter."""
 
 
 @dataclass(eq=False)
 class Meter:
-    """Work in steps: a step is about a microsecond, and the same work the same steps on every machine.
+    """Meter of work in steps: a step is about a microsecond, and the same work takes as many steps on every machine.
 
-    until: the limit of time, in seconds, monotonic; where it is what ends the work, the machine tells how far it came.
+    until: deadline, in seconds, monotonic; if it ends the work, the result depends on the machine.
     """
 
     until: float = inf
@@ -34,13 +34,13 @@ class Meter:
 
     @property
     def late(self) -> bool:
-        """Whether time is over."""
+        """True if the deadline has passed."""
         return time.monotonic() >= self.until
 
 
 @dataclass(eq=False)
 class Pool:
-    """entries: the best first; only orders that end and keep to the caps."""
+    """The best orders so far. entries: the best first; only orders that do not deadlock and keep the caps."""
 
     problem: Problem
     meter: Meter = field(default_factory=Meter)
@@ -49,11 +49,11 @@ class Pool:
 
     @property
     def best(self) -> int:
-        """The least value."""
+        """Value of the best orders."""
         return self.entries[0][0]
 
     def offer(self, name: str, found: Orders) -> bool:
-        """Whether the orders are better than all before."""
+        """Add orders to the pool if they are new and valid; True if they are better than all before."""
         mark = hash(tuple(tuple(order) for order in found))
         if mark in self.seen:
             return False

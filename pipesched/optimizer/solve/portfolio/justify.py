@@ -1,11 +1,11 @@
-"""Forward and backward, in turn: every operation as early as there is a gap for it, then as late, then as early.
+"""Push a schedule together, forward and backward in turn: every operation as early as a gap allows, then as late.
 
-    forward    in the order of starts: each goes into the first gap of its rank that is long enough, after what it
-               waits for, and from which on the cap leaves what it takes
-    backward   the same of the reversed problem: time runs back, what frees takes, and what takes frees
+    forward    in the order of starts: each operation goes into the first gap of its rank that is long enough, after
+               the operations that it waits for, and from which on the cap has room for it
+    backward   the same for the reversed problem: time runs backward, frees take memory, and takes free it
 
-No pass makes the whole longer (Tormos and Lova, 2001, for projects with scarce resources). What is held between two
-operations is the same either way round, so the caps are.
+No pass makes the schedule longer (Tormos and Lova, 2001, for projects with scarce resources). The memory held between
+two operations is the same in both directions, so the caps are too.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from pipesched.optimizer.solve.portfolio.candidates import Meter
 from pipesched.optimizer.solve.problem import Orders, Problem
 
 PUSHED = ", pushed together"
-PASS = 3  # steps for an operation
+PASS = 3  # steps per operation
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """What a pass needs; into: by operation what it waits for and the time from that one's start, the order of its
-    sequence included.
+    """The problem in one direction of time, by operation.
+
+    into: (operation that must start before, least time from its start), the order of the sequence included.
     """
 
     duration: list[int]
@@ -41,7 +42,7 @@ class Network:
 
 
 def network(problem: Problem) -> tuple[Network, Network]:
-    """Forward and backward."""
+    """Make the networks of the problem, forward and backward."""
     later, earlier, delay = (column.tolist() for column in problem.precedence)
     q = problem.sequence
     duration, rank = problem.duration[q].tolist(), problem.rank[q].tolist()
@@ -56,9 +57,9 @@ def network(problem: Problem) -> tuple[Network, Network]:
 
 
 def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
-    """Each operation put in its turn into the first gap: starts, int64, shape (operations,); None where none fits.
+    """Put each operation, in its turn, into the first gap: starts, int64, shape (operations,); None if one has no room.
 
-    turn: all operations, none before what it waits for.
+    turn: all operations, each behind those that it waits for.
     """
     start = [0] * len(turn)
     starts: list[list[int]] = [[] for _ in range(ranks)]
@@ -89,23 +90,23 @@ def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
 
 
 def _with_room(states: list[int], room: int, k: int) -> int:
-    """The first place from k on behind which every state leaves room; -1 where there is none."""
+    """The first place from k on after which every state leaves room; -1 if there is none."""
     least = len(states)
     if states and states[-1] > room:
         return -1
     while least >= max(k, 1) and states[least - 1] <= room:
         least -= 1
-    found = max(k, least + 1 if least else 0)  # it comes after a state that leaves room, too
+    found = max(k, least + 1 if least else 0)  # the state just before it must leave room too
     return -1 if found == 0 and room < 0 else found
 
 
 def pushed(name: str) -> str:
-    """The name of what was pushed; once is enough."""
+    """Name of pushed orders; the suffix is not repeated."""
     return name.removesuffix(PUSHED) + PUSHED
 
 
 class Justifier:
-    """The two passes for one problem."""
+    """The forward and backward passes for one problem."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -114,11 +115,11 @@ class Justifier:
 
     @cached_property
     def networks(self) -> tuple[Network, Network]:
-        """Forward and backward; large, so only made when asked for."""
+        """Networks forward and backward; large, so made on first use."""
         return network(self.problem)
 
     def push(self, orders: Orders, meter: Meter | None = None) -> Orders:
-        """Forward and backward while it gains and there is time; orders that end and keep to the caps."""
+        """Push orders backward and forward while that improves them and there is time."""
         meter = meter or Meter()
         best, value = orders, inf
         start = convert.run(self.problem, orders)
@@ -147,7 +148,7 @@ class Justifier:
 
 
 def _by(start: Ints, turn: Sequence[int]) -> list[int]:
-    """By start; what starts together stays as it was."""
+    """Sort operations by start; those that start together keep their order."""
     before = np.array(turn, dtype=np.int64)
     ordered: list[int] = before[np.argsort(start[before], kind="stable")].tolist()
     return ordered

@@ -1,10 +1,10 @@
-"""A rank begins later, by the microbatch that is first on it.
+"""Shorten the span of ranks that begin later: a later microbatch goes first.
 
-    FIFO        rank 1   F0 .. F1 ..       F1 is not there yet: its rank waits within its span
-    late        rank 1      F1 F0 ..       it begins when microbatch 1 is there, and does not wait
+    FIFO        rank 1   F0 .. F1 ..       F1 has not arrived yet: its rank waits within its span
+    late        rank 1      F1 F0 ..       it begins when microbatch 1 has arrived, and does not wait
 
-An order is run as early as possible, so a rank begins late only if its first F is of a later microbatch. Elsewhere
-microbatches keep the order in which they come: every stage behind has them in the order of the stage before it.
+An order is run as early as possible, so a rank begins late only if its first F is of a later microbatch. Otherwise
+microbatches keep the order in which they arrive: every stage runs them in the order of the stage before it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from pipesched.model.ops import Op
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-MOST = 8  # microbatches that are tried in the first place of a rank
-WORK = 2_000_000  # operations to be run at most
+MOST = 8  # microbatches that are tried as the first of a rank
+WORK = 2_000_000  # limit on operations that are run
 
 
 def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[Orders, int]:
-    """Orders with the same work in the same places, and no larger a span; how many were run for it.
+    """(orders with the same sequences in the same places and no larger span, number of orders that were run).
 
-    start: of a schedule in which these orders begin as late as wanted; else what they take is made less, rank by rank.
+    start: starts of a schedule with such late ranks, from which the first microbatch of each rank is taken; None to
+    begin with microbatch 0 everywhere. Then the choice is improved rank by rank.
     """
     entries = _late_ranks(problem, orders)
     if problem.objective != "span" or problem.placement.routes > 1 or not entries:
@@ -49,18 +50,18 @@ def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[O
 
 
 def _late_ranks(problem: Problem, orders: Orders) -> list[int]:
-    """The ranks whose first operation waits for another rank."""
+    """Ranks whose first operation waits for another rank."""
     return [r for r, order in enumerate(orders) if len(order) and problem.stage[problem.sequence[order[0]]] > 0]
 
 
 def _spans(problem: Problem, orders: Orders) -> list[int]:
-    """The spans of the ranks, the largest first."""
+    """Spans of the ranks, the largest first."""
     start = convert.run(problem, orders)
     return [2**62] if start is None else sorted(problem.spans(start).tolist(), reverse=True)
 
 
 def _wanted(problem: Problem, entries: Sequence[int], start: Ints) -> dict[int, int]:
-    """By rank, the last microbatch that is there when its first operation starts."""
+    """The last microbatch that has arrived when the first operation of a rank starts, by rank."""
     chosen, arrival = {}, dict(zip(problem.after.tolist(), range(len(problem.after)), strict=True))
     for rank in entries:
         own = [q for q in problem.on[rank] if problem.op[q] == Op.F]
@@ -73,7 +74,7 @@ def _wanted(problem: Problem, entries: Sequence[int], start: Ints) -> dict[int, 
 
 
 def labelled(problem: Problem, words: Sequence[Ints], first: dict[int, int]) -> Orders:
-    """Orders of these sequences, in which the microbatch in place first[rank] of those that come is a rank's first."""
+    """Make orders of these sequences, in which a rank runs the microbatch that arrives as number first[rank] first."""
     labels = _labels(problem, first)
     orders = []
     for word in words:
@@ -85,7 +86,7 @@ def labelled(problem: Problem, words: Sequence[Ints], first: dict[int, int]) -> 
 
 
 def _labels(problem: Problem, first: dict[int, int]) -> dict[int, Ints]:
-    """By sequence, the microbatches in their order."""
+    """Microbatches in their order, by sequence."""
     by_name = {(int(o), int(s)): q for q, (o, s) in enumerate(zip(problem.op, problem.stage, strict=True))}
     ranks = problem.placement.rank_of[0].tolist()
     labels: dict[int, Ints] = {}

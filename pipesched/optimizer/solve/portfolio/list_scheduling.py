@@ -1,10 +1,10 @@
-"""List scheduling on the time axis: a rank that is free runs the most urgent operation that is there and has room.
+"""List scheduling on the time axis: a free rank runs the most urgent operation that has arrived and has room.
 
-    key[x]     the most urgent has the smallest; only among what has arrived
-    W          fills: a gap that holds it, and the rank's memory when a forward finds no room
+    key[x]     the most urgent operation has the smallest key; compared only among arrived operations
+    W          runs in a gap that is long enough, and to free memory if a forward has no room
 
-A forward starts only if all that is under way can still be finished (`safe`), so a run ends whatever the placement, if
-any schedule does. Events: O(operations x log ranks), beside what `safe` asks for.
+A forward starts only if all unfinished microbatches can still be finished (`safe`), so a run does not deadlock for any
+placement with a schedule. Events: O(operations x log ranks), without the time of `safe`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pipesched.optimizer.solve.portfolio.banker import Room
 from pipesched.optimizer.solve.portfolio.candidates import Meter
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-LOOK = 256  # events between two looks at the clock
-EVENT = 4  # steps
+LOOK = 256  # events between two checks of the clock
+EVENT = 4  # steps per event
 
 
 def listed(problem: Problem, key: Ints, meter: Meter | None = None) -> Orders | None:
-    """The orders that keys make, int64, shape (operations,); None if no schedule fits the caps, or time is over."""
+    """Make orders by keys, int64, shape (operations,); None if no schedule is within the caps, or time is over."""
     run = _Run(problem, key)
     run.all(meter or Meter())
     return run.orders if run.left == 0 else None
@@ -70,7 +70,7 @@ class _Run:
                     self.start(q, rank, now)
 
     def choose(self, rank: int, now: int) -> int:
-        """The sequence to run, or -1: nothing now."""
+        """The sequence to run, -1 for none now."""
         here, coming = self._candidates(rank, now)
         full = False
         for _, q in here:
@@ -89,7 +89,7 @@ class _Run:
         return -1
 
     def _candidates(self, rank: int, now: int) -> tuple[list[tuple[int, int]], list[int]]:
-        """(key, sequence) of what has arrived, most urgent first; arrivals of what is on its way."""
+        """((key, sequence) of arrived operations, most urgent first; arrival times of those on their way)."""
         here, coming = [], []
         for q in self.chains[rank]:
             i = self.next[q]
@@ -105,7 +105,7 @@ class _Run:
         return here, coming
 
     def _filler(self, rank: int) -> int:
-        """The W that is due first of those that wait, -1 if none."""
+        """The sequence of the most urgent W that waits, -1 for none."""
         best, least = -1, 0
         for q in self.fillers[rank]:
             i = self.next[q]
@@ -135,7 +135,7 @@ class _Run:
 
 
 def policies(problem: Problem) -> list[tuple[str, Ints]]:
-    """Keys of all operations, the most useful first; the name says what is urgent."""
+    """(name, keys of all operations) of every policy, the most useful first; the name tells what is urgent."""
     alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of each first microbatch
     depth, index = alone[problem.sequence], problem.index
     forward = problem.op[problem.sequence] == Op.F
@@ -156,7 +156,7 @@ def policies(problem: Problem) -> list[tuple[str, Ints]]:
 
 
 def listings(problem: Problem, meter: Meter | None = None) -> Iterator[tuple[str, Orders]]:
-    """The orders of the whole family."""
+    """Yield the orders of all policies."""
     for name, key in policies(problem):
         found = listed(problem, key, meter)
         if found is not None:

@@ -1,12 +1,12 @@
-"""Local search: one operation moves on its rank, where the longest path says that it could help.
+"""Local search: move one operation on its rank, next to a pair on a longest path.
 
     a longest path   ... u v ...       u right before v on one rank, no idle time between
     a move           v goes before u, or some operations further; or u goes behind v, or further
 
-Only a move that breaks such a pair on every longest path can shorten the whole (van Laarhoven, Aarts and Lenstra,
-1992). A move keeps the order of each sequence, an operation behind what it waits for, and the rank's memory; a move
-that lets ranks wait for each other is taken back. What is worse is accepted with a probability that falls (simulated
-annealing): the same seed and number of steps give the same orders.
+Only a move that breaks such a pair on every longest path can shorten the schedule (van Laarhoven, Aarts and Lenstra,
+1992). A move keeps the order of each sequence, each operation behind the one it waits for, and the rank's cap; a move
+that makes a deadlock is undone. A worse schedule is accepted with a probability that falls (simulated annealing): the
+same seed and number of steps give the same orders.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pipesched.optimizer.solve.portfolio.candidates import Candidate, Meter, Poo
 from pipesched.optimizer.solve.portfolio.justify import PUSHED, Justifier, pushed
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-STARTS = 6  # walks at first
-FIRST = 4_000  # steps of the first walks
-LOOK = 64_000  # steps of work between two looks at the clock
+STARTS = 6  # walks in the first round
+FIRST = 4_000  # moves of each walk in the first round
+LOOK = 64_000  # steps of work between two checks of the clock
 
 
 class Search:
-    """A walk through the orders of a problem. best, value: the best so far, objective in ticks."""
+    """A walk through the orders of a problem. best, value: the best orders so far, and their objective in ticks."""
 
     def __init__(self, problem: Problem, orders: Orders, seed: int = 0, meter: Meter | None = None) -> None:
         self.problem = problem
@@ -50,7 +50,7 @@ class Search:
         self.best: Orders = [list(order) for order in self.orders]
 
     def steps(self, count: int, hot: float, cold: float) -> Iterator[int]:
-        """So many moves, from a temperature to another, in ticks; yields the best value, at least every LOOK steps."""
+        """Make `count` moves, from temperature `hot` to `cold`, in ticks; yield the best value now and then."""
         now = self.energy
         path = self._path()
         often = max(1, 2 * LOOK // self.work)
@@ -77,14 +77,14 @@ class Search:
         self.energy = now
 
     def restart(self) -> None:
-        """Back to the best."""
+        """Return to the best orders."""
         self.orders = [list(order) for order in self.best]
         now = self._evaluate()
         assert now is not None
         self.energy = now[1]
 
     def _evaluate(self) -> tuple[int, float] | None:
-        """The objective, and what is to be made small: the objective, and a little of the ends of all ranks."""
+        """(objective, energy to minimize: objective + a tenth of the mean end of the ranks); None for a deadlock."""
         found = played(self.problem, self.orders)
         if found is None:
             return None
@@ -97,7 +97,7 @@ class Search:
         return value, value + 0.1 * sum(ends) / len(ends)
 
     def _path(self) -> list[tuple[int, int]]:
-        """The pairs (u, v) of a longest path that stand side by side on a rank."""
+        """Pairs (u, v) of a longest path that are neighbours on a rank."""
         ends = [(self.start[x] + self.duration[x] - self.begun[r], x) for r, x in enumerate(self.last) if x >= 0]
         most = max(ends)[0]
         x = self.random.choice([x for end, x in ends if end == most])
@@ -109,7 +109,7 @@ class Search:
         return pairs
 
     def _move(self, path: Sequence[tuple[int, int]]) -> tuple[int, int, int] | None:
-        """(rank, from, to), or None where the pair drawn has no good move."""
+        """(rank, from, to) of a random move, or None if the pair drawn has no valid move."""
         if not path:
             return None
         u, v = self.random.choice(path)
@@ -133,7 +133,7 @@ class Search:
         return (rank, i, j) if i != j and self._room(rank, i, j) else None
 
     def _tied(self, earlier: int, later: int) -> bool:
-        """Whether these two must stay in this order, for their own sake."""
+        """True if `later` must stay behind `earlier`: they are of one sequence, or it waits for it."""
         return self.sequence[earlier] == self.sequence[later] or self.needs[later] == earlier
 
     def _room(self, rank: int, i: int, j: int) -> bool:
@@ -152,13 +152,13 @@ class Search:
 
 
 def temperatures(problem: Problem) -> tuple[float, float]:
-    """From a typical operation down to a small part of it."""
+    """(hot, cold): the median duration, and a twentieth of it."""
     typical = float(np.median(problem.duration[problem.duration > 0])) if (problem.duration > 0).any() else 1.0
     return typical, typical / 20
 
 
 def walks(pool: Pool, justifier: Justifier, seed: int = 0) -> Iterator[Candidate]:
-    """Better and better orders, from the best of the pool, with more and more moves, without end; None now and then."""
+    """Yield better and better orders, by walks from the best of the pool, in ever longer rounds; None now and then."""
     if not pool.problem.operations:
         return
     problem, meter, (hot, cold) = pool.problem, pool.meter, temperatures(pool.problem)

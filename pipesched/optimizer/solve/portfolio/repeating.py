@@ -1,24 +1,23 @@
-"""Patterns that repeat: for any placement by modulo scheduling, for the vee placement by building blocks.
+"""Orders that repeat a pattern: for any placement by modulo scheduling, for the vee placement by building blocks.
 
-One microbatch of every route runs through its chain; each operation takes the first time from which on its rank is free
-of it, *counted modulo a period T*. Repeated every T the pattern never meets itself:
+One microbatch of every route runs through its chain; each operation takes the first time at which its rank is free for
+its duration, *counted modulo a period T*. Repeated every T the pattern never overlaps itself:
 
     T = the work of the busiest rank for one microbatch of each route     no bubble in the steady state
     T larger                                                              operations end sooner, and less is held
 
-Now and then an operation lets a free time pass (drawn by chance, from a seed), which leaves it to another; many
-patterns are tried. Where no free time is long enough, an operation is laid over others: the times only give the order,
-and the order is run as early as possible. The method is Rau's (Iterative modulo scheduling, MICRO 1994) without
-eviction.
+Now and then an operation skips a free time (at random, from a seed), which leaves it to another operation; many
+patterns are tried. If no free time is long enough, an operation overlaps others: the times only give the order, and the
+order is run as early as possible. The method is Rau's (Iterative modulo scheduling, MICRO 1994) without eviction.
 
-A building block (Qi et al., 2024, arXiv:2405.15362) is when one microbatch runs its four operations a, b = F of the
-rank's first and second stage, B, A their backwards, in slots of one unit; it is repeated every 6 slots, and W take the
-two that are left:
+A building block (Qi et al., 2024, arXiv:2405.15362) gives the slots of one unit in which a microbatch runs its four
+operations on each rank: a, b = F of the rank's first and second stage, and B, A = their backwards. It is repeated every
+6 slots, and W take the two slots that are left:
 
     slot on position j     a: 0 + up j      b: b0 - j      B: B0 + up j      A: A0 - j        up = 1: V-Min, 2: V-Half
 
-The time from a to A and from b to B, over 6, is what a rank holds. All blocks whose four slots never meet are tried,
-with one `up` for the first positions and another for the rest; V-Min and V-Half are two of them.
+The time from a to A and from b to B, divided by 6, is the memory of a rank. All blocks whose four slots never collide
+are tried, with one `up` for the first positions and another for the rest; V-Min and V-Half are two of them.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from pipesched.optimizer.solve.portfolio.shape import way
 from pipesched.optimizer.solve.problem import Orders, Problem
 
 TRIES = 60  # patterns of every period
-STRETCH = (0, 1, 2, 4, 8, 16, 32)  # periods are longer than the work by so many 48ths
-SKIP = (0.0, 0.1, 0.3, 0.5)  # how often a free time is let pass
+STRETCH = (0, 1, 2, 4, 8, 16, 32)  # excess of a period over the work, in 48ths of the work
+SKIP = (0.0, 0.1, 0.3, 0.5)  # probability that a free time is skipped
 
 
 def patterns(problem: Problem, seed: int = 0) -> Iterator[tuple[str, Orders]]:
-    """Named orders; not all keep to the caps, and none at all where a route is empty."""
+    """Yield named orders, not all within the caps; none if there are no microbatches."""
     draw = random.Random(seed)
     routes = sorted(set(problem.route.tolist()))
     if not routes or not problem.operations:
@@ -60,7 +59,7 @@ def patterns(problem: Problem, seed: int = 0) -> Iterator[tuple[str, Orders]]:
 def _pattern(
     problem: Problem, chains: list[tuple[int, ...]], period: int, skip: float, draw: random.Random
 ) -> list[int]:
-    """When the first operation of every sequence runs."""
+    """Start of the first operation of every sequence."""
     table = _Table(problem, period)
     at = [0] * problem.sequences
     lag = {(int(b), int(a)): int(x) for b, a, x in zip(problem.before, problem.after, problem.lag, strict=True)}
@@ -81,7 +80,7 @@ def _pattern(
 
 
 class _Table:
-    """Which residues of the period are taken on each rank."""
+    """Residues of the period that are taken on each rank."""
 
     def __init__(self, problem: Problem, period: int) -> None:
         self.problem, self.period = problem, period
@@ -114,14 +113,14 @@ FEW = 16
 
 @dataclass(frozen=True)
 class Block:
-    """slots: int64, shape (6, positions): a, b, B, A, and the W of b and of a."""
+    """A building block. slots: int64, shape (6, positions): a, b, B, A, and the W of b and of a."""
 
     name: str
     slots: Ints
 
     @property
     def chunks(self) -> int:
-        """Most that a rank holds while the block repeats."""
+        """Most chunks that a rank holds while the block repeats."""
         a, b, _, _, done_b, done_a = self.slots[:, None, :]
         t = np.arange(PERIOD)[:, None]
         held = (t - a) // PERIOD + (t - b) // PERIOD - (t - done_a - 1) // PERIOD - (t - done_b - 1) // PERIOD
@@ -129,7 +128,9 @@ class Block:
 
 
 def block(name: str, steps: tuple[int, ...], starts: tuple[int, ...]) -> Block | None:
-    """The block with these steps between positions and these residues of b, B, A on position 0; None if slots meet."""
+    """Make the block with these steps between positions and these residues of b, B, A on position 0; None if its slots
+    collide.
+    """
     size = len(steps) + 1
     up = np.array([0, *accumulate(steps)], dtype=np.int64)
     down = -np.arange(size)
@@ -144,7 +145,7 @@ def block(name: str, steps: tuple[int, ...], starts: tuple[int, ...]) -> Block |
 
 
 def _with_weights(slots: list[int]) -> list[int] | None:
-    """Two more slots for W, together as early as possible; None if the four meet."""
+    """Add two slots for W, together as early as possible; None if the four slots collide."""
     left = sorted(set(range(PERIOD)) - {slot % PERIOD for slot in slots})
     if len(left) > PERIOD - len(slots):
         return None
@@ -153,14 +154,14 @@ def _with_weights(slots: list[int]) -> list[int] | None:
 
 
 def _after(residue: int, least: int) -> int:
-    """The least number from `least` up with this residue."""
+    """The least number with this residue that is at least `least`."""
     return least + (residue - least) % PERIOD
 
 
 def blocks(size: int) -> list[Block]:
-    """All blocks of a step that changes once, without doubles; those that hold most first.
+    """Make all blocks whose step changes at most once, without duplicates; those that hold most first.
 
-    At more than FEW positions only those of one step: there are as many of the others as positions times these.
+    With more than FEW positions only blocks of a constant step: the others would be too many.
     """
     found: dict[bytes, Block] = {}
     for first, then in product(range(1, PERIOD), repeat=2):
@@ -178,7 +179,7 @@ def _name(steps: tuple[int, ...]) -> str:
 
 
 def slots(problem: Problem, made: Block) -> Ints:
-    """The slot of every operation, int64, shape (operations,)."""
+    """Slot of every operation, int64, shape (operations,)."""
     ranks = np.array(way(problem, "vee"))
     position = np.argsort(ranks)[problem.rank]
     second = problem.stage >= len(ranks)
@@ -188,7 +189,7 @@ def slots(problem: Problem, made: Block) -> Ints:
 
 
 def building_blocks(problem: Problem) -> Iterator[tuple[str, Orders]]:
-    """Named orders for the vee placement with the backward split, of all blocks within the largest cap."""
+    """Yield named orders for the vee placement with a split backward, by all blocks within the largest cap."""
     ranks = way(problem, "vee")
     if not ranks or problem.fused:
         return

@@ -1,6 +1,6 @@
-"""Which of the placements of the literature a problem has: linear, one stage a rank, or vee, there and back.
+"""Recognize placements of the literature: linear, with one stage per rank, or vee, with two, forth and back.
 
-Ranks may stand in any order: what counts is where a rank comes on the way, its position.
+Ranks may be in any order: their position along the stages counts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pipesched.optimizer.solve.problem import Problem
 
 
 def way(problem: Problem, kind: str) -> tuple[int, ...]:
-    """The ranks by position, where the placement is of this kind, and all microbatches go one way; else none."""
+    """Ranks by position, if the placement is of this kind with one route; else empty."""
     placement = problem.placement
     stages = placement.rank_of[0].tolist()
     ranks = stages[: placement.ranks]

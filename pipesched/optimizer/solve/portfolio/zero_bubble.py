@@ -1,12 +1,12 @@
-"""The zero-bubble heuristic: one F and one I at a time on every rank, W where there is a gap or the cap is reached.
+"""The zero-bubble heuristic: one F and one I at a time on every rank, W in gaps or when the cap is reached.
 
-Qi et al., ICLR 2024, arXiv:2401.10241, section 3.1 (ZB-1p and ZB-2p are its results at caps p and 2p). One stage a
+Qi et al., ICLR 2024, arXiv:2401.10241, section 3.1 (ZB-1p and ZB-2p are its results at caps p and 2p). One stage per
 rank; here with any caps, release rules and costs by stage.
 
-    1  F0 down the ranks; then, from the last rank up, as many F more as fit before the first I arrives; I0 up
-    2  for every microbatch: choose the ranks that take an F, run those down the ranks; then I up the ranks
-       before each of them W, while one fits into the gap, or while the cap leaves no F
-    3  what is left of W
+    1  F0 down the ranks; then, from the last rank up, as many more F as fit before the first I arrives; I0 up
+    2  for every microbatch: choose the ranks that run an F, and run these F down the ranks; then I up the ranks;
+       before each of them W, while one fits into the gap, or while the cap has no room for F
+    3  the remaining W
 
 Three choices are tried both ways: whether an extra F of step 1 may end late, whether a rank that is two ahead of the
 next prefers I to F, and whether a W may enlarge the largest bubble.
@@ -23,7 +23,7 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 
 
 def zero_bubble(problem: Problem) -> Iterator[tuple[str, Orders]]:
-    """The orders of all eight choices; none where the placement or a fused backward leaves no choice."""
+    """Yield the orders of all eight choices; none if the placement is not linear or the backward is fused."""
     ranks = way(problem, "linear")
     if ranks and not problem.fused:
         for late, backward, fill in product((False, True), repeat=3):
@@ -33,7 +33,9 @@ def zero_bubble(problem: Problem) -> Iterator[tuple[str, Orders]]:
 
 
 class _Run:
-    """Everything by position; end: when the position is free; bubble: its idle time since its first F."""
+    """One run of the heuristic. Tables are by position; end: its last end so far; bubble: its idle time since its
+    first F.
+    """
 
     def __init__(self, problem: Problem, ranks: tuple[int, ...], *, late: bool, backward: bool, fill: bool) -> None:
         self.problem, self.ranks = problem, ranks
@@ -54,7 +56,7 @@ class _Run:
         self.extra = [max(0, -x) for x in self.frees[1]]
 
     def all(self) -> Orders | None:
-        """The orders, or None where a cap is below one microbatch."""
+        """Run the heuristic: the orders, or None if a cap is below one microbatch."""
         if any(self.takes[0][j] + self.extra[j] > self.cap[j] for j in range(self.size)):
             return None
         self._first()
@@ -75,7 +77,7 @@ class _Run:
         return self.orders
 
     def _arrival(self, kind: int, j: int) -> int:
-        """When the input of the next F or I is there."""
+        """Arrival of the input of the next F or I."""
         i = self.done[kind][j]
         if kind == 0:
             return self.ends[0][j - 1][i] + self.down[j] if j else 0
@@ -104,7 +106,7 @@ class _Run:
             self._put(2, j)
 
     def _fill(self, j: int, arrival: int) -> None:
-        """W while a whole one fits; one more where the gap counts."""
+        """Run W while a whole one fits into the gap; one more if `fill`, or if the gap enlarges the largest bubble."""
         while self._waiting(j) and self.end[j] + self.cost[2][j] <= arrival:
             self._put(2, j)
         if self._waiting(j) and self.end[j] < arrival:
@@ -113,7 +115,7 @@ class _Run:
                 self._put(2, j)
 
     def _first(self) -> None:
-        """Step 1: the warm-up, and the first I."""
+        """Run step 1: the warm-up, and the first I."""
         for j in range(self.size):
             self._put(0, j)
         more = [0] * self.size
@@ -138,7 +140,7 @@ class _Run:
             self._put(1, j)
 
     def _forwards(self, i: int) -> list[bool]:
-        """Step 2: which positions take an F; none whose successor does not, and all that must."""
+        """Choose the positions of step 2 that run an F: those whose successor runs one too, and those that must."""
         wanted = [self._wants(j) for j in range(self.size)]
         for j in range(self.size - 2, -1, -1):
             wanted[j] = wanted[j] and (wanted[j + 1] or self.done[0][j + 1] >= self.length)

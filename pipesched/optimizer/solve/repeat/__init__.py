@@ -1,1 +1,1 @@
-"""One schedule for every number of microbatches: the seam, and the search for one."""
+"""Schedules for every number of microbatches: the seam, and the search for one."""

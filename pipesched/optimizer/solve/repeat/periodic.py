@@ -1,9 +1,9 @@
-"""The search for a seam (`seam`): a few microbatches, a kernel that repeats, and the bound itself as objective.
+"""Search for a seam (`seam`): a few microbatches, a kernel that repeats, and the bound itself as objective.
 
-    period = K * work of the busiest rank      the least there can be; with the bound met: optimal for every m
-    period > that                              where memory or round trips do not let a rank be busy: scanned upward
+    period = K * work of the busiest rank      the least possible; if the bound is met too: optimal for every m
+    period > K * work of the busiest rank      if memory or round trips keep every rank from being busy: scanned upward
 
-Sizes from one and a half times the ranks up are tried side by side, the smallest kernel first.
+Numbers of microbatches from 1.5 times the ranks up are tried, the smallest kernel first.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from pipesched.optimizer.solve.repeat.seam import Seam, cut, find_seam, holds, m
 from pipesched.optimizer.solve.search.state import Limits, State
 
 _FACTORS = (1.5, 2, 2.5, 3, 4, 5)
-_MOST = 8  # microbatches of a kernel whose period is longer than the work
-_STEPS = 40  # into which the time of a microbatch is divided when longer periods are tried
-_LIMIT, _LOADING = 3_000_000, 10  # steps for one question, and for each operation and tick of it
+_MOST = 8  # limit on the microbatches of a kernel whose period is longer than the work
+_STEPS = 40  # parts of a microbatch's time by which longer periods grow
+_LIMIT, _LOADING = 3_000_000, 10  # steps per question, and more per operation and tick of it
 _KNOWN = 200_000  # steps of heuristics
-_AHEAD = 2  # questions of each worker, one of which waits
+_AHEAD = 2  # questions per worker, one of which waits
 
 
 @dataclass(frozen=True, eq=False)
 class Periodic:
-    """A seam, and whether the schedule is optimal for every number of microbatches that it reaches.
+    """A seam. optimal: True if the schedule is optimal for every number of microbatches that the seam reaches.
 
-    bound: at the seam's own size; found_by: what found the schedule; rate: `least_rate`.
+    bound: at the seam's own size; found_by: the engine or heuristic; rate: `least_rate`.
     """
 
     seam: Seam
@@ -50,20 +50,20 @@ class Periodic:
     rate: Fraction
 
     def reachable(self, microbatches: int) -> int:
-        """The least number of microbatches from this one up that the seam reaches."""
+        """The least number of microbatches that the seam reaches, not below this one."""
         return self.seam.microbatches + self.seam.every * max(
             0, ceil((microbatches - self.seam.microbatches) / self.seam.every)
         )
 
     def printed(self, problem: Problem) -> Kernel:
-        """Where the kernel is in the unrolled orders."""
+        """Position of the kernel in the unrolled orders."""
         high = tuple(len(word) for word in self.seam.before)
         low = tuple(end - len(kernel) for end, kernel in zip(high, self.seam.kernel, strict=True))
         copies = (problem.placement.microbatches - self.seam.microbatches) // self.seam.every
         return Kernel(self.seam.every, low, high, copies)
 
     def state_at(self, problem: Problem) -> State:
-        """The unrolled schedule as the result of a search."""
+        """Result of a search that found the unrolled schedule."""
         state = State(problem, lower_bound(problem), time.monotonic())
         state.offer(self.found_by, self.seam.unrolled(problem))
         if not state.proved:
@@ -78,7 +78,7 @@ class Periodic:
 
 @dataclass(frozen=True)
 class Try:
-    """A question for a seam."""
+    """An attempt at a seam: a schedule of at most `objective` ticks that repeats `every` microbatches per `period`."""
 
     problem: Problem
     bound: Bound
@@ -90,9 +90,9 @@ class Try:
 def periodic(
     instance: Instance, limits: Limits, progress: Callable[[State], None] = lambda state: None, until: float = inf
 ) -> Periodic | None:
-    """A schedule for every number of microbatches, optimal for all if there is a proof; None if none was found.
+    """Search a schedule for every number of microbatches, optimal for all if there is a proof; None if none was found.
 
-    until: when time is over (monotonic).
+    until: deadline (monotonic).
     """
     with Pool(limits.workers) as pool:
         first = partial(_first, instance, pool=pool, limits=limits, progress=progress, until=until)
@@ -113,7 +113,7 @@ def _first(
     progress: Callable[[State], None],
     until: float,
 ) -> Periodic | None:
-    """Ask some at a time, and take the first in their order that holds, whichever is answered first."""
+    """Ask several questions at a time; of all tries that give a seam return the first in their order."""
     asked, answers, started = deque[tuple[int, Try | Periodic]](), dict[int, Answer](), time.monotonic()
     try:
         while time.monotonic() < until:
@@ -151,7 +151,7 @@ def _named(one: Try) -> str:
 
 
 def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:
-    """The seam of an answer, if it is one and repeats."""
+    """Cut the seam from an answer; None if there is none or it does not repeat."""
     if answer.start is None:
         return None
     _, last, every, period = middle(one.problem, one.objective, one.every, one.period)
@@ -160,14 +160,14 @@ def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:
 
 
 def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Periodic | None:
-    """The seam, if the theorem shows at a few sizes; optimal if the bound grows with it."""
+    """Check the seam at a few sizes, None if it fails; and whether the bound grows with it, which makes it optimal."""
     if not all(holds(seam, instance.problem, copies) for copies in (0, 1, 2, 5)):
         return None
     return Periodic(seam, _optimal(instance, seam), bound, found_by, least_rate(instance))
 
 
 def _optimal(instance: Instance, seam: Seam) -> bool:
-    """Whether the bound grows as the seam does, at a few sizes and, by what it is made of, at all others.
+    """True if the bound grows as the objective of the seam does: computed at a few sizes, derived for all others.
 
     The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound that
     has all the rank's work in between grows with it. A longest path grows if a part of it can be repeated.
@@ -183,7 +183,7 @@ def _optimal(instance: Instance, seam: Seam) -> bool:
 
 
 def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
-    """Whether a longest path leads from an operation to the one K later, and takes the period for it."""
+    """True if a longest path leads from an operation to the one K microbatches later, and takes at least the period."""
     found, made = framed(problem, bound.frame), links(problem)
     duration = problem.duration[problem.sequence]
     on = np.flatnonzero(found.head + duration + found.tail == bound.value)
@@ -197,15 +197,15 @@ def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
 
 
 def _work(problem: Problem) -> int:
-    """Of the busiest rank for one microbatch, in ticks."""
+    """Compute time of the busiest rank per microbatch, in ticks."""
     return int(problem.work.max()) // problem.placement.microbatches
 
 
 def least_rate(instance: Instance) -> Fraction:
-    """The least time a microbatch can take in the long run, in ticks: the work of the busiest rank, or a round trip.
+    """Least time per microbatch in the long run, in ticks: the work of the busiest rank, or a part of a round trip.
 
-    Where F of a microbatch waits for the end of a W (or I) of the one k before, all that lies between that one's F and
-    its W, and the W itself, is in each k of them once.
+    If F of a microbatch waits for the end of a W (or I) of the microbatch k before, the longest path from F to that W,
+    with its duration, fits once into the time of k microbatches.
     """
     problem = instance.problem(2)
     made = links(problem)
@@ -219,7 +219,7 @@ def least_rate(instance: Instance) -> Fraction:
 
 
 def _at_the_bound(instance: Instance, limits: Limits) -> Iterator[Try | Periodic]:
-    """Small sizes, with the least period; a known order that meets the bound and repeats itself comes first."""
+    """Yield small sizes with the least period; before them known orders that meet the bound and repeat."""
     ranks = instance.placement.ranks
     rate = least_rate(instance)
     if rate > _work(instance.problem(1)):
@@ -250,7 +250,7 @@ def _from_known(instance: Instance, problem: Problem, bound: Bound, limits: Limi
 
 
 def _above(instance: Instance) -> Iterator[Try | Periodic]:
-    """Longer periods, shortest per microbatch first, with time enough before and after."""
+    """Yield longer periods, the shortest per microbatch first, with ample time before and after."""
     problem = instance.problem(max(3 * _MOST, 4 * instance.placement.ranks))
     bound, work = lower_bound(problem), _work(problem)
     rate = least_rate(instance)
@@ -264,7 +264,7 @@ def _above(instance: Instance) -> Iterator[Try | Periodic]:
 
 
 def _less(instance: Instance, found: Periodic) -> Iterator[Try | Periodic]:
-    """The same kernel with fewer microbatches, then in less time."""
+    """Yield tries to shorten a schedule with the same period: by fewer microbatches, then by a smaller objective."""
     seam = found.seam
     fewer = seam.microbatches - seam.every
     if fewer > seam.every:

@@ -1,18 +1,18 @@
-"""Optimal for every number of microbatches, from one small schedule.
+"""The seam: extend one small schedule to every number of microbatches.
 
 Let n_q(t) be how many operations of sequence q have started by t. If for every q
 
     n_q(t + P) = n_q(t) + K     for all t in  seam - A - 1 .. seam - 1,     A >= P + the longest duration and lag
 
-then what runs in P ticks before the seam can be repeated there j times: every constraint compares counters at times
-at most A apart, and across each copy they are the same comparisons. The result runs jK more microbatches, and ends
+then the operations of the P ticks before the seam can be repeated there j times: every constraint compares counters at
+times at most A apart, and across each copy the comparisons are the same. The result runs jK more microbatches, and ends
 jP ticks later:
 
     before ........ | kernel | after          m0 microbatches,      C ticks
     before ........ | kernel | kernel | kernel | after    m0 + 2K,  C + 2P
 
 If C is a lower bound at m0, made of the first operations' heads, all the work of a rank, and the last ones' tails, it
-grows by exactly the rank's work with each microbatch; if P is that work K times, the schedule is optimal for every m.
+grows by exactly the rank's work with each microbatch; if P is K times that work, the schedule is optimal for every m.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MOST_PER_KERNEL = 4  # microbatches
 
 @dataclass(frozen=True, eq=False)
 class Seam:
-    """A schedule of m0 microbatches that can be repeated from the seam. every: K microbatches in `period` ticks.
+    """A schedule of m0 microbatches that can be extended at the seam. every: K microbatches in `period` ticks.
 
-    before, kernel, after: by rank, the sequence of each operation; a kernel is the last `period` ticks of `before`.
+    before, kernel, after: by rank, the sequence of each operation; the kernel is the last `period` ticks of `before`.
     value: the objective at m0, in ticks. at: the time of the seam; start: of the operations at m0.
     """
 
@@ -49,12 +49,12 @@ class Seam:
     start: Ints
 
     def words(self, copies: int) -> list[list[int]]:
-        """By rank, the sequences in order, for m0 + copies * K microbatches."""
+        """Sequences in order, by rank, for m0 + copies * K microbatches."""
         parts = zip(self.before, self.kernel, self.after, strict=True)
         return [[*before, *kernel * copies, *after] for before, kernel, after in parts]
 
     def unrolled(self, problem: Problem) -> Orders:
-        """The orders for the problem of m0 + jK microbatches."""
+        """Orders for the problem of m0 + jK microbatches."""
         copies, rest = divmod(problem.placement.microbatches - self.microbatches, self.every)
         if copies < 0 or rest:
             raise ValueError("not a number of microbatches that the seam reaches")
@@ -62,7 +62,7 @@ class Seam:
 
 
 def _numbered(problem: Problem, word: list[int]) -> list[int]:
-    """Operation numbers of a word of sequences, each sequence in its order."""
+    """Operation numbers of a word of sequences, each sequence in microbatch order."""
     letters = np.array(word, dtype=np.int64)
     order = np.argsort(letters, kind="stable")
     ranks = np.empty(len(letters), dtype=np.int64)
@@ -72,20 +72,20 @@ def _numbered(problem: Problem, word: list[int]) -> list[int]:
 
 
 def reach(problem: Problem) -> int:
-    """The longest time from a start to another that a constraint compares."""
+    """The longest time between two starts that a constraint compares."""
     duration = int(problem.duration.max(initial=0))
     return max(duration, int((problem.duration[problem.before] + problem.lag).max(initial=0)))
 
 
 def middle(problem: Problem, bound: int, every: int, period: int) -> Repeat:
-    """The part that an engine is asked to repeat, around the middle of a schedule of `bound` ticks."""
+    """Part that an engine must repeat, around the middle of a schedule of `bound` ticks."""
     length = period + reach(problem)
     seam = (bound + length - period) // 2
     return Repeat(seam - length - 1, seam - 1, every, period)
 
 
 def find_seam(problem: Problem, start: Ints) -> Seam | None:
-    """A seam in the starts of a schedule, if it repeats itself somewhere; the shortest kernel first."""
+    """Find a seam in the starts of a schedule, if it repeats somewhere; the shortest kernel first."""
     for every in range(1, MOST_PER_KERNEL + 1):
         for period in _periods(problem, start, every):
             seam = _seam_at(problem, start, every, period)
@@ -95,7 +95,7 @@ def find_seam(problem: Problem, start: Ints) -> Seam | None:
 
 
 def _periods(problem: Problem, start: Ints, every: int) -> list[int]:
-    """Times between operations K apart in the middle of a sequence: the only candidates."""
+    """Candidates for the period: times between operations K apart in the middle of a sequence."""
     found = set()
     for a, b in pairwise(problem.first.tolist()):
         middle = (a + b - every) // 2
@@ -105,7 +105,7 @@ def _periods(problem: Problem, start: Ints, every: int) -> list[int]:
 
 
 def _seam_at(problem: Problem, start: Ints, every: int, period: int) -> int | None:
-    """A time at which the schedule can be cut, or None."""
+    """Time at which the schedule can be cut, or None."""
     length = period + reach(problem)
     tables = [start[a:b] for a, b in pairwise(problem.first.tolist())]
     good = _repeats(tables, every, period)
@@ -116,10 +116,9 @@ def _seam_at(problem: Problem, start: Ints, every: int, period: int) -> int | No
 
 
 def _repeats(tables: list[Ints], every: int, period: int) -> Iterator[tuple[int, int]]:
-    """The longest ranges of t with n_q(t + period) = n_q(t) + every for all q, as (first, last).
+    """Yield the ranges of t with n_q(t + period) = n_q(t) + every for all q, as (first, last), the longest first.
 
-    No n_q changes but at a start, so one t of each range between two of these decides for all of it, however fine
-    ticks are.
+    Each n_q changes only at starts, so one t between two changes decides for all of them, however fine ticks are.
     """
     end = max(int(table[-1]) for table in tables if len(table)) + 1
     changes = np.unique(np.concatenate([[-1, end + 1], *tables, *(table - period for table in tables)]))
@@ -135,7 +134,7 @@ def _repeats(tables: list[Ints], every: int, period: int) -> Iterator[tuple[int,
 
 
 def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Seam:
-    """The words of a schedule before, in the last period before, and after a time."""
+    """Cut a schedule at a time: its words before, in the last period before, and after."""
     orders = convert.by_start(problem, start)
     words = [[(int(problem.sequence[x]), int(start[x])) for x in order] for order in orders]
     return Seam(
@@ -152,7 +151,7 @@ def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Se
 
 
 def holds(seam: Seam, problem_of: Callable[[int], Problem], copies: int) -> bool:
-    """Whether the schedule of so many copies keeps every constraint, and ends when the theorem says."""
+    """True if the schedule with this number of copies keeps every constraint, and ends as early as the theorem says."""
     problem = problem_of(seam.microbatches + copies * seam.every)
     value = convert.value(problem, seam.unrolled(problem))
     return value is not None and value <= seam.value + copies * seam.period

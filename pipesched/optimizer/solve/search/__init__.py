@@ -1,1 +1,1 @@
-"""From both sides until they meet: known orders and engines from above, bounds and refutations from below."""
+"""Search from both sides until they meet: known orders and engines from above, bounds and refutations from below."""

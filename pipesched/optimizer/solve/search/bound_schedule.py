@@ -1,4 +1,4 @@
-"""The bound schedule: which objective which engine is asked about next.
+"""The bound schedule: it chooses the next objective to ask an engine about.
 
     value ─┬─ find     value - step; the step halves when there is no answer in time
            │
@@ -7,8 +7,8 @@
     lower ─┴─ refute   all ranks at the bound itself: "sat" ends the search too
 
 One engine searches downward from the best known objective, one raises the bound. A question that is not answered
-within its limit is asked again later, with three times as much. Limits are steps, which engines count, and not
-seconds, which depend on what else the machine does.
+within its limit is asked again later, with three times the limit. Limits are steps, which engines count, not seconds,
+which depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pipesched.optimizer.solve.bounds.lower_bound import rank_bounds
 from pipesched.optimizer.solve.problem import Answer, Problem, Question
 
 FIRST_LIMIT = 2_000_000  # steps
-LOADING = 20  # steps a variable: making the clauses and handing them over is not the engine's work
-MOST_TRIES = 12  # of one kind of question: the last would be waited for 3^12 times as long as the first
-DECLINED = 4  # tries that an engine's own refusal counts for
-MOST_INTERVALS = 5_000  # operations up to which CP-SAT is of use
-MOST_VARIABLES = 6_000_000  # of one encoding: more does not fit the memory of a small machine
+LOADING = 20  # steps per variable, for making the clauses and passing them to the engine
+MOST_TRIES = 12  # of one kind of question, each with three times the limit of the one before
+DECLINED = 4  # tries that a refusal by the engine counts as
+MOST_INTERVALS = 5_000  # operations up to which CP-SAT is useful
+MOST_VARIABLES = 6_000_000  # of one encoding: more do not fit the memory of a small machine
 
 
 @dataclass(frozen=True)
 class Step:
-    """A question, and how much may be done for it. role: find or refute; key: what it is about, for its next limit."""
+    """A question with its limit of steps. role: find or refute; key: the kind of question, to count its tries."""
 
     question: Question
     limit: int
@@ -40,8 +40,10 @@ class Step:
 
 @dataclass(eq=False)
 class BoundSchedule:
-    """lower, value: no schedule has less than lower; the best known has value, None if there is none yet. reached: an
-    engine knows starts with this objective, and no order that begins as late: at and above it there is nothing to ask.
+    """The questions about a problem, and the state from which the next one follows.
+
+    lower: lower bound; value: of the best known schedule, None before the first one. reached: the least objective for
+    which an engine found starts but no order was found that is as good: it is not asked about again, nor any above.
     """
 
     problem: Problem
@@ -50,22 +52,22 @@ class BoundSchedule:
     lower: int
     value: int | None
     horizon: int
-    ranks: tuple[int, ...]  # the most promising to refute alone first
+    ranks: tuple[int, ...]  # the most promising first, for refutations by one rank
     step: int = 0
     guess: int = 0
     seed: int = 0
     reached: int | None = None
-    intervals: bool = False  # whether CP-SAT may be asked, where there are too many ticks for clauses
+    intervals: bool = False  # True if CP-SAT may be asked when there are too many ticks for clauses
     tried: dict[object, int] = field(default_factory=dict)
-    alone: dict[int, int] = field(default_factory=dict)  # least objective that the rank alone is known to reach
+    alone: dict[int, int] = field(default_factory=dict)  # by rank, the least objective that it is known to reach alone
 
     def _variables(self, bound: int, ranks: tuple[int, ...] | None = None) -> int:
-        """Of the clauses, about."""
+        """Estimated number of variables of the clauses."""
         part = len(ranks) if ranks else len(self.ranks)
         return max(0, self.problem.operations * bound - self.slack) * part // len(self.ranks)
 
     def _engine(self, bound: int, ranks: tuple[int, ...] | None = None) -> str | None:
-        """Who is to be asked, or None where the question is of unbearable size for all that may be."""
+        """Engine to ask, or None if the question is too large for every engine allowed."""
         if self.engine == "cpsat" or (self.intervals and self._variables(bound, ranks) > MOST_VARIABLES):
             return "cpsat" if self.problem.operations <= MOST_INTERVALS else None
         if self._variables(bound, ranks) > MOST_VARIABLES:
@@ -73,7 +75,7 @@ class BoundSchedule:
         return "z3" if self.engine == "z3" else "cadical"
 
     def find(self) -> Step | None:
-        """A schedule better than the best; without one, a schedule at all, at ever larger guesses."""
+        """Next question for a better schedule, or for any schedule, at ever larger guesses; None if there is none."""
         if self.value is None:
             self.guess = min(max(self.guess, self.lower + self.lower // 8 + 1), self.horizon)
             bound = self.guess
@@ -87,16 +89,16 @@ class BoundSchedule:
         step = self._step(Question(self.problem, bound, engine), "find", key)
         if self.step > 1 or self.value is None:
             return step
-        return replace(step, question=replace(step.question, limit=None))  # just below the best it decides all
+        return replace(step, question=replace(step.question, limit=None))  # just below the best: it ends the search
 
     @property
     def _top(self) -> int:
-        """The largest objective that is of interest."""
+        """The largest objective worth asking about."""
         top = self.horizon if self.value is None else self.value - 1
         return top if self.reached is None else min(top, self.reached - 1)
 
     def refute(self) -> Step | None:
-        """A better bound: the cheapest of what has not been answered yet."""
+        """Next question for a better bound: the one with the least limit; None if there is none."""
         if self._top < self.lower:
             return None
         open_ = [(q, key) for q, key in self._refutations(self._top) if self.tried.get(key, 0) < MOST_TRIES]
@@ -123,7 +125,7 @@ class BoundSchedule:
         return Step(replace(question, limit=limit, seed=self.seed), limit, role, key)
 
     def take(self, step: Step, answer: Answer) -> None:
-        """An answer is here; `unknown` includes no answer in time. For a schedule that was found there is `found`."""
+        """Take an answer; `unknown` includes a reached limit. A schedule that was found is reported by `found`."""
         question = step.question
         if answer.verdict == "unsat":
             self.lower = max(self.lower, question.bound + 1)
@@ -137,17 +139,17 @@ class BoundSchedule:
                 self.guess += self.guess // 4
 
     def found(self, value: int) -> None:
-        """A better schedule."""
+        """Take the objective of a better schedule."""
         self.value = value if self.value is None else min(self.value, value)
         self.step = 0
 
     def unrealised(self, bound: int) -> None:
-        """There are starts for the bound, and no order was found that is as good."""
+        """Take note that there are starts for the bound, but that no order was found that is as good."""
         self.reached = bound if self.reached is None else min(self.reached, bound)
 
 
 def bound_schedule(problem: Problem, engine: str, lower: int, value: int | None, seed: int = 0) -> BoundSchedule:
-    """The questions of a problem. Without a schedule yet, one operation after another is long enough for any."""
+    """Make the bound schedule of a problem. Its horizon is the time of all operations one after another."""
     low, high = within(problem, lower)
     slack = problem.operations * lower - int((high - low).sum())
     horizon = int((problem.length * problem.duration).sum() + (problem.length[problem.after] * problem.lag).sum())

@@ -1,11 +1,11 @@
-"""Questions side by side, whose answers come in an order that does not depend on the machine.
+"""Ask questions in parallel, and return answers in an order that does not depend on the machine.
 
-    lane 1     |---- question a ----------|-- c --|         time is counted in steps: what was done, not how long
-    lane 2     |- b -|---------- d ---------------|         it took
+    lane 1     |---- question a ----------|-- c --|         time is counted in steps of work,
+    lane 2     |- b -|---------- d ---------------|         not in seconds
     heuristics |..|..|..|..|..|..|..|..|..|..|..|..|        in this process, in slices
 
-What happens first by this clock is returned first. So an answer that is here waits until every lane has come that far,
-and two runs see the same events in the same order, on an idle machine and on a busy one.
+The event that is first by this clock is returned first. So an answer that has arrived waits until every lane has come
+that far, and two runs see the same events in the same order, on an idle machine and on a busy one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pipesched.optimizer.solve.engines.worker_pool import Pool
 from pipesched.optimizer.solve.problem import Answer, Orders, Question
 
-_WAIT = 0.5  # seconds between two looks at the limit
+_WAIT = 0.5  # seconds between two checks of the limit
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What heuristics found."""
+    """Orders that heuristics found."""
 
     name: str
     orders: Orders
@@ -37,13 +37,14 @@ class Answered:
 
 
 Slice = tuple[int, Found | None]
-"""The steps of a slice of heuristics, and what it found."""
+"""Steps of a slice of heuristics, and the orders that it found, if any."""
 
 
 @dataclass(eq=False)
 class Lanes:
-    """pool: whose workers are the lanes. heuristics: slices of them, or nothing; weight: how many of the lanes' steps
-    pass in the time of one of theirs. now: the time of the last event.
+    """Lanes of questions. pool: its workers are the lanes. heuristics: their slices, or None when they have ended.
+
+    weight: steps of the lanes per step of the heuristics. now: the time of the last event, in steps of the lanes.
     """
 
     pool: Pool
@@ -57,23 +58,23 @@ class Lanes:
 
     @property
     def free(self) -> int:
-        """How many more questions can be asked: an answer that is here and not yet returned keeps its lane."""
+        """Number of free lanes: an answer that has arrived but was not returned still occupies its lane."""
         return self.pool.size - len(self._since)
 
     def ask(self, question: Question) -> int:
-        """The ticket of a question that is begun now; only where a lane is free."""
+        """Ask a question on a free lane from now on; returns its ticket."""
         ticket = self.pool.submit(question)
         self._since[ticket] = self.now
         return ticket
 
     def cancel(self, ticket: int) -> None:
-        """The question is not to be answered."""
+        """Drop a question."""
         self.pool.cancel(ticket)
         self._since.pop(ticket, None)
         self._answers.pop(ticket, None)
 
     def next(self, until: float, tick: Callable[[], None] = lambda: None) -> Answered | Found | None:
-        """What happens next; None when time is over (monotonic, in seconds), and when nothing runs.
+        """Return the next event; None at the deadline (monotonic, in seconds), or if nothing runs.
 
         tick: called now and then.
         """
@@ -94,7 +95,7 @@ class Lanes:
         return None
 
     def _at(self, ticket: int) -> int:
-        """When a question ends, or how far it is known to be."""
+        """Time at which a question ended, or up to which it is known to run."""
         answer = self._answers.get(ticket)
         return self._since[ticket] + (self.pool.steps.get(ticket, 0) if answer is None else answer.steps)
 
@@ -103,7 +104,7 @@ class Lanes:
         self._answers.update(self.pool.arrived())
 
     def _slice(self) -> Found | None:
-        """What the last slice found, now that the lanes are there; else one slice more."""
+        """Return the orders of the last slice, whose time has come; else run one more slice and return None."""
         if self._found is not None:
             found, self._found, self.now = self._found, None, max(self.now, self._heuristics_at)
             return found

@@ -1,14 +1,15 @@
-"""From both sides until they meet: what is reached falls, what is out of reach rises.
+"""Search from both sides until they meet: the best objective falls, the lower bound rises.
 
     found    ─ known orders, list scheduling, local search ─ an engine says sat at C ──────────> best
     refuted  ─ bounds ─ an engine says unsat at C, for all ranks or for some of them alone ────> lower
 
     best == lower: proved optimal.   Out of time: best, lower and the gap between them.
 
-Heuristics come first; then two engines run side by side, while heuristics continue. One engine is asked to find, below
-the best by a step that shrinks when it does not answer; the other to refute, first at the bound, then just below the
-best, where a single rank with its memory and its round trips often cannot do what is asked, and says so far sooner than
-all ranks together. The result does not depend on the machine (`lanes`), unless the limit of time ends the search.
+Heuristics run first; then two engines run in parallel, while heuristics continue. One engine is asked to find a
+schedule, below the best by a step that shrinks when it does not answer; the other to refute, first at the bound, then
+just below the best, where a single rank with its memory and its round trips often cannot do its work, which is decided
+far sooner than for all ranks together. The result does not depend on the machine (`lanes`), unless the time limit ends
+the search.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from pipesched.optimizer.solve.search.lanes import Found, Lanes, Slice
 from pipesched.optimizer.solve.search.state import INTERRUPTED, Limits, Refutation, State
 
 _FINE = 400_000  # variables of one encoding from which durations are rounded first
-_COARSE = 20_000_000  # steps for each rounding
-_LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start; more for each operation
-_A_SECOND, _THOROUGH = 300_000, 10_000_000  # steps for ranks one by one, of each second of the limit; and at most
-_SLICE = 20_000  # steps of heuristics heuristics the engines
-_WEIGHT = 4  # heuristics have a fourth of an engine's work
+_COARSE = 20_000_000  # steps per rounding
+_LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start; per operation; at most
+_A_SECOND, _THOROUGH = 300_000, 10_000_000  # steps for ranks one by one, per second of the limit; at most
+_SLICE = 20_000  # steps of heuristics per slice, between events of the engines
+_WEIGHT = 4  # heuristics do a fourth of an engine's work
 
 Progress = Callable[[State], None]
 Heuristics = Iterator[tuple[str, Orders] | None]
@@ -52,12 +53,12 @@ def search(
     floor: int = 0,
     refutes: Callable[[int, int], bool] = lambda bound, steps: False,
 ) -> State:
-    """The best schedule and the best bound that can be had; `progress` is called when either moves, and about every
-    second. KeyboardInterrupt ends the search with what it has.
+    """Search the best schedule and the best bound; KeyboardInterrupt ends the search with the state so far.
 
-    The caller has made sure that some schedule exists (`least_cap.infeasible`). until: when time is over (monotonic);
-    without it, as many seconds from now as the limits say. floor: in ticks, no schedule has less. refutes:
-    whether it is certain, without an engine, that none has at most so many ticks; takes so many steps.
+    The caller has made sure that some schedule exists (`least_cap.infeasible`). progress: called when either improves,
+    and about every second. until: deadline (monotonic); None for the seconds of the limits from now. floor: lower bound
+    in ticks. refutes: called with ticks and a limit of steps; True if certainly, without an engine, no schedule has at
+    most these ticks.
     """
     started = time.monotonic()
     meter = Meter(started + limits.seconds if until is None else until)
@@ -80,12 +81,12 @@ def search(
 
 
 def _look(problem: Problem) -> int:
-    """Steps of heuristics before the engines start."""
+    """Number of steps of heuristics before the engines start."""
     return min(_LOOK + _LOOK_MORE * problem.operations, _MOST_LOOK)
 
 
 def _ask_ranks(state: State, refutes: Callable[[int, int], bool], steps: int) -> None:
-    """Whether ranks one by one show what is known to be the best."""
+    """Record a refutation if ranks one by one show that the best schedule is optimal."""
     if state.value is not None and not state.proved and refutes(state.value - 1, steps):
         state.refuted = Refutation(state.value - 1, "ranks", None)
 
@@ -112,7 +113,7 @@ def _offer(state: State, name: str, orders: Orders, progress: Progress) -> None:
 
 
 def _slices(heuristics: Heuristics, meter: Meter) -> Iterator[Slice]:
-    """The heuristics, cut into slices."""
+    """Cut the heuristics into slices."""
     before = meter.spent
     for found in heuristics:
         if found is not None or meter.spent - before >= _SLICE:
@@ -121,7 +122,7 @@ def _slices(heuristics: Heuristics, meter: Meter) -> Iterator[Slice]:
 
 
 def _on_a_coarse_grid(state: State, limits: Limits, meter: Meter, progress: Progress) -> None:
-    """Orders for rounded durations, which are few ticks, evaluated at the true ones."""
+    """Search orders for rounded durations, which are few ticks, and measure them at the true ones."""
     if state.value is None or limits.engine == "cpsat":
         return
     low, high = within(state.problem, state.value)
@@ -136,7 +137,7 @@ def _on_a_coarse_grid(state: State, limits: Limits, meter: Meter, progress: Prog
 
 
 def _offer_rounded(state: State, ticks: int, limits: Limits, meter: Meter, progress: Progress) -> None:
-    """What the search finds for durations in so many ticks."""
+    """Offer the best order for durations rounded to multiples of `ticks`."""
 
     def offered(coarse: State) -> None:
         if coarse.best is not None:
@@ -153,7 +154,7 @@ def _offer_rounded(state: State, ticks: int, limits: Limits, meter: Meter, progr
 
 
 def _ask_engines(state: State, limits: Limits, heuristics: Iterator[Slice], meter: Meter, progress: Progress) -> None:
-    """Ask until the bounds meet, time is up or nothing is left to do."""
+    """Ask engines until the bounds meet, time is over or no question is left."""
     questions = bound_schedule(state.problem, limits.engine, state.lower, state.value, limits.seed)
     running: dict[int, Step] = {}
 
@@ -209,7 +210,7 @@ def _take(state: State, questions: BoundSchedule, step: Step, answer: Answer) ->
 
 
 def _drop_stale(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]) -> None:
-    """Questions whose answer is known by now."""
+    """Cancel questions whose answer is known by now."""
     for ticket, step in list(running.items()):
         bound = step.question.bound
         if bound < questions.lower or (questions.value is not None and bound >= questions.value):
@@ -223,11 +224,11 @@ def _named(step: Step) -> str:
 
 
 def write_refutation(state: State, path: str, seconds: float) -> str:
-    """PATH.cnf and PATH.drat, for others to check: no schedule has an objective of lower bound - 1 tick. Returns the
-    result in one line, which begins with ``refutation`` exactly if the files are there. seconds: for each question.
+    """Write PATH.cnf and PATH.drat, a refutation of lower bound - 1 tick for other checkers. seconds: per question.
 
-    What shows the bound is often one rank, with its memory and its round trips; then that rank alone is refuted, which
-    is sooner done and shorter to read. Else all ranks are. CaDiCaL writes the proof.
+    Returns the result in one line, which begins with ``refutation`` exactly if the files were written. If one rank,
+    with its memory and its round trips, shows the bound, that rank alone is refuted, which is faster and shorter; else
+    all ranks are. CaDiCaL writes the proof.
     """
     value = state.problem.unit.below(state.problem.time(state.lower - 1), state.problem.time(state.lower), "")
     reason = f"no refutation of {value} in {seconds:g} s"
@@ -247,7 +248,7 @@ def write_refutation(state: State, path: str, seconds: float) -> str:
 
 
 def _refutations(state: State, path: str) -> Iterator[Question]:
-    """The one whose refutation shows the bound, then the one that is implied by it."""
+    """Yield the question on the ranks that show the bound, then the question on all ranks, which it implies."""
     refuted, bound = state.refuted, state.lower - 1
     by_engine = refuted is not None and refuted.bound == bound
     ranks = refuted.ranks if refuted is not None and by_engine else (state.bound.rank,)

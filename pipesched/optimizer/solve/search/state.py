@@ -1,4 +1,4 @@
-"""The state of a search: the best that is known, and what no schedule can be below."""
+"""The state of a search: the best known schedule, and the lower bound."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pipesched.optimizer.solve.bounds.lower_bound import Bound
 from pipesched.optimizer.solve.problem import Orders, Problem
 
 INTERRUPTED = "interrupted"
-MOST_SEED = 2_000_000_000  # what every engine takes
+MOST_SEED = 2_000_000_000  # the largest seed that every engine accepts
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to look, in seconds, and with what. engine: auto, z3, sat or cpsat; portfolio: whether to try known
-    orders and heuristics; proof: where the refutation is written; seed: where chance begins; steps: at most, None for
-    no end.
+    """Limits and means of a search. engine: auto, z3, sat or cpsat; portfolio: True to try known orders and heuristics.
+
+    proof: PATH to which the refutation is written; seed: of random choices; steps: at most, None for no limit.
     """
 
     seconds: float = 60.0
@@ -31,7 +31,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
-    """No schedule has objective <= bound; ranks: these alone cannot reach it, None for all together."""
+    """The fact that no schedule has objective <= bound; ranks: those that alone cannot reach it, None for all."""
 
     bound: int
     engine: str
@@ -40,9 +40,7 @@ class Refutation:
 
 @dataclass(eq=False)
 class State:
-    """Times in ticks. source: where the best order comes from. floor: what is known from
-    elsewhere: no schedule has less.
-    """
+    """The state of a search, in ticks. source: name of the best orders. floor: lower bound that the caller gave."""
 
     problem: Problem
     bound: Bound
@@ -58,7 +56,7 @@ class State:
 
     @property
     def lower(self) -> int:
-        """No schedule has less."""
+        """Lower bound on the objective."""
         return max(self.bound.value, self.floor, self.refuted.bound + 1 if self.refuted else 0)
 
     @property
@@ -71,7 +69,7 @@ class State:
 
     @property
     def line(self) -> str:
-        """One line of progress."""
+        """Progress in one line."""
         said = self.problem.said
         bound = f"bound {said(self.lower)}"
         if self.value is None:
@@ -81,7 +79,7 @@ class State:
         return f"{self.seconds:.1f}s  {best}  ({self.source})  {self.doing}"
 
     def offer(self, name: str, orders: Orders) -> bool:
-        """Whether the order is feasible and better than the best, which it then is."""
+        """Take the orders if they are valid and better than the best; True if so."""
         value = convert.value(self.problem, orders)
         if value is None or (self.value is not None and value >= self.value):
             return False
