@@ -102,7 +102,7 @@ class Verdict:
         return f"no schedule is shorter: {self.shown_by}"
 
     def to_json(self) -> dict[str, object]:
-        """The status and what shows it. Times are whole numbers or strings such as ``11/2``."""
+        """The status, the bound and its reason, as JSON. Times are whole numbers or strings such as ``11/2``."""
         return {
             "status": self.status,
             "proved": self.proved,

@@ -132,7 +132,7 @@ def _memory(made: Problem, line: Line, back: Op) -> Iterator[Arc]:
 
 
 def between(made: Problem, line: Line, i: int, offset: int) -> int:
-    """The longest path from the start of an operation to that of a later one of its line."""
+    """Length of the longest path between the starts of operations i and i + offset of a line."""
     least = {one: [UNKNOWN] * n for one, n in made.length.items()}
     least[line][i] = 0
     return longest(made.arcs, made.work, least)[line][i + offset]

@@ -27,7 +27,7 @@ STEPS = 1_000_000  # per unit of CP-SAT's deterministic time
 
 
 def require() -> None:
-    """Nothing, if CP-SAT is here.
+    """Check that CP-SAT is installed.
 
     Raises:
         PipeschedError: PS820, OR-Tools is not installed.

@@ -33,9 +33,7 @@ def zero_bubble(problem: Problem) -> Iterator[tuple[str, Orders]]:
 
 
 class _Run:
-    """One run of the heuristic. Tables are by position; end: its last end so far; bubble: its idle time since its
-    first F.
-    """
+    """A run of the heuristic. Tables are by position; end: last end so far; bubble: idle time since the first F."""
 
     def __init__(self, problem: Problem, ranks: tuple[int, ...], *, late: bool, backward: bool, fill: bool) -> None:
         self.problem, self.ranks = problem, ranks

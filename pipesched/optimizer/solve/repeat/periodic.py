@@ -160,7 +160,7 @@ def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:
 
 
 def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Periodic | None:
-    """Check the seam at a few sizes, None if it fails; and whether the bound grows with it, which makes it optimal."""
+    """Check the seam at a few sizes: None if it fails, optimal if the bound grows with it."""
     if not all(holds(seam, instance.problem, copies) for copies in (0, 1, 2, 5)):
         return None
     return Periodic(seam, _optimal(instance, seam), bound, found_by, least_rate(instance))
