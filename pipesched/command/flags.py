@@ -132,7 +132,7 @@ def output_of(given: Given) -> Output:
 
 
 def _read_target(text: str) -> str:
-    """A file or a schedule; of an alias that does not show it, what it is taken for is said on stderr.
+    """Check the name of a file or a schedule; for an alias, say on stderr which schedule it stands for.
 
     Raises:
         PipeschedError: PS225, a size where a file belongs.

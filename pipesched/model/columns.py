@@ -1,4 +1,4 @@
-"""The array types of the columns, the one cut that all of them share, and questions to the column of kinds.
+"""Array types of the columns of operations, the offsets of each rank into them, and masks by kind of operation.
 
 A million operations are ordinary, so they are stored as columns and never as a million objects: entry i of each
 column belongs to operation i, and `start[r]:start[r + 1]` are the operations of rank r, in order.

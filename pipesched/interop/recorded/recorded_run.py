@@ -158,7 +158,7 @@ class Held:
 
     @cached_property
     def a_step(self) -> Ints:
-        """Messages per step on the side of each entry."""
+        """Messages per step at the end of its channel, send or receive, for each entry."""
         return self._channels[2][self._side[0]]
 
     @cached_property
