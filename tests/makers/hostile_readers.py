@@ -74,8 +74,8 @@ def listed(content: Content) -> Hostile:
 
 
 def bomb(text: str, times: int) -> Callable[[], bytes]:
-    """A gzip file of a text so many times."""
-    return lambda: gzip.compress(text.encode() * times)
+    """Packs a text many times over, each copy packed once: a gzip file of as many members."""
+    return lambda: gzip.compress(text.encode()) * times
 
 
 # Pickles, opcode by opcode
