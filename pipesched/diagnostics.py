@@ -2,29 +2,58 @@
 
 Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message gives the
 fact with its numbers; a label says what happens *there*; a note proves it; the help says what to do. How a command ends
-follows from the codes of its findings, by the table `STATUS`.
+follows from the codes of its findings.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pipesched.support.budget import Spent
 from pipesched.support.foreign import mark
 from pipesched.support.safe import line as safe
 from pipesched.support.source import Source, Span
 
+NOT_JUDGED = 4  # exit status
 
-class Code(enum.StrEnum):
-    """Every kind of finding. A released code keeps its meaning; a retired one is not used again.
+
+class AnyCode(enum.StrEnum):
+    """A kind of finding, and how every command ends that finds it: with status 1 unless another is named here.
 
     PS1xx syntax, 2xx names, parameters, limits, 3xx completeness and data flow, 4xx channels and deadlock, 5xx
-    memory, 6xx gradients, reduction, replicas, 7xx optimizer, 8xx formats and runtimes, 9xx warnings.
+    memory, 6xx gradients, reduction, replicas, 7xx optimizer, 8xx formats and runtimes, 9xx warnings, whose status is
+    0. A released code keeps its meaning; a retired one is not used again. Each owner has its own, no two the same.
     """
+
+    status: int
+
+    def __new__(cls, value: str, status: int = 1) -> Self:
+        made = str.__new__(cls, value)
+        made._value_, made.status = value, 0 if value.startswith("PS9") else status
+        return made
+
+    @property
+    def warning(self) -> bool:
+        """True for a warning, which leaves the verdict as it is."""
+        return self.value.startswith("PS9")
+
+    @property
+    def severity(self) -> str:
+        """``error``, ``warning``, or ``unjudged``: no verdict, because something was not read or is not known."""
+        return "warning" if self.warning else "unjudged" if self.status == NOT_JUDGED else "error"
+
+    @property
+    def usage(self) -> bool:
+        """True if the command line is at fault, not the file."""
+        return self.status == 2
+
+
+class Code(AnyCode):
+    """The kinds of finding of the core."""
 
     SYNTAX = "PS101"
     CHARACTER = "PS102"
@@ -37,8 +66,8 @@ class Code(enum.StrEnum):
     CALL = "PS204"
     TYPE = "PS205"
     DIVISION = "PS206"
-    PARAMETER_MISSING = "PS207"
-    PARAMETER_UNKNOWN = "PS208"
+    PARAMETER_MISSING = "PS207", 2
+    PARAMETER_UNKNOWN = "PS208", 2
     REQUIRE = "PS209"
     TOO_MANY_OPERATIONS = "PS210"
     TOO_MANY_STEPS = "PS211"
@@ -55,30 +84,11 @@ class Code(enum.StrEnum):
     COSTS = "PS222"
     MICROBATCHES_UNKNOWN = "PS223"
     RANK_PROGRAM = "PS224"
-    USAGE = "PS225"
-    LIST = "PS226"
+    USAGE = "PS225", 2
+    LIST = "PS226", 2
     ENTRY = "PS227"
     SLICES = "PS228"
     GREEDY = "PS229"
-    MODEL_SYNTAX = "PS230"
-    MODEL_UNKNOWN = "PS231"
-    MODEL_MISSING = "PS232"
-    MODEL_VALUE = "PS233"
-    MODEL_SHAPE = "PS234"
-    MODEL_STAGES = "PS235"
-    MODEL_PARALLEL = "PS236"
-    MODEL_NAME = "PS237"
-
-    NO_DEVICE = "PS240"
-    DEVICE_SYNTAX = "PS241"
-    DEVICE_KEY = "PS242"
-    DEVICE_VALUE = "PS243"
-    EFFICIENCY = "PS244"
-    NO_PLAN = "PS245"
-    CLUSTER = "PS246"
-    CHOICE = "PS247"
-    NO_CHOICE = "PS248"
-    NO_CLUSTER = "PS249"
 
     MISSING = "PS301"
     TWICE = "PS302"
@@ -100,9 +110,6 @@ class Code(enum.StrEnum):
     NOT_UNDER_WAY = "PS406"
 
     OVER_CAP = "PS501"
-    OVER_BYTES = "PS502"
-    STATES_OVER_CAP = "PS503"
-    NO_ROOM = "PS504"
 
     NO_REDUCTION = "PS601"
     REDUCED_TWICE = "PS602"
@@ -112,133 +119,20 @@ class Code(enum.StrEnum):
     STEP = "PS606"
     ONLY_TRAINING = "PS607"
 
-    INFEASIBLE = "PS701"
-    NOT_OPTIMIZED = "PS702"
-    CERTIFICATE = "PS710"
-    VERDICT = "PS711"
-    NO_PROOF = "PS712"
-    ANSWER = "PS714"
-    EVERY = "PS715"
-
     CELL = "PS801"
     EMPTY_CELL = "PS802"
-    FILE_DISAGREES = "PS803"
-    TORCH_LAST_STAGE = "PS804"
-    TORCH_SHARDING = "PS805"
-    TORCH_TWO_RANKS = "PS806"
-    TORCH_VERSION = "PS807"
-    TORCH_WAIT = "PS808"
-    UNREADABLE = "PS809"
-    UNKNOWN_SCHEDULE = "PS810"
+    FILE_DISAGREES = "PS803", 2
+    UNREADABLE = "PS809", 2
+    UNKNOWN_SCHEDULE = "PS810", 2
     STREAM = "PS811"
     STREAM_VERSION = "PS812"
     FINGERPRINT = "PS813"
     TARGET = "PS814"
-    TOO_LARGE = "PS815"
-    TRACE = "PS816"
-    TRACE_DIFFERS = "PS817"
-    TRACE_INCOMPLETE = "PS818"
-    TORCH_FROZEN = "PS819"
-    NEEDS = "PS820"
-    STREAMS_DIFFER = "PS821"
-    STALLED = "PS822"
-    RANK_LOST = "PS823"
-    BOUNDARY = "PS824"
-    STAGE_RAISED = "PS825"
-    NOT_FINITE = "PS826"
-    GRADIENTS_DIFFER = "PS827"
-    FACTORY = "PS828"
-    NO_STAGE = "PS829"
-    UNSUPPORTED = "PS831"
-    STEPS_DIFFER = "PS836"
-    OUTSIDE_COLLECTIVE = "PS837"
-    NO_SCHEDULE = "PS842"
-    BUDGET = "PS843"
-    CONFIG_SYNTAX = "PS870"
-    CONFIG_UNKNOWN = "PS871"
-    CONFIG_KEY = "PS872"
-    CONFIG_RELEASE = "PS873"
-    CONFIG_VALUE = "PS874"
-    CONFIG_SCHEDULE = "PS875"
-    CONFIG_BATCH = "PS876"
-    CONFIG_STAGES = "PS877"
-    CONFIG_CSV = "PS878"
-    CONFIG_COMBINATION = "PS879"
-    CONFIG_SILENT = "PS880"
-    CONFIG_MISSING = "PS881"
-    CONFIG_UNREAD = "PS882"
+    NEEDS = "PS820", 2
+    BUDGET = "PS843", 2
 
-    FRAMEWORK = "PS850"
-    GENERATOR = "PS851"
-    GENERATOR_TIME = "PS852"
-    NO_ORDER = "PS853"
-    FENCE = "PS854"
-    FRAMEWORK_NAME = "PS855"
-    KEPT = "PS865"
-    NO_RECORD = "PS890"
-    RECORD = "PS891"
-    RECORD_DIFFERS = "PS892"
-    RANK_ABSENT = "PS893"
-    OTHER_MESSAGE = "PS894"
-    RUN_STOPS = "PS895"
-    MESSAGE_SIZE = "PS896"
-
-    TWO_RANKS = "PS901"
     IDLE_RANK = "PS902"
-    FORWARD_ONLY = "PS903"
     BUFFERS = "PS906"
-    ON_THE_WORD = "PS908"
-    OTHER_BATCH = "PS909"
-
-    @property
-    def warning(self) -> bool:
-        """True for a warning, which leaves the verdict as it is."""
-        return self.value.startswith("PS9")
-
-    @property
-    def status(self) -> int:
-        """How every command ends that finds this: 0 of a warning, else as the table says, else 1."""
-        return 0 if self.warning else STATUS.get(self, 1)
-
-    @property
-    def severity(self) -> str:
-        """``error``, ``warning``, or ``unjudged``: no verdict, because something was not read or is not known."""
-        return "warning" if self.warning else "unjudged" if self.status == NOT_JUDGED else "error"
-
-    @property
-    def usage(self) -> bool:
-        """True if the command line is at fault, not the file."""
-        return self.status == 2
-
-
-NOT_JUDGED = 4  # exit status
-STATUS: Mapping[Code, int] = {  # of all codes that end a command with another exit status than 1
-    Code.PARAMETER_MISSING: 2,
-    Code.PARAMETER_UNKNOWN: 2,
-    Code.LIST: 2,
-    Code.MODEL_NAME: 2,
-    Code.NO_DEVICE: 2,
-    Code.EFFICIENCY: 2,
-    Code.CLUSTER: 2,
-    Code.CHOICE: 2,
-    Code.NO_CHOICE: 2,
-    Code.NO_CLUSTER: 2,
-    Code.USAGE: 2,
-    Code.FILE_DISAGREES: 2,
-    Code.UNREADABLE: 2,
-    Code.BUDGET: 2,
-    Code.UNKNOWN_SCHEDULE: 2,
-    Code.TOO_LARGE: 2,
-    Code.NEEDS: 2,
-    Code.FRAMEWORK: 2,
-    Code.FRAMEWORK_NAME: 2,
-    Code.FACTORY: 2,
-    Code.NO_STAGE: 2,
-    Code.NO_RECORD: 2,
-    Code.RECORD_DIFFERS: 2,
-    Code.CONFIG_UNKNOWN: NOT_JUDGED,
-    Code.CONFIG_UNREAD: NOT_JUDGED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +153,7 @@ class Label:
 class Diagnostic:
     """A finding. The first label is its place; the others are the rest of the story."""
 
-    code: Code
+    code: AnyCode
     message: str
     labels: tuple[Label, ...] = ()
     notes: tuple[str, ...] = ()
@@ -327,7 +221,7 @@ def _said(found: Diagnostic) -> str:
 
 
 def fail(
-    code: Code, message: str, *labels: Label, help: str | None = None, notes: tuple[str, ...] = ()
+    code: AnyCode, message: str, *labels: Label, help: str | None = None, notes: tuple[str, ...] = ()
 ) -> PipeschedError:
     """A `PipeschedError` of one diagnostic, to be raised."""
     return PipeschedError([Diagnostic(code, message, labels, notes, help)])

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
-    from pipesched.diagnostics import Diagnostic
+    from pipesched.diagnostics import AnyCode, Diagnostic
     from pipesched.support.source import Source
 
 Given = TypeVar("Given")
@@ -227,6 +227,13 @@ class Verb(Row):
     help: str
     command: Lazy[object]
     options: Lazy[tuple[Option, ...]] | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Codes(Row):
+    """The codes of an extension's findings, as an enumeration."""
+
+    all: Lazy[type[AnyCode]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

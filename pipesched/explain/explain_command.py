@@ -11,7 +11,8 @@ import click
 
 from pipesched.command import flags
 from pipesched.command.terminal import Output, dumps
-from pipesched.diagnostics import Code, fail
+from pipesched.diagnostics import AnyCode, Code, fail
+from pipesched.extension import Codes, rows
 from pipesched.library.aliases import known_as
 
 
@@ -26,7 +27,7 @@ class Word:
 
 def _completed(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """The codes and words that begin so, for a shell."""
-    known = [*map(str, Code), *(word.word for word in words())]
+    known = [*map(str, codes()), *(word.word for word in words())]
     return [name for name in known if name.lower().startswith(incomplete.lower()) and " " not in name]
 
 
@@ -48,17 +49,17 @@ def explain(word: str | None, **given: object) -> int:
 
 
 def _index(out: Output) -> None:
-    titles = {str(code): _title(page(code)) for code in Code}
+    titles = {str(code): _title(page(code)) for code in codes()}
     if out.format == "json":
-        codes = [{"code": code, "title": title} for code, title in titles.items()]
-        out.line(dumps({"ok": True, "codes": codes, "words": [word.word for word in words()]}))
+        listed = [{"code": code, "title": title} for code, title in titles.items()]
+        out.line(dumps({"ok": True, "codes": listed, "words": [word.word for word in words()]}))
     else:
         out.line("\n".join(f"{code}  {title}" for code, title in titles.items()))
         known = ", ".join(word.word for word in words())
         out.line("\n" + textwrap.fill(f"words: {known}", 100, subsequent_indent="       "))
 
 
-def _page(code: Code, out: Output) -> None:
+def _page(code: AnyCode, out: Output) -> None:
     text = page(code)
     if out.format == "json":
         entry = {"code": str(code), "title": _title(text), "status": code.status, "text": text}
@@ -80,14 +81,14 @@ def _row(word: Word, out: Output) -> None:
         out.line(text)
 
 
-def find(name: str) -> Code | Word:
+def find(name: str) -> AnyCode | Word:
     """The word of that name, its own or another one of the field, or the code of a number or of a name; in any case.
 
     Raises:
         PipeschedError: PS225, neither.
     """
     asked = name.strip().lower()
-    known: dict[str, Code | Word] = {other.lower(): word for word in words() for other in word.elsewhere}
+    known: dict[str, AnyCode | Word] = {other.lower(): word for word in words() for other in word.elsewhere}
     known |= _codes() | {word.word.lower(): word for word in words()}
     dashed = re.sub("[_ ]", "-", asked)
     for spelt in (asked, asked.replace("-", " "), dashed, f"ps{asked}"):
@@ -100,20 +101,26 @@ def find(name: str) -> Code | Word:
     raise fail(Code.USAGE, f"no code is called {name!r}, and no word", help=hint)
 
 
-def _called(meant: Code | Word) -> str:
+def _called(meant: AnyCode | Word) -> str:
     return meant.word if isinstance(meant, Word) else f"{meant} ({slug(meant)})"
 
 
-def _codes() -> dict[str, Code]:
-    return {str(code).lower(): code for code in Code} | {slug(code): code for code in Code}
+def codes() -> list[AnyCode]:
+    """Every code, the core's and those of extensions, by number."""
+    owners: list[type[AnyCode]] = [Code, *(row.all.load() for row in rows(Codes))]
+    return sorted(code for owner in owners for code in owner)
 
 
-def slug(code: Code) -> str:
+def _codes() -> dict[str, AnyCode]:
+    return {name: code for code in codes() for name in (str(code).lower(), slug(code))}
+
+
+def slug(code: AnyCode) -> str:
     """The name of a code as people type it: ``too-many-operations``."""
     return code.name.lower().replace("_", "-")
 
 
-def page(code: Code) -> str:
+def page(code: AnyCode) -> str:
     """The page of a code, as Markdown, and how a command ends that finds it."""
     return f"{_file(f'{code}.md')}\nExit status {code.status}.\n"
 

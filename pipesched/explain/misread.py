@@ -15,6 +15,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.explain.codes import ExplainCode
 from pipesched.support.source import Source
 
 LONGEST = 100_000  # characters of a file that is read so often
@@ -59,5 +60,5 @@ def not_a_schedule(found: Sequence[Diagnostic], source: Source, _: object) -> Se
     if kind := _KINDS.get(PurePath(source.name).suffix.lower()):
         here = Label(source.span(0, len(source.text.partition("\n")[0])), f"this is {kind}")
         help = "give a .ps file, a torch CSV, an order, a stream, or a name of `pipesched list`"
-        return [Diagnostic(Code.NO_SCHEDULE, f"{source.name} is {kind}, not a schedule", (here,), (), help)]
+        return [Diagnostic(ExplainCode.NO_SCHEDULE, f"{source.name} is {kind}, not a schedule", (here,), (), help)]
     return found

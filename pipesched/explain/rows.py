@@ -1,8 +1,9 @@
 """Codes, words, and explanations of mistakes."""
 
-from pipesched.extension import Hint, Lazy, Verb
+from pipesched.extension import Codes, Hint, Lazy, Verb
 
 ROWS = (
+    Codes(Lazy("explain.codes:ExplainCode")),
     Verb(
         "explain",
         "Look",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.interop.check_csv import csv
 from pipesched.interop.check_report import Checked, several
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers import texts
 from pipesched.interop.trainers.case import Case, Fact, Finding, Note, Plan
 from pipesched.interop.trainers.dry_run import dry_run
@@ -115,13 +116,13 @@ def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes:
         return Checked(source.name, diagnostics=error.diagnostics)
     if not found:
         message = f"{source.name} runs no command with options of a trainer"
-        return Checked(source.name, diagnostics=(Diagnostic(Code.CONFIG_UNKNOWN, message),), notes=notes)
+        return Checked(source.name, diagnostics=(Diagnostic(InteropCode.CONFIG_UNKNOWN, message),), notes=notes)
     rows = (row,) if row else TRAINERS
     known = [x for x in found if any(one.known(x) for one in rows) or (not row and others(x))]
     made = [_judged(row, release, x, asked) for x in (known or found[:1])[:_MOST]]
     if len(known) > _MOST:
         message = f"{len(known) - _MOST} more commands of {source.name} are not judged: {_MOST} are"
-        made.append(Checked(source.name, diagnostics=(Diagnostic(Code.CONFIG_UNREAD, message),)))
+        made.append(Checked(source.name, diagnostics=(Diagnostic(InteropCode.CONFIG_UNREAD, message),)))
     return several(source.name, made)
 
 
@@ -167,7 +168,7 @@ def _require_text(row: Trainer, settings: Settings) -> None:
     if settings.kind not in row.texts:
         kinds = " and ".join(row.texts)
         message = f"{settings.source.name} is {settings.kind}; {row.name} is read from {kinds}"
-        raise fail(Code.CONFIG_UNKNOWN, message)
+        raise fail(InteropCode.CONFIG_UNKNOWN, message)
 
 
 def _telling(row: Trainer, case: Case) -> Diagnostic | None:
@@ -178,7 +179,7 @@ def _telling(row: Trainer, case: Case) -> Diagnostic | None:
         return None
     message = f"{told.written} is of no release of {row.name} that is known here: {', '.join(row.releases)}"
     help = f"--trainer {row.typed}==RELEASE says which it is for"
-    return Diagnostic(Code.CONFIG_UNKNOWN, message, (told.label,), (), help)
+    return Diagnostic(InteropCode.CONFIG_UNKNOWN, message, (told.label,), (), help)
 
 
 def _case(
@@ -229,7 +230,7 @@ def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
     for setting in settings:
         if isinstance(setting.value, Unread) and setting.at is not None:
             message = f"line {setting.at.line} is not read: {setting.written} stands there, and its value is not known"
-            yield Diagnostic(Code.CONFIG_UNREAD, message, (Label(setting.at, "not read"),), (), _EXPANDED)
+            yield Diagnostic(InteropCode.CONFIG_UNREAD, message, (Label(setting.at, "not read"),), (), _EXPANDED)
     if plan.off or plan.chunks is not None:
         return
     yield from _holes(settings)
@@ -238,7 +239,7 @@ def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
         if plan.ranks is None and shell and type(setting.value) is Unset and setting.key == case.size and setting.at:
             message = f"{setting.written} is not known: {setting.value.text}"
             help = f"{_EXPANDED}; or -D NAME=N says a variable"
-            yield Diagnostic(Code.CONFIG_UNREAD, message, (setting.label,), (), help)
+            yield Diagnostic(InteropCode.CONFIG_UNREAD, message, (setting.label,), (), help)
 
 
 def _holes(settings: Settings) -> Iterator[Diagnostic]:
@@ -246,7 +247,7 @@ def _holes(settings: Settings) -> Iterator[Diagnostic]:
     for hole in settings.open_at:
         message = f"line {hole.at.line} is not read: {hole.name}" if hole.at else f"not read: {hole.name}"
         labels = (Label(hole.at, "not read"),) if hole.at else ()
-        yield Diagnostic(Code.CONFIG_UNREAD, message, labels, (), _EXPANDED)
+        yield Diagnostic(InteropCode.CONFIG_UNREAD, message, labels, (), _EXPANDED)
 
 
 def _launch(settings: Settings) -> dict[str, object]:

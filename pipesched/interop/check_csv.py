@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pipesched.compile import Loaded, Options, examine, load
-from pipesched.diagnostics import Code, PipeschedError
+from pipesched.diagnostics import PipeschedError
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.case import Case, Fact, Findings, Plan, wrong
 from pipesched.interop.trainers.scripts import beside
 from pipesched.interop.trainers.settings import Setting
@@ -77,7 +78,7 @@ def csv(case: Case, plan: Plan) -> Findings:
     source, name = f"{case.named}, pipeline_parallel.py: _load_csv", str(plan.csv.value)
     path = beside(case.settings.source.name, name)
     if path is None:
-        yield wrong(Code.CONFIG_CSV, f"there is no file {name[:100]}", source, plan.csv)
+        yield wrong(InteropCode.CONFIG_CSV, f"there is no file {name[:100]}", source, plan.csv)
         return
     try:
         x = Replaced(case, plan, path, _load(path, case))
@@ -86,7 +87,7 @@ def csv(case: Case, plan: Plan) -> Findings:
         return
     for broken, says, help in _REFUSALS:
         if broken(x):
-            yield wrong(Code.CONFIG_CSV, says(x), source, plan.csv, help=help and help.format(path=path))
+            yield wrong(InteropCode.CONFIG_CSV, says(x), source, plan.csv, help=help and help.format(path=path))
             return
     yield from _verified(x, plan.csv)
 
@@ -107,4 +108,4 @@ def _verified(x: Replaced, setting: Setting) -> Findings:
     if schedule.split and case.trainer == "torchtitan" and case.since("0.3.0"):
         message = f"{x.path} has I and W: under the chunked loss the last norm gets no gradient, silently"
         help = "a --config without ChunkedLossWrapper, and activation_checkpoint:none"
-        yield wrong(Code.CONFIG_SILENT, message, _CHUNKED, setting, help=help)
+        yield wrong(InteropCode.CONFIG_SILENT, message, _CHUNKED, setting, help=help)

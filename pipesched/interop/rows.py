@@ -1,8 +1,9 @@
 """Rows of interop: targets, checks, listings and verbs for frameworks, trainers and recorded runs."""
 
-from pipesched.extension import Check, Later, Lazy, Listing, Names, Needs, Option, Row, Target, Verb
+from pipesched.extension import Check, Codes, Later, Lazy, Listing, Names, Needs, Option, Row, Target, Verb
 
 ROWS: tuple[Row, ...] = (
+    Codes(Lazy("interop.codes:InteropCode")),
     Target(
         "torch-csv",
         "the computes, as torchtitan and NeMo AutoModel load them; their settings go to stderr",

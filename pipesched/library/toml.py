@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
-from pipesched.diagnostics import Code, Label, PipeschedError, budgeted, fail
+from pipesched.diagnostics import AnyCode, Label, PipeschedError, budgeted, fail
 from pipesched.support.foreign import toml_of
 from pipesched.support.source import Source, Span
 
@@ -16,7 +16,7 @@ _LINE = re.compile(rf"^[ \t]*(?:\[\[?[ \t]*([^\s\]][^\]\n]*|)\]|({_KEY})[ \t]*=)
 
 
 def read(
-    source: Source, code: Code, parse_float: Callable[[str], object] = float
+    source: Source, code: AnyCode, parse_float: Callable[[str], object] = float
 ) -> tuple[dict[str, object], dict[str, Span]]:
     """Values and places by key.
 
@@ -64,7 +64,7 @@ def place(key: str, places: Mapping[str, Span]) -> Span | None:
     return places.get(key)
 
 
-def broken(source: Source, code: Code, what: str, reason: str, line: int, column: int) -> PipeschedError:
+def broken(source: Source, code: AnyCode, what: str, reason: str, line: int, column: int) -> PipeschedError:
     """The code at a place, counted from 1: it is none of what."""
     starts = source.line_starts
     at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))

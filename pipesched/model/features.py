@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.diagnostics import AnyCode, Diagnostic, Label, PipeschedError
 from pipesched.model.columns import among, computes
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import ranges
@@ -115,7 +115,7 @@ class Consumer:
 
     title: str
     verb: str
-    code: Code
+    code: AnyCode
     kinds: Collection[Op]
     knows: Collection[Feature]
     help: str

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
-from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
+from pipesched.diagnostics import PipeschedError, budgeted, fail
 from pipesched.model.numbers import number, single
 from pipesched.model.release import Release
 from pipesched.model.units import NO_UNIT, UNITS, Unit
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.planning.byte_counts import Bytes, in_bytes
 from pipesched.support.foreign import json_of, real
 from pipesched.support.source import Source
@@ -78,7 +79,7 @@ def read(source: Source) -> Answer:
 
 def _none(source: Source) -> PipeschedError:
     what = f"{source.name} is no answer with a schedule and a certificate"
-    return fail(Code.CERTIFICATE, what, help="give what `pipesched optimize --json` prints")
+    return fail(OptimizerCode.CERTIFICATE, what, help="give what `pipesched optimize --json` prints")
 
 
 def _once(entries: list[tuple[str, object]]) -> dict[str, object]:

@@ -22,7 +22,7 @@ from pathlib import PurePath
 import numpy as np
 
 from pipesched.compile import Options, examine, load
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import PipeschedError, fail
 from pipesched.formats.readers import Loaded
 from pipesched.language.parser import OPS_A_WORD
 from pipesched.lift import writer
@@ -31,6 +31,7 @@ from pipesched.model.sameness import same_order
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import optimize_bytes
 from pipesched.optimizer.baselines import Known
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_certify import Made, certified, confirmed
 from pipesched.optimizer.optimize_report import Frontier, Optimum, bound_by, claims, notes
 from pipesched.optimizer.optimize_request import Request, Target, target_of
@@ -95,7 +96,11 @@ def _tried(request: Request, progress: Callable[[State], None]) -> Optimum:
         spent = request.aside or optimize_bytes.set_aside(model, found.instance.placement)
         request = replace(request, aside=tuple(map(add, spent, over)))
         found = _optimized(request, progress)
-    raise fail(Code.NO_ROOM, f"{_TRIES} orders within the caps had more messages in hand than fit in bytes", help=_MORE)
+    raise fail(
+        OptimizerCode.NO_ROOM,
+        f"{_TRIES} orders within the caps had more messages in hand than fit in bytes",
+        help=_MORE,
+    )
 
 
 _TRIES = 4
@@ -134,7 +139,10 @@ def _optimized(request: Request, progress: Callable[[State], None]) -> Optimum:
         lrat.require()
     target = target_of(request)
     if request.all_m and target.instance.placement.routes > 1:
-        raise fail(Code.NOT_OPTIMIZED, "two routes share the microbatches, so no part of one order repeats for every m")
+        raise fail(
+            OptimizerCode.NOT_OPTIMIZED,
+            "two routes share the microbatches, so no part of one order repeats for every m",
+        )
     problem = target.instance.problem()
     if target.room is not None:
         target.room.require(problem)

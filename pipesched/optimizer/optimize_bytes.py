@@ -17,11 +17,12 @@ from fractions import Fraction
 from math import ceil, floor
 from statistics import mode
 
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError
+from pipesched.diagnostics import Diagnostic, PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import percent
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.solve.bounds.least_cap import infeasible
 from pipesched.optimizer.solve.problem import Problem
 from pipesched.planning.byte_counts import gigabytes
@@ -55,7 +56,7 @@ class Room:
             help = (
                 "a higher cap, more ranks, tensor, context, or --backward fused with recompute; verify counts exactly"
             )
-            raise PipeschedError([Diagnostic(Code.NO_ROOM, message, help=help)])
+            raise PipeschedError([Diagnostic(OptimizerCode.NO_ROOM, message, help=help)])
 
     @property
     def note(self) -> str:
@@ -139,7 +140,7 @@ def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: in
         more = f" and {len(over) - _SHOWN} more" if len(over) > _SHOWN else ""
         message = f"parameters, gradients and optimizer alone are over the cap: {', '.join(over[:_SHOWN])}{more}"
         help = "more ranks, more tensor" + ("" if zero == 3 else ", a higher stage of zero") + ", or a higher cap"
-        raise PipeschedError([Diagnostic(Code.STATES_OVER_CAP, message, help=help)])
+        raise PipeschedError([Diagnostic(OptimizerCode.STATES_OVER_CAP, message, help=help)])
 
 
 _ROUNDING = 3 * 64  # bytes: every figure of the footprint is rounded up to a whole byte

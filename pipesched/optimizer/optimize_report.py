@@ -19,10 +19,11 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.analysis.idle import Idle, headline
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
+from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status
 from pipesched.model.numbers import digits, doubled, exact, percent, shown
 from pipesched.model.release import Release
 from pipesched.optimizer.baselines import Known, comparison, table
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.answer import derived
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.search.state import State
@@ -78,7 +79,7 @@ class Optimum:
         """
         if self.checked is None:
             message = f"there is no schedule to report on: {self.verdict}"
-            raise PipeschedError(self.diagnostics or [Diagnostic(Code.NOT_OPTIMIZED, message)])
+            raise PipeschedError(self.diagnostics or [Diagnostic(OptimizerCode.NOT_OPTIMIZED, message)])
         return self.checked
 
     @property
@@ -103,7 +104,9 @@ class Optimum:
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """PS701 if no schedule is within the caps; else empty."""
-        return (Diagnostic(Code.INFEASIBLE, self.verdict, help=_MORE_ROOM),) if self.status == INFEASIBLE else ()
+        return (
+            (Diagnostic(OptimizerCode.INFEASIBLE, self.verdict, help=_MORE_ROOM),) if self.status == INFEASIBLE else ()
+        )
 
     @property
     def spent(self) -> Idle | None:

@@ -1,8 +1,9 @@
 """The least bubble under a memory cap."""
 
-from pipesched.extension import Later, Lazy, Option, Reader, Row, Verb, flag
+from pipesched.extension import Codes, Later, Lazy, Option, Reader, Row, Verb, flag
 
 ROWS: tuple[Row, ...] = (
+    Codes(Lazy("optimizer.codes:OptimizerCode")),
     Reader(
         "answer",
         "an optimizer's answer",

@@ -20,6 +20,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.optimizer import answer_read
 from pipesched.optimizer.answer_read import Answer
 from pipesched.optimizer.asked import Proof
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_certify import write
 from pipesched.optimizer.proof.answer import NOT_JUDGED, as_asked, check_answer
 from pipesched.optimizer.proof.clauses import Clauses, TooManyError
@@ -87,11 +88,11 @@ def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> Non
         bound = refuted.ticks("value")
     else:
         help = "`pipesched optimize --certify --proof PATH` writes one for the same question"
-        raise fail(Code.NO_PROOF, "the answer holds no LRAT proof", help=help)
+        raise fail(OptimizerCode.NO_PROOF, "the answer holds no LRAT proof", help=help)
     try:
         write(path, Clauses(problem(terms), bound), refuted.proof())
     except (TooManyError, Unreadable) as error:
-        raise fail(Code.CERTIFICATE, f"the certificate does not hold: {error}") from None
+        raise fail(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {error}") from None
 
 
 def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str:
@@ -119,15 +120,21 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
         message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"
         raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
     if own.schedule.placement.frozen:
-        raise fail(Code.CERTIFICATE, "the schedule of the answer has frozen stages, of which no optimum is known")
+        raise fail(
+            OptimizerCode.CERTIFICATE, "the schedule of the answer has frozen stages, of which no optimum is known"
+        )
     if bool((own.schedule.op == Op.R).any()):
-        raise fail(Code.CERTIFICATE, "the schedule of the answer runs forwards again, of which no optimum is known")
+        raise fail(
+            OptimizerCode.CERTIFICATE, "the schedule of the answer runs forwards again, of which no optimum is known"
+        )
     if bool(among(own.schedule.op, COPIES).any()):
-        raise fail(Code.CERTIFICATE, "the schedule of the answer offloads activations, of which no optimum is known")
+        raise fail(
+            OptimizerCode.CERTIFICATE, "the schedule of the answer offloads activations, of which no optimum is known"
+        )
     if not own.schedule.placement.chain:
-        raise fail(Code.CERTIFICATE, f"the stages of the answer are no chain: {own.schedule.placement.skip}")
+        raise fail(OptimizerCode.CERTIFICATE, f"the stages of the answer are no chain: {own.schedule.placement.skip}")
     if answer.caps is not None and len(answer.caps) != own.schedule.ranks:
-        raise fail(Code.CERTIFICATE, f"the answer has {len(answer.caps)} caps for {own.schedule.ranks} ranks")
+        raise fail(OptimizerCode.CERTIFICATE, f"the answer has {len(answer.caps)} caps for {own.schedule.ranks} ranks")
     costs = replace(own.own_costs, unit=answer.unit)
     terms = Terms.of(own.schedule, costs, answer.release, answer.caps, answer.objective)
     return replace(terms, asked=answer.asked), own
@@ -159,7 +166,9 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
         chunks = [len(placement.chunks(rank)) for rank in range(placement.ranks)]
         wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule is no program"
         if wrong:
-            raise fail(Code.EVERY, f"it is not for every m: {wrong}", help="optimize again; this proves nothing")
+            raise fail(
+                OptimizerCode.EVERY, f"it is not for every m: {wrong}", help="optimize again; this proves nothing"
+            )
         return [loaded.schedule for loaded in made]
 
     return copies
@@ -168,7 +177,7 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
 def _require_costs(loaded: Loaded, terms: Terms) -> None:
     """Raise PipeschedError, PS715, if the file has other costs at another m."""
     if loaded.own_costs.to_json() != terms.costs.to_json():
-        raise fail(Code.EVERY, f"at m={loaded.schedule.microbatches} it has other costs")
+        raise fail(OptimizerCode.EVERY, f"at m={loaded.schedule.microbatches} it has other costs")
 
 
 def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnostic], aside: tuple[str, ...]) -> Report:
@@ -180,7 +189,7 @@ def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnosti
     if verdict.word:
         bound = f"that no {verdict.objective} is below {verdict.unit.text(verdict.lower)}"
         message = f"{bound} is on the word of {verdict.word}, not checked"
-        found = [Diagnostic(Code.ON_THE_WORD, message, help="--require-proof makes this an error")]
+        found = [Diagnostic(OptimizerCode.ON_THE_WORD, message, help="--require-proof makes this an error")]
     return replace(
         report,
         diagnostics=(*report.diagnostics, *found),
@@ -196,6 +205,6 @@ def require_proof(report: Report, made: Examination | None, options: Options) ->
         return report
     said = "a schedule alone says nothing of others" if report.verdict is None else report.verdict.line
     help = "give what `pipesched optimize --json` prints, where it says proved optimal"
-    found = Diagnostic(Code.NO_PROOF, f"there is no proof: {said}", help=help)
-    kept = tuple(d for d in report.diagnostics if d.code is not Code.ON_THE_WORD)
+    found = Diagnostic(OptimizerCode.NO_PROOF, f"there is no proof: {said}", help=help)
+    kept = tuple(d for d in report.diagnostics if d.code is not OptimizerCode.ON_THE_WORD)
     return replace(report, diagnostics=(*kept, found))

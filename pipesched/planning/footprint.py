@@ -24,7 +24,7 @@ from math import ceil
 import numpy as np
 
 from pipesched.analysis.holdings import Memory, in_hand, memory
-from pipesched.diagnostics import Code, fail
+from pipesched.diagnostics import fail
 from pipesched.model.columns import Bools, Ints, computes, makes, running_sum
 from pipesched.model.costs import TIMES, Costs
 from pipesched.model.grid import Grid, spread
@@ -33,6 +33,7 @@ from pipesched.model.ops import Result, making
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Program, Schedule
 from pipesched.planning.byte_counts import gigabytes
+from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import activations, parameters
 from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.state import State, state, undivided
@@ -161,7 +162,7 @@ def _whole(size: Fraction) -> int:
     """Raises PipeschedError: PS233, more than any machine has."""
     if size >= _MOST:
         message = f"a stage needs {gigabytes(size)}, more than is counted"
-        raise fail(Code.MODEL_VALUE, message, help="look for a size that has too many digits")
+        raise fail(PlanningCode.MODEL_VALUE, message, help="look for a size that has too many digits")
     return ceil(size)
 
 

@@ -8,8 +8,9 @@ from fractions import Fraction
 from pipesched.check.checks import Subject
 from pipesched.check.findings import notes
 from pipesched.check.memory import furthest, listed, places
-from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.diagnostics import Diagnostic, Label
 from pipesched.planning.byte_counts import gigabytes
+from pipesched.planning.codes import PlanningCode
 from pipesched.planning.footprint import STATES, Footprint, footprint
 from pipesched.planning.workload import Workload, byte_caps
 
@@ -32,7 +33,7 @@ def _over_caps(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagn
             labels = places(footprint.schedule, first, top, held, gigabytes(peaks[rank]))
         over = gigabytes(peaks[rank] - cap)
         yield Diagnostic(
-            Code.OVER_BYTES,
+            PlanningCode.OVER_BYTES,
             f"rank {rank} needs {gigabytes(peaks[rank])}, {over} more than its cap of {gigabytes(cap)}",
             labels,
             notes(
@@ -70,4 +71,4 @@ def check_batch(subject: Subject) -> Iterator[Diagnostic]:
     said = f"{x.batch} sequences / ({x.data} copies x {x.microbatch} of a microbatch)"
     said += f" x {slices} slices" if slices > 1 else ""
     help = f"--m {expected}, or another batch, data or microbatch"
-    yield Diagnostic(Code.OTHER_BATCH, message, (Label(a.places.get("training.batch"), said),), (), help)
+    yield Diagnostic(PlanningCode.OTHER_BATCH, message, (Label(a.places.get("training.batch"), said),), (), help)

@@ -12,6 +12,7 @@ from typing import Any
 
 from pipesched.diagnostics import Code, fail
 from pipesched.planning import plan_page, plan_report
+from pipesched.planning.codes import PlanningCode
 from pipesched.planning.layouts.plan import Outcome, Request, outcome
 from pipesched.planning.layouts.schedules import SCHEDULES, UNTRIED
 from pipesched.planning.layouts.search import Tell, silent
@@ -76,7 +77,7 @@ def choice(text: str) -> dict[str, Size]:
     found: dict[str, Size] = {}
     for name, values in _sizes(text):
         if name in found or values[1:]:
-            raise fail(Code.CHOICE, f"{name} is given twice")
+            raise fail(PlanningCode.CHOICE, f"{name} is given twice")
         found[name] = values[0]
     return found
 
@@ -88,7 +89,9 @@ def _sizes(text: str) -> Iterator[tuple[str, tuple[Size, ...]]]:
         name = next((short for short, long in LETTERS.items() if long == name), name)
         if name not in NAMES or not equals:
             raise fail(
-                Code.CHOICE, f"{part[:60]!r} is no size of a choice", help=f"sizes are {', '.join(NAMES)}, as p=8"
+                PlanningCode.CHOICE,
+                f"{part[:60]!r} is no size of a choice",
+                help=f"sizes are {', '.join(NAMES)}, as p=8",
             )
         yield name, tuple(_value(name, value.strip()) for value in values.split(","))
 
@@ -105,7 +108,7 @@ def _value(name: str, text: str) -> Size:
         f"one of {', '.join(known[name])}" if name in known else "0 to 3" if name == "zero" else "a whole number from 1"
     )
     untried = f"{text} {UNTRIED[text]}" if name == "schedule" and text in UNTRIED else None
-    raise fail(Code.CHOICE, f"{name} is {text[:60]!r}, not {what}", help=untried)
+    raise fail(PlanningCode.CHOICE, f"{name} is {text[:60]!r}, not {what}", help=untried)
 
 
 def request(given: Mapping[str, Any]) -> Request:
@@ -120,7 +123,7 @@ def request(given: Mapping[str, Any]) -> Request:
     name, trained = given["model"]
     counts = {key: given[key] for key in ("gpus", "gpus_per_node", "batch", "top") if given[key] is not None}
     if wrong := next(((key, x) for key, x in counts.items() if not 0 < x <= MOST), None):
-        raise fail(Code.CLUSTER, f"{wrong[0]} is {wrong[1]}, not from 1 to {MOST:,}")
+        raise fail(PlanningCode.CLUSTER, f"{wrong[0]} is {wrong[1]}, not from 1 to {MOST:,}")
     batch = given["batch"] or trained[1].batch
     if batch is None:
         raise fail(

@@ -2,7 +2,20 @@
 
 from dataclasses import replace
 
-from pipesched.extension import Check, CostModel, Lazy, Listing, Measure, Option, Overlay, Reading, Row, Taker, Verb
+from pipesched.extension import (
+    Check,
+    Codes,
+    CostModel,
+    Lazy,
+    Listing,
+    Measure,
+    Option,
+    Overlay,
+    Reading,
+    Row,
+    Taker,
+    Verb,
+)
 
 _DRAWN = ("text", "svg", "html")
 _OWNER = Lazy[type]("planning.workload:Workload")
@@ -32,6 +45,7 @@ def _workload(option: Option, help: str | None, after: str, *verbs: str) -> Opti
 
 
 ROWS: tuple[Row, ...] = (
+    Codes(Lazy("planning.codes:PlanningCode")),
     Verb(
         "plan",
         "Make",

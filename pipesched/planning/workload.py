@@ -15,6 +15,7 @@ from pipesched.model.ops import Result
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.planning.byte_counts import Bytes, no_bytes
+from pipesched.planning.codes import PlanningCode
 from pipesched.schedule_analysis import Analysis
 
 if TYPE_CHECKING:
@@ -92,7 +93,9 @@ def own_costs(
         missing = "--device" if device is None else "--model"
         raise fail(Code.USAGE, f"there are no times without {missing}", help="give --model and --device")
     if efficiency == 0:
-        raise fail(Code.EFFICIENCY, "at an efficiency of 0 nothing ends", help="give a share of the peak, as 0.5")
+        raise fail(
+            PlanningCode.EFFICIENCY, "at an efficiency of 0 nothing ends", help="give a share of the peak, as 0.5"
+        )
     from pipesched.planning.transformer.times import on_device
 
     made = on_device(model, device, efficiency, placement, runs_again=runs_again, slices=slices)

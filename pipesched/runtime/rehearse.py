@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import AnyCode, Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
 from pipesched.model.ops import LETTERS
@@ -34,6 +34,7 @@ from pipesched.planning.footprint_report import InBytes
 from pipesched.planning.workload import Workload
 from pipesched.report.tables import table
 from pipesched.runtime.calibrate import plain, rounded
+from pipesched.runtime.codes import RuntimeCode
 from pipesched.stream import Stream, loads
 from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
@@ -217,7 +218,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
     function, held = _factory(request.factory or ""), sorted({stage for _, stage in stream.held_by(request.rank)})
     parts = {stage: _part(function, stage, stream.stages, request, options.of(Workload).model, notes) for stage in held}
     try:
-        with _raising(Code.STAGE_RAISED, f"a stage of rank {request.rank}"):
+        with _raising(RuntimeCode.STAGE_RAISED, f"a stage of rank {request.rank}"):
             found = rehearsal.rehearse(stream, request.rank, parts, device=request.device, steps=request.steps)
     except RunError as error:
         from pipesched.runtime.run import diagnostic
@@ -239,7 +240,7 @@ def _require(device: str) -> None:
 
 
 @contextmanager
-def _raising(code: Code, who: str) -> Iterator[None]:
+def _raising(code: AnyCode, who: str) -> Iterator[None]:
     """Report an exception of the user's code, with its line."""
     from pipesched.runtime.execute.errors import RunError
     from pipesched.support.functions import Unknown
@@ -277,10 +278,10 @@ def _factory(name: str) -> Callable[[int, int], object]:
     folder = str(Path(path).resolve().parent if path.endswith(".py") else Path.cwd())
     if folder not in sys.path:
         sys.path.append(folder)
-    with _raising(Code.FACTORY, name):
+    with _raising(RuntimeCode.FACTORY, name):
         function = found(name)[1]
     if not callable(function):
-        raise fail(Code.FACTORY, f"{name} is not a function: {type(function).__name__}")
+        raise fail(RuntimeCode.FACTORY, f"{name} is not a function: {type(function).__name__}")
     return cast("Callable[[int, int], object]", function)
 
 
@@ -299,7 +300,7 @@ def _part(
     """
     from pipesched.runtime.execute.rehearsal import Part
 
-    with _raising(Code.FACTORY, f"{request.factory}({stage}, {stages})"):
+    with _raising(RuntimeCode.FACTORY, f"{request.factory}({stage}, {stages})"):
         given = function(stage, stages)
     given, *rest = given if isinstance(given, tuple | list) else (given,)
     module = _module(given, rest, stage, request)
@@ -321,13 +322,17 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
 
     if not isinstance(given, nn.Module) or len(rest) > 2:
         kinds = ", ".join(type(x).__name__ for x in (given, *rest))
-        raise fail(Code.NO_STAGE, f"{request.factory} returns no module for stage {stage}: {kinds}", help=_RETURNS)
+        raise fail(
+            RuntimeCode.NO_STAGE, f"{request.factory} returns no module for stage {stage}: {kinds}", help=_RETURNS
+        )
     if any(x.is_meta for x in (*given.parameters(), *given.buffers())):
         help = f"module.to_empty(device={request.device!r}), and set its weights"
         raise fail(
-            Code.NO_STAGE, f"stage {stage} is on torch's meta device: there is nothing to compute with", help=help
+            RuntimeCode.NO_STAGE,
+            f"stage {stage} is on torch's meta device: there is nothing to compute with",
+            help=help,
         )
-    with _raising(Code.STAGE_RAISED, f"stage {stage}, moved to {request.device},"):
+    with _raising(RuntimeCode.STAGE_RAISED, f"stage {stage}, moved to {request.device},"):
         return given.to(request.device)
 
 
@@ -347,13 +352,15 @@ def _inputs(
         given = _of_model(trained, stage, module)
     else:
         message = f"the inputs of stage {stage} are unknown: {request.factory} returns only a module"
-        raise fail(Code.NO_STAGE, message, help="return (module, inputs), or give --model")
+        raise fail(RuntimeCode.NO_STAGE, message, help="return (module, inputs), or give --model")
     inputs = tuple(x for x in given if isinstance(x, Tensor))
     if not given or len(inputs) < len(given):
         kinds = ", ".join(type(x).__name__ for x in given) or "nothing"
-        raise fail(Code.NO_STAGE, f"the inputs of stage {stage} are not all tensors: {kinds}", help=_RETURNS)
+        raise fail(RuntimeCode.NO_STAGE, f"the inputs of stage {stage} are not all tensors: {kinds}", help=_RETURNS)
     if any(x.is_meta for x in inputs):
-        raise fail(Code.NO_STAGE, f"the inputs of stage {stage} are on torch's meta device", help="torch.zeros(...)")
+        raise fail(
+            RuntimeCode.NO_STAGE, f"the inputs of stage {stage} are on torch's meta device", help="torch.zeros(...)"
+        )
     return inputs
 
 
@@ -380,7 +387,7 @@ def _one(output: object) -> Tensor:
     if not isinstance(output, Tensor):
         message = f"the last stage returns {type(output).__name__}, for which there is no default loss"
         raise fail(
-            Code.NO_STAGE,
+            RuntimeCode.NO_STAGE,
             message,
             help="return (module, inputs, loss): a function of that output that returns a number",
         )

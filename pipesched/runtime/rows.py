@@ -1,8 +1,9 @@
 """Runs of a schedule: its measured times under its plan."""
 
-from pipesched.extension import Lazy, Overlay, Verb
+from pipesched.extension import Codes, Lazy, Overlay, Verb
 
 ROWS = (
+    Codes(Lazy("runtime.codes:RuntimeCode")),
     Verb(
         "run",
         "Run",

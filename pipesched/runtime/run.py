@@ -19,6 +19,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import installed_version
+from pipesched.runtime.codes import RuntimeCode
 from pipesched.runtime.execute import launch, trace_events
 from pipesched.runtime.execute.errors import Fault, RunError
 from pipesched.runtime.execute.launch import Break, Job, Outcome
@@ -190,7 +191,8 @@ def _outcome(job: Job) -> Outcome:
 
 def diagnostic(fault: Fault) -> Diagnostic:
     labels = (Label(None, f"at {fault.place}"),) if fault.place else ()
-    return Diagnostic(Code(fault.code), fault.message, labels, fault.notes, fault.help)
+    code = next(code for owner in (Code, RuntimeCode) for code in owner if code == fault.code)
+    return Diagnostic(code, fault.message, labels, fault.notes, fault.help)
 
 
 def judge(text: str) -> None:

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.analysis.idle import bubble, split_length
-from pipesched.diagnostics import Code, Diagnostic, Judged
+from pipesched.diagnostics import Diagnostic, Judged
 from pipesched.model.cost_values import Cost, most
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
@@ -25,6 +25,7 @@ from pipesched.model.numbers import exact, shown
 from pipesched.model.ops import LETTERS
 from pipesched.model.schedule import Program
 from pipesched.model.units import NO_UNIT
+from pipesched.runtime.codes import RuntimeCode
 from pipesched.runtime.execute.launch import Job
 from pipesched.schedule_analysis import Analysis
 from pipesched.verbs.emit import Emission
@@ -117,7 +118,7 @@ class Rehearsal(Judged):
         help = (
             "the order is verified, so look at the stages: other weights, random numbers, buffers, an in-place change"
         )
-        return [*warnings, Diagnostic(Code.GRADIENTS_DIFFER, what, (), (note,), help)]
+        return [*warnings, Diagnostic(RuntimeCode.GRADIENTS_DIFFER, what, (), (note,), help)]
 
     @property
     def ok(self) -> bool:

@@ -31,8 +31,9 @@ import numpy as np
 from pipesched.analysis.causes import critical_path
 from pipesched.chart import caption
 from pipesched.chart.chart import Chart
-from pipesched.diagnostics import Code, fail
+from pipesched.diagnostics import fail
 from pipesched.support.safe import safe
+from pipesched.views.codes import ViewsCode
 from pipesched.views.palette import ALARM, ink, style
 
 Graph: TypeAlias = nx.MultiDiGraph
@@ -155,7 +156,7 @@ def _graph(chart: Chart, force: bool) -> graphviz.Digraph:
     count = len(chart.schedule)
     if count > MAX_OPS and not force:
         message = f"a graph of {count:,} operations takes minutes to lay out; {MAX_OPS:,} are drawn"
-        raise fail(Code.TOO_LARGE, message, help="draw fewer microbatches, write GraphML, or say --force")
+        raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, write GraphML, or say --force")
     made = graphviz.Digraph(
         graphviz.nohtml(safe(chart.identifier, "line").rstrip("\\")),  # an identifier: escapes are those of labels
         graph_attr={"rankdir": "LR", "nodesep": "0.15", "ranksep": "0.25", "fontname": "sans-serif"},

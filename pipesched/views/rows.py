@@ -1,10 +1,11 @@
 """Figures, pages, graphs, traces and tables of a schedule."""
 
-from pipesched.extension import Lazy, View
+from pipesched.extension import Codes, Lazy, View
 
 _PRINTED = {".pdf": "pdf", ".png": "png"}
 
 ROWS = (
+    Codes(Lazy("views.codes:ViewsCode")),
     View(
         "svg",
         Lazy("views.drawn:svg"),

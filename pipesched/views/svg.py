@@ -32,6 +32,7 @@ from pipesched.model.columns import Column
 from pipesched.model.ops import Op
 from pipesched.support.safe import safe
 from pipesched.views import palette
+from pipesched.views.codes import ViewsCode
 from pipesched.views.palette import plain_sheet, sheet
 from pipesched.views.svg_shapes import Cells, Frame, Stop, number
 
@@ -69,7 +70,7 @@ def render(chart: Chart, how: Svg | None = None) -> str:
     how = how or Svg()
     if len(chart.schedule) > MAX_OPS and not how.force:
         message = f"{len(chart.schedule):,} operations make no figure; {MAX_OPS:,} are drawn"
-        raise fail(Code.TOO_LARGE, message, help="draw fewer microbatches, or a text or a page, or say --force")
+        raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, or a text or a page, or say --force")
     return "\n".join(_Page(chart, how).lines()) + "\n"
 
 
@@ -273,7 +274,7 @@ def printed(document: str, format: str) -> bytes:
     side = max(size(document))
     if side > _LARGEST:
         message = f"a figure of {side:,} pixels makes no PNG; {_LARGEST:,} are drawn"
-        raise fail(Code.TOO_LARGE, message, help="write it as .svg or .pdf, or draw a part with --from and --to")
+        raise fail(ViewsCode.TOO_LARGE, message, help="write it as .svg or .pdf, or draw a part with --from and --to")
     return bytes(cairo.svg2png(bytestring=document.encode(), scale=min(_SCALE, _LARGEST / side)))
 
 

@@ -13,6 +13,7 @@ import pytest
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.examine import Options
+from pipesched.interop.codes import InteropCode
 from pipesched.library.assets import asset
 from pipesched.lift.writer import write
 from pipesched.model.columns import among
@@ -177,7 +178,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
         emission = emit(source, sizes, "torch-csv")
         codes = {x.code for x in emission.report.diagnostics if x.severity == "error"}
         if _split_behind(schedule):
-            assert Code.TORCH_FROZEN in codes
+            assert InteropCode.TORCH_FROZEN in codes
         elif emission.order is not None:
             text = "".join(emission.pieces())
             whole = examine(load(Source("x.csv", text), Options()), Options()).report
@@ -187,7 +188,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
                 assert np.array_equal(getattr(again, name), getattr(schedule, name)), text
             written += 1
         else:  # the last stage's forwards, a rank without a stage
-            assert codes <= {Code.TORCH_LAST_STAGE, Code.TARGET}
+            assert codes <= {InteropCode.TORCH_LAST_STAGE, Code.TARGET}
     assert written > 20
 
 
@@ -196,7 +197,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
     [
         ("x.csv", "0F0,0B0\n1F0,1B0\n", (0,), None),
         ("x.csv", "0F0,0I0,0W0\n1F0,1B0\n", (0,), Code.FROZEN),
-        ("x.csv", "0F0,0B0\n1F0,1I0,1W0\n", (0,), Code.TORCH_FROZEN),
+        ("x.csv", "0F0,0B0\n1F0,1I0,1W0\n", (0,), InteropCode.TORCH_FROZEN),
         ("x.csv", "0F0,0B0\n1F0,1B0\n", (2,), Code.FILE_DISAGREES),
         ("x.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", (0,), Code.USAGE),
         ("x.ps", "schedule f(p, m) stage 0 on rank 0 rank 0 { F B }", (0,), Code.USAGE),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.interop.codes import InteropCode
 from pipesched.support.source import Source, Span
 
 CSV = Source("mine.csv", "0F0,0SEND_F1,0RECV_B0\n1F0,1SEND_B0,1RECV_F1\n")
@@ -210,7 +211,7 @@ def test_json_tells_every_place() -> None:
 
 def test_a_tally_counts_by_severity() -> None:
     """Errors first, plurals right, nothing for nothing."""
-    error, warning = Diagnostic(Code.TWICE, ""), Diagnostic(Code.TWO_RANKS, "")
+    error, warning = Diagnostic(Code.TWICE, ""), Diagnostic(InteropCode.TWO_RANKS, "")
     assert render.tally([]) == ""
     assert render.tally([warning, error, error]) == "2 errors, 1 warning"
 

@@ -16,6 +16,7 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.diagnostics import Code, PipeschedError
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.keys import Key
 from pipesched.interop.trainers.scripts import LARGEST
 from pipesched.interop.trainers.settings import Settings
@@ -64,9 +65,11 @@ def test_a_configuration_is_told_what_it_must_be(row: Row, tmp_path: Path) -> No
     assert (said, made.exit_status) == (row.said, 4 if row.said and open else int(bool(row.said))), str(made)
     assert row.last in str(made).split("\n")[-1]
     for found in made.diagnostics:
-        assert found.code in (Code.CONFIG_SYNTAX, Code.CONFIG_UNKNOWN, Code.CONFIG_UNREAD) or found.notes[0].startswith(
-            "source: "
-        )
+        assert found.code in (
+            InteropCode.CONFIG_SYNTAX,
+            InteropCode.CONFIG_UNKNOWN,
+            InteropCode.CONFIG_UNREAD,
+        ) or found.notes[0].startswith("source: ")
 
 
 @pytest.mark.parametrize("row", readable(EXAMPLES))

@@ -24,6 +24,7 @@ import pytest
 import pipesched
 from pipesched.diagnostics import Code
 from pipesched.formats.in_memory import written
+from pipesched.interop.codes import InteropCode
 from tests.depth import deep
 
 TORCH = find_spec("torch")
@@ -196,10 +197,10 @@ def test_what_it_needs_and_does_not_find_is_named(other_torch: Path) -> None:
     (other_torch / "torch" / "nn.py").write_text("import no_such_library\n")
     report = pipesched.verify("torch:New", p=2, m=3, framework_path=str(other_torch))
     (found,) = report.diagnostics
-    assert found.code is Code.FRAMEWORK and "no_such_library" in found.message and report.exit_status == 2
+    assert found.code is InteropCode.FRAMEWORK and "no_such_library" in found.message and report.exit_status == 2
     assert str(found.labels[0].span) == "torch/nn.py:1:1" and "pip install torch" in str(found.help)
     (found,) = pipesched.verify("torch:New", p=2, m=3, framework_path="nowhere").diagnostics
-    assert found.code is Code.FRAMEWORK
+    assert found.code is InteropCode.FRAMEWORK
 
 
 @pytest.mark.parametrize("option", ["lowered", "defer_pp_recv"])
@@ -207,4 +208,4 @@ def test_what_is_neither_true_nor_false_is_refused(option: str, other_torch: Pat
     """A word is true to Python; nobody means that by `maybe`."""
     asked = {option: "maybe", "framework_path": str(other_torch)}
     (only,) = pipesched.verify("torch:New", p=2, v=2, m=2, **asked).diagnostics
-    assert only.code is Code.FRAMEWORK_NAME and f"{option} is true or false, not maybe" in only.message
+    assert only.code is InteropCode.FRAMEWORK_NAME and f"{option} is true or false, not maybe" in only.message

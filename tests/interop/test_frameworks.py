@@ -21,6 +21,7 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.diagnostics import Code
+from pipesched.interop.codes import InteropCode
 
 SLIPS = Path(__file__).parents[1] / "generators" / "slips.py"
 LINES = {
@@ -78,7 +79,7 @@ def test_the_file_that_is_named_is_the_one_that_runs(folder: Path) -> None:
     assert pipesched.verify("python:slips.py:rows", p=2, m=2).ok
     assert pipesched.verify("python:two.parts/of.it.py:rows", p=2, m=2).ok
     (only,) = pipesched.verify("python:there/queue.py:Queue").diagnostics
-    assert only.code is Code.FRAMEWORK and "there/queue.py" in only.message
+    assert only.code is InteropCode.FRAMEWORK and "there/queue.py" in only.message
 
 
 def test_no_option_has_a_name_of_ours(folder: Path) -> None:
@@ -135,18 +136,18 @@ def test_options_reach_the_function() -> None:
 
 
 WRONG = {
-    "number": (Code.NO_ORDER, "42 of type int"),
-    "no_rank_one": (Code.NO_ORDER, "none of them for rank 1"),
-    "endless": (Code.NO_ORDER, "goes on after"),
-    "dies": (Code.NO_ORDER, "ended with status 0"),
-    "crashes": (Code.NO_ORDER, "ended with signal 11"),
-    "raises": (Code.GENERATOR, "KeyError: 'no schedule'"),
-    "leaves": (Code.GENERATOR, "SystemExit: 3"),
-    "needs": (Code.FRAMEWORK, "No module named 'no_such_package'"),
-    "opens_a_socket": (Code.FENCE, "opens a socket"),
-    "interrupts": (Code.GENERATOR, "KeyboardInterrupt"),
-    "rows_": (Code.FRAMEWORK_NAME, "slips has no rows_"),
-    "steps": (Code.FRAMEWORK_NAME, "takes m, which is not given"),
+    "number": (InteropCode.NO_ORDER, "42 of type int"),
+    "no_rank_one": (InteropCode.NO_ORDER, "none of them for rank 1"),
+    "endless": (InteropCode.NO_ORDER, "goes on after"),
+    "dies": (InteropCode.NO_ORDER, "ended with status 0"),
+    "crashes": (InteropCode.NO_ORDER, "ended with signal 11"),
+    "raises": (InteropCode.GENERATOR, "KeyError: 'no schedule'"),
+    "leaves": (InteropCode.GENERATOR, "SystemExit: 3"),
+    "needs": (InteropCode.FRAMEWORK, "No module named 'no_such_package'"),
+    "opens_a_socket": (InteropCode.FENCE, "opens a socket"),
+    "interrupts": (InteropCode.GENERATOR, "KeyboardInterrupt"),
+    "rows_": (InteropCode.FRAMEWORK_NAME, "slips has no rows_"),
+    "steps": (InteropCode.FRAMEWORK_NAME, "takes m, which is not given"),
 }
 
 
@@ -163,9 +164,9 @@ def test_what_goes_wrong_is_told(name: str) -> None:
 
 def test_an_option_that_is_not_taken_and_a_module_that_is_not_there() -> None:
     """Both end with status 2: the command line is at fault."""
-    assert found("rows", p=2, m=2, v=2).code is Code.FRAMEWORK_NAME
+    assert found("rows", p=2, m=2, v=2).code is InteropCode.FRAMEWORK_NAME
     report = pipesched.verify("python:nowhere:rows", p=2)
-    assert report.diagnostics[0].code is Code.FRAMEWORK and report.exit_status == 2
+    assert report.diagnostics[0].code is InteropCode.FRAMEWORK and report.exit_status == 2
 
 
 def test_words_that_are_none_are_cells_that_are_wrong() -> None:
@@ -179,7 +180,7 @@ def test_what_never_ends_is_ended(name: str) -> None:
     """In the time that it may take, whatever it ignores."""
     begin = time.monotonic()
     one = found(name, framework_time=0.4)
-    assert one.code is Code.GENERATOR_TIME and time.monotonic() - begin < 5
+    assert one.code is InteropCode.GENERATOR_TIME and time.monotonic() - begin < 5
 
 
 def test_nothing_is_written_outside(folder: Path) -> None:
@@ -189,7 +190,7 @@ def test_nothing_is_written_outside(folder: Path) -> None:
     assert pipesched.verify("python:slips:writes_home", p=2, m=2).ok
     for name in ("writes_away", "removes"):
         one = found(name, file=str(folder / "mine"))
-        assert one.code is Code.FENCE and str(folder / "mine") in one.message
+        assert one.code is InteropCode.FENCE and str(folder / "mine") in one.message
     assert (folder / "mine").read_text() == "mine" and sorted(folder.iterdir()) == before
 
 
@@ -217,8 +218,8 @@ def test_no_way_leads_to_a_file_elsewhere(way: str, folder: Path) -> None:
     os.utime(mine, (1, 1))
     before = sorted(folder.iterdir())
     one = found(f"by_{way}", file=str(mine))
-    assert one.code in (Code.FENCE, Code.GENERATOR)
-    assert one.code is Code.FENCE or way not in ("sqlite", "sqlite_name", "times")
+    assert one.code in (InteropCode.FENCE, InteropCode.GENERATOR)
+    assert one.code is InteropCode.FENCE or way not in ("sqlite", "sqlite_name", "times")
     assert mine.read_text() == "mine" and mine.stat().st_mtime == 1 and sorted(folder.iterdir()) == before
     if f"by_{way}" in LINES:
         assert f"slips.py:{LINES[f'by_{way}']}:" in labels(one)[0]
@@ -235,7 +236,7 @@ def test_a_database_of_its_own_is_no_harm() -> None:
 def test_memory_and_files_have_a_limit(name: str, said: str) -> None:
     """More than that is an error of the code that asks for it."""
     one = found(name)
-    assert one.code is Code.GENERATOR and said in one.message
+    assert one.code is InteropCode.GENERATOR and said in one.message
 
 
 def named(word: str) -> list[int]:
@@ -297,7 +298,7 @@ def test_nothing_outlives_what_is_killed(killed: str, folder: Path, monkeypatch:
 
 def test_it_does_not_end_its_keeper() -> None:
     """Who tries is told, by the kernel or by the end of what kept it."""
-    assert found("ends_its_keeper").code in (Code.GENERATOR, Code.NO_ORDER)
+    assert found("ends_its_keeper").code in (InteropCode.GENERATOR, InteropCode.NO_ORDER)
 
 
 @pytest.mark.parametrize("path", ["nowhere", "broken"])
@@ -306,7 +307,7 @@ def test_where_there_is_no_framework(path: str, folder: Path) -> None:
     (folder / "broken" / "bin").mkdir(parents=True)
     (folder / "broken" / "bin" / "python").write_text("no program")
     one = found("rows", p=2, m=2, framework_path=str(folder / path))
-    assert one.code is Code.FRAMEWORK and path in one.message
+    assert one.code is InteropCode.FRAMEWORK and path in one.message
 
 
 @pytest.mark.parametrize("typed", ["pytorch:1F1B", "Torch:1F1B"])

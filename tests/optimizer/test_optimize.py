@@ -19,7 +19,7 @@ import pytest
 import pipesched
 from pipesched import Optimum, PipeschedError, Report, Source
 from pipesched.__main__ import main
-from pipesched.diagnostics import Code
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.solve.search.state import State
 from pipesched.optimizer.verdict import Verdict
@@ -128,7 +128,7 @@ def test_an_answer_beside_those_to_related_questions(question: dict[str, Any]) -
     assert isinstance(loaded, pipesched.Schedule)
     assert judge(loaded, answer.instance, answer.certificate).findings == ()
     worse = {**answer.certificate, "verdict": "best found"}
-    assert [found.code for found in judge(loaded, answer.instance, worse).findings] == [Code.VERDICT]
+    assert [found.code for found in judge(loaded, answer.instance, worse).findings] == [OptimizerCode.VERDICT]
     costs = pipesched.Costs.parse(question.get("costs", "F=1,I=1,W=1,C=0"))
     thrice = pipesched.Costs(
         {
@@ -213,7 +213,9 @@ def test_what_cannot_be_optimized_says_why() -> None:
     with pytest.raises(PipeschedError) as caught:
         pipesched.optimize("dualpipe", p=4)
     (told,) = caught.value.diagnostics
-    assert told.code is Code.NOT_OPTIMIZED and told.labels[0].span is not None and "overlap slots" in told.message
+    assert (
+        told.code is OptimizerCode.NOT_OPTIMIZED and told.labels[0].span is not None and "overlap slots" in told.message
+    )
     with pytest.raises(PipeschedError, match=r"PS702.*no backward"):
         pipesched.optimize(Source("f.csv", "0F0,0F1\n1F0,1F1\n"))
 

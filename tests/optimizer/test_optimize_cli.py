@@ -20,6 +20,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pipesched.__main__ import main
 from pipesched.diagnostics import Code
 from pipesched.library.assets import asset
+from pipesched.optimizer.codes import OptimizerCode
 from tests.oracles.rup import refusal
 
 ORDERS = Path(__file__).parents[1] / "orders"
@@ -93,8 +94,8 @@ MISTAKES = [
     Case(("--proof", "x", "--all-m"), 2, USAGE, "one cap and one m"),
     Case(("none.csv",), 2, Code.UNREADABLE, "none.csv"),
     Case(("zb_h3",), 2, UNKNOWN, "did you mean"),
-    Case(("dualpipe", "--p", "4"), 1, Code.NOT_OPTIMIZED, "overlap slots"),
-    Case(("forward.csv",), 1, Code.NOT_OPTIMIZED, "no backward", {"forward.csv": "0F0,0F1\n1F0,1F1\n"}),
+    Case(("dualpipe", "--p", "4"), 1, OptimizerCode.NOT_OPTIMIZED, "overlap slots"),
+    Case(("forward.csv",), 1, OptimizerCode.NOT_OPTIMIZED, "no backward", {"forward.csv": "0F0,0F1\n1F0,1F1\n"}),
     Case(("bad.csv",), 1, Code.CELL, "bad.csv:1:5", {"bad.csv": CSV.replace("0F1", "0X1")}),
     Case(("less.csv",), 1, Code.MISSING, "F of microbatch 1", {"less.csv": "0F0,0F1,0B0,0B1\n1F0,1B0\n"}),
     Case(("two.csv", "--p", "3"), 2, Code.FILE_DISAGREES, "2 ranks", {"two.csv": CSV}),

@@ -20,6 +20,7 @@ from pipesched.analysis.timeline import timeline
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.judge import Judgement, judge
 from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
 from pipesched.optimizer.solve.certificate import certify
@@ -200,7 +201,7 @@ def test_no_false_certificate_is_accepted() -> None:
             else:
                 assert bad.true(optimum(bad.instance)), (seed, slip.__name__, bad.certificate)
     assert rejected > deep(330)
-    assert {str(Code.CERTIFICATE), str(Code.VERDICT), str(Code.OVER_CAP), str(Code.MISSING)} <= codes
+    assert {str(OptimizerCode.CERTIFICATE), str(OptimizerCode.VERDICT), str(Code.OVER_CAP), str(Code.MISSING)} <= codes
 
 
 def test_what_the_optimizer_says_is_accepted() -> None:
@@ -252,7 +253,7 @@ def test_what_ranks_show_is_proved_whoever_says_it(word: str) -> None:
     made = case.judged()
     assert made.verdict is not None and made.verdict.proved and not made.findings
     case.certificate |= {"verdict": "best found", "lower_bound": best, "gap": 0}
-    assert case.codes() == {str(Code.VERDICT)}
+    assert case.codes() == {str(OptimizerCode.VERDICT)}
 
 
 TINY: dict[str, Any] = {
@@ -286,23 +287,23 @@ def verified(answer: object, folder: Path) -> list[str]:
         ({}, None),
         ({"mem_cap": None}, None),
         ({"mem_cap": ["1/2", 1]}, Code.OVER_CAP),
-        ({"mem_cap": [True, 1]}, Code.CERTIFICATE),
-        ({"mem_cap": [1]}, Code.CERTIFICATE),
-        ({"mem_cap": ["1e999999999", 1]}, Code.CERTIFICATE),
-        ({"certificate": TINY["certificate"] | {"gap": "1e999999999"}}, Code.VERDICT),
+        ({"mem_cap": [True, 1]}, OptimizerCode.CERTIFICATE),
+        ({"mem_cap": [1]}, OptimizerCode.CERTIFICATE),
+        ({"mem_cap": ["1e999999999", 1]}, OptimizerCode.CERTIFICATE),
+        ({"certificate": TINY["certificate"] | {"gap": "1e999999999"}}, OptimizerCode.VERDICT),
         (
             {"certificate": TINY["certificate"] | {"bound": {"rank": 0, "head": "1e999999999", "tail": 4}}},
-            Code.CERTIFICATE,
+            OptimizerCode.CERTIFICATE,
         ),
-        ({"release": "never"}, Code.CERTIFICATE),
-        ({"objective": "span"}, Code.CERTIFICATE),
-        ({"objective": "Span", "certificate": TINY["certificate"] | {"objective": "Span"}}, Code.CERTIFICATE),
+        ({"release": "never"}, OptimizerCode.CERTIFICATE),
+        ({"objective": "span"}, OptimizerCode.CERTIFICATE),
+        ({"objective": "Span", "certificate": TINY["certificate"] | {"objective": "Span"}}, OptimizerCode.CERTIFICATE),
         ({"certificate": TINY["certificate"] | {"schedule": 10**400, "schedule_decimal": 5.0}}, Code.BUDGET),
-        ({"source": None}, Code.CERTIFICATE),
-        ({"certificate": None}, Code.CERTIFICATE),
+        ({"source": None}, OptimizerCode.CERTIFICATE),
+        ({"certificate": None}, OptimizerCode.CERTIFICATE),
         ({"source": "schedule two(p = 2, m = 1)\nstage s in 0 .. p on rank s\nrank r { F I }\n"}, Code.MISSING),
-        ({"certificate": TINY["certificate"] | {"verdict": "best found"}}, Code.VERDICT),
-        ({"certificate": TINY["certificate"] | {"schedule": 4}}, Code.CERTIFICATE),
+        ({"certificate": TINY["certificate"] | {"verdict": "best found"}}, OptimizerCode.VERDICT),
+        ({"certificate": TINY["certificate"] | {"schedule": 4}}, OptimizerCode.CERTIFICATE),
     ],
 )
 def test_an_answer_can_be_verified_by_others(change: dict[str, Any], code: Code | None, tmp_path: Path) -> None:
@@ -328,4 +329,4 @@ def test_a_word_of_an_older_version_is_the_optimizers(engine: str, tmp_path: Pat
     file.write_text(json.dumps(told), encoding="utf-8")
     report = pipesched.verify(file)
     (found,) = report.diagnostics
-    assert report.ok and found.code is Code.ON_THE_WORD and "on the word of the optimizer" in found.message
+    assert report.ok and found.code is OptimizerCode.ON_THE_WORD and "on the word of the optimizer" in found.message

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.diagnostics import Code, PipeschedError
+from pipesched.diagnostics import PipeschedError
 from pipesched.interop.recorded.pickles import NotPlain, Reader
 from pipesched.library import toml
 from pipesched.model.costs import Costs
@@ -29,6 +29,7 @@ from pipesched.model.grid import Grid
 from pipesched.optimizer.proof.lrat import steps_of, unfollowed
 from pipesched.optimizer.values import caps_or_range
 from pipesched.planning import values as planning_values
+from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import devices
 from pipesched.planning.transformer import model_file as models
 from pipesched.support import budget
@@ -208,7 +209,7 @@ def test_sums_of_grids_are_refused_in_time() -> None:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: toml.read(Source("a.toml", 'x = """\n[' + " " * 50_000 + 'x\n"""\n'), Code.MODEL_SYNTAX),
+        lambda: toml.read(Source("a.toml", 'x = """\n[' + " " * 50_000 + 'x\n"""\n'), PlanningCode.MODEL_SYNTAX),
         lambda: caps_or_range("1" + " " * 50_000 + "x"),
         lambda: caps_or_range("9" * 50_000 + "!"),
         lambda: planning_values.byte_cap("9" * 50_000 + "GB"),

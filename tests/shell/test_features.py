@@ -15,6 +15,7 @@ from pipesched.interop.targets import deepspeed_write
 from pipesched.interop.torch.torch_order import TORCH_COMMS, TORCH_CSV
 from pipesched.model import features
 from pipesched.model.features import FEATURES, Consumer, Feature, Found
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.solve.instance import BOUNDED, OPTIMIZER
 from pipesched.support.source import Source
 
@@ -87,7 +88,11 @@ def test_a_command_refuses_what_its_row_does_not_know(feature: str, consumer: st
     found = [row.name for row in FEATURES if row.find(loaded, pipesched.Costs()) is not None]
     assert set(found) <= {feature}, "the example has more than its feature"
     known = picture()[feature, consumer]
-    said = [message for code, message in refusals(consumer, WITH[feature]) if code in (Code.TARGET, Code.NOT_OPTIMIZED)]
+    said = [
+        message
+        for code, message in refusals(consumer, WITH[feature])
+        if code in (Code.TARGET, OptimizerCode.NOT_OPTIMIZED)
+    ]
     title = CONSUMERS[consumer].title
     if feature == "kinds" or known != "known":
         assert any(message.startswith(f"{title} cannot ") for message in said), said

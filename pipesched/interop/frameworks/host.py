@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypedDict
 
-from pipesched.diagnostics import Code, Label, PipeschedError, budgeted, fail
+from pipesched.diagnostics import Label, PipeschedError, budgeted, fail
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.frameworks.frameworks import FRAMEWORKS, Call, Framework
 from pipesched.support import child, files
 from pipesched.support.budget import Spent
@@ -94,14 +95,16 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
     strangers = [key for key in options if not row.open and key not in (*row.options, "p", "v", "m", "max-ops")]
     if strangers:
         known = "; ".join(f"-D {key}: {said}" for key, said in row.options.items())
-        raise fail(Code.FRAMEWORK_NAME, f"{row.name} has no option {', '.join(strangers)}", help=known or None)
+        raise fail(InteropCode.FRAMEWORK_NAME, f"{row.name} has no option {', '.join(strangers)}", help=known or None)
     folders, command = _site(path)
     if row.name == "python" or ":" in name:
         file, _, function = name.rpartition(":")
         named = Path(file).absolute() if file.endswith(".py") else None
         if named and not os.path.isfile(named):
             here = Label(call.span(0, len(call.text)), "this is executed")
-            raise fail(Code.FRAMEWORK, f"there is no file {file}", here, help="paths begin at the current folder")
+            raise fail(
+                InteropCode.FRAMEWORK, f"there is no file {file}", here, help="paths begin at the current folder"
+            )
         name = f"{named}:{function}" if named else name
         folders = [str(named.parent if named else Path.cwd()), *folders]
     return command, {
@@ -124,7 +127,7 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
         return [], command
     if not os.path.isdir(path):
         help = "a folder of packages (pip install --target FOLDER), or an environment (python -m venv)"
-        raise fail(Code.FRAMEWORK, f"--framework-path {path} is no folder", help=help)
+        raise fail(InteropCode.FRAMEWORK, f"--framework-path {path} is no folder", help=help)
     own = Path(path, "bin", "python").absolute()
     if own.exists():  # any version of Python: -I is older than -P
         return [], [str(own), "-I", *command[2:]]
@@ -147,7 +150,9 @@ def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]
             )
         except OSError as error:
             reason = f"{command[0]} cannot be started: {(error.strerror or str(error)).lower()}"
-            raise fail(Code.FRAMEWORK, reason, help="--framework-path names a folder or an environment") from None
+            raise fail(
+                InteropCode.FRAMEWORK, reason, help="--framework-path names a folder or an environment"
+            ) from None
         assert process.stdin is not None and process.stdout is not None
         head = body = b""
         try:
@@ -194,16 +199,20 @@ def _found(call: Call, limit: float, head: Head, body: bytes) -> Found:
     ended = head["ended"]
     if ended == "limit":
         help = "--framework-time SECONDS gives it more"
-        raise fail(Code.GENERATOR_TIME, f"{call.name} did not end in {limit:g} s", here, notes=printed, help=help)
+        raise fail(
+            InteropCode.GENERATOR_TIME, f"{call.name} did not end in {limit:g} s", here, notes=printed, help=help
+        )
     if ended == "large":
-        raise fail(Code.NO_ORDER, f"{call.name} gave more than any order has", here, notes=printed)
+        raise fail(InteropCode.NO_ORDER, f"{call.name} gave more than any order has", here, notes=printed)
     try:
         with budgeted(call):
             found: Found = json_of(body)
         assert isinstance(found, dict)
     except (ValueError, AssertionError):
         message = f"{call.name} gave nothing: its process ended with {ended}"
-        raise fail(Code.NO_ORDER, message, here, notes=printed, help="an order is what it returns or yields") from None
+        raise fail(
+            InteropCode.NO_ORDER, message, here, notes=printed, help="an order is what it returns or yields"
+        ) from None
     return found
 
 
@@ -230,20 +239,24 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
     there = (*_line(found), here)
     match kind:
         case "unknown":
-            return fail(Code.FRAMEWORK_NAME, said, here, help=help)
+            return fail(InteropCode.FRAMEWORK_NAME, said, here, help=help)
         case "absent":
             needs = f"pip install {row.package}" if row.package else "it is looked for in this folder and its packages"
             where = f"{needs}; or --framework-path FOLDER where it is"
-            return fail(Code.FRAMEWORK, f"{call.name} cannot be executed: {said}", *there, notes=printed, help=where)
+            return fail(
+                InteropCode.FRAMEWORK, f"{call.name} cannot be executed: {said}", *there, notes=printed, help=where
+            )
         case "nonsense":
             gives = "rows of cells or words, a dict from rank to actions, or actions that are yielded"
-            return fail(Code.NO_ORDER, f"{call.name} gave no order: {said}", *there, notes=printed, help=help or gives)
+            return fail(
+                InteropCode.NO_ORDER, f"{call.name} gave no order: {said}", *there, notes=printed, help=help or gives
+            )
         case "fence":
             can = "it can read files and write to its temporary folder"
-            return fail(Code.FENCE, f"{call.name} {said}: refused", *there, notes=printed, help=can)
+            return fail(InteropCode.FENCE, f"{call.name} {said}: refused", *there, notes=printed, help=can)
     if said.startswith("FileNotFoundError"):
         help = "its current folder is a temporary one: name files from __file__ on"
-    return fail(Code.GENERATOR, f"{call.name} raised {said}", *there, notes=printed, help=help)
+    return fail(InteropCode.GENERATOR, f"{call.name} raised {said}", *there, notes=printed, help=help)
 
 
 def _line(found: Found) -> tuple[Label, ...]:

@@ -16,7 +16,8 @@ from itertools import pairwise
 
 from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import Diagnostic
+from pipesched.interop.codes import InteropCode
 from pipesched.model.schedule import Program, Schedule
 
 Kept = tuple[str, int, int, int, int, int, int]
@@ -58,7 +59,7 @@ def _finding(
     else:
         help = f"run the backward of each microbatch before {place} of the next, or keep {place} of each by itself"
     return Diagnostic(
-        Code.KEPT,
+        InteropCode.KEPT,
         f"rank {rank} puts microbatch {late} into {place} of stage {stage} while microbatch {microbatch} is there",
         (
             label(order, begin + first, f"microbatch {late} is put there"),

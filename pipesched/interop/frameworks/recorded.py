@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.diagnostics import Label, PipeschedError, fail
 from pipesched.formats.in_memory import written as as_text
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.frameworks.host import Answer
 from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.support.source import Source
@@ -25,7 +26,7 @@ def written(call: Source, answer: Answer) -> tuple[Source, TorchVersion | None]:
     except PipeschedError as error:
         first = error.diagnostics[0]
         raise fail(
-            Code.NO_ORDER, first.message, Label(call.span(0, len(call.text)), "it gave this"), help=first.help
+            InteropCode.NO_ORDER, first.message, Label(call.span(0, len(call.text)), "it gave this"), help=first.help
         ) from None
     assert text is not None
     try:

@@ -17,7 +17,8 @@ import numpy as np
 from pipesched.analysis.cycle import shortest_cycle
 from pipesched.analysis.standstill import together
 from pipesched.check.findings import label, limited, notes
-from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.diagnostics import Diagnostic, Label
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.recorded.recorded_run import SCHEDULED, STATES, Held, Wait
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Instruction, Op, Result
@@ -62,7 +63,7 @@ def _absent(held: Held) -> Iterator[Diagnostic]:
         ranks = ", ".join(_rank(held, rank).removeprefix("rank ") for rank in absent[:LISTED])
         more = f" and {len(absent) - LISTED} more" if len(absent) > LISTED else ""
         yield Diagnostic(
-            Code.RANK_ABSENT,
+            InteropCode.RANK_ABSENT,
             f"no record of {'rank' if len(absent) == 1 else 'ranks'} {ranks}{more}",
             notes=("its messages are known by their other ends alone",),
             help="a rank that was killed writes none: look at its log first",
@@ -71,7 +72,7 @@ def _absent(held: Held) -> Iterator[Diagnostic]:
 
 def _cut(held: Held) -> Diagnostic:
     return Diagnostic(
-        Code.RECORD,
+        InteropCode.RECORD,
         f"the dump of {held.recorded.cut}: those before are overwritten, and no message can be counted",
         notes=(
             "what was posted is not held against the schedule; what is not over is paired from its first message on",
@@ -92,7 +93,7 @@ def _outside(held: Held) -> Iterator[Diagnostic]:
         where = f"{towards} rank {peer}" if peer >= 0 else f"{towards} another rank"
         where += f" on communicator {made.communicator[i]}" if made.communicator[i] else ""
         yield Diagnostic(
-            Code.OTHER_MESSAGE,
+            InteropCode.OTHER_MESSAGE,
             f"{_rank(held, rank)} {done}{what} {where}: its plan has no such message",
             notes=notes(f"entry {made.entry[i]} of {_rank(held, rank)}", more),
             help="give the schedule that ran, at its sizes",
@@ -132,7 +133,7 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
         else:
             message = f"rank {rank} sent {said} where its plan has {meant}, for rank {peer}"
         yield Diagnostic(
-            Code.OTHER_MESSAGE,
+            InteropCode.OTHER_MESSAGE,
             message,
             (label(program, planned, f"the plan has {meant} here"),),
             notes(_where(held, i), f"{np.count_nonzero(other):,} posts are of other messages than planned", more),
@@ -145,7 +146,7 @@ def _misplaced(held: Held) -> Iterator[Diagnostic]:
     for i, more in limited([i for i in held.misplaced.tolist() if i >= 0 and held.planned[i] >= 0]):
         rank, planned = int(held.recorded.rank[i]), int(held.planned[i])
         yield Diagnostic(
-            Code.OTHER_MESSAGE,
+            InteropCode.OTHER_MESSAGE,
             f"{_rank(held, rank)} posted its messages in another order than its list: {words(held, i)}",
             (label(held.program, planned, "this is the message that it is taken for, as the next on its channel"),),
             notes(_where(held, i), more),
@@ -178,7 +179,7 @@ def _sizes(held: Held) -> Iterator[Diagnostic]:
     for i, more in limited(_first_by_channel(held, np.flatnonzero(other))):
         sent, taken = (made.sizes[int(made.size[x])] for x in (i, held.partner[i]))
         yield Diagnostic(
-            Code.MESSAGE_SIZE,
+            InteropCode.MESSAGE_SIZE,
             f"rank {made.rank[i]} sent {sent}, and rank {made.peer[i]} allocated {taken}",
             (label(held.program, int(held.planned[i]), "this message of the plan"),) if held.planned[i] >= 0 else (),
             notes(_where(held, i), more),
@@ -207,7 +208,7 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
     labels = tuple(found for rank in shown if rank in waits for found in _label(held, waits[rank]))
     scheduled = np.count_nonzero(held.recorded.state == SCHEDULED)
     unstarted = f"{scheduled:,} messages were posted and never started" if scheduled else ""
-    yield Diagnostic(Code.RUN_STOPS, message, labels, notes(_unposted(held), unstarted), help)
+    yield Diagnostic(InteropCode.RUN_STOPS, message, labels, notes(_unposted(held), unstarted), help)
 
 
 def _root(waits: dict[int, Wait], rank: int) -> int:

@@ -24,7 +24,8 @@ from typing import TypedDict, cast
 
 import numpy as np
 
-from pipesched.diagnostics import Code, budgeted, fail
+from pipesched.diagnostics import budgeted, fail
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.recorded.pickles import NotPlain, Reader
 from pipesched.interop.recorded.recorded_run import COMPLETED, STATES, Recorded
 from pipesched.model.columns import Bools, Ints, among
@@ -62,10 +63,10 @@ def dump(name: str, data: bytes) -> File:
             return cast("File", json_of(data) if data.lstrip()[:1] == b"{" else Reader(data).value())
     except NotPlain as error:
         message = f"{name} is a pickle that would run {error}: a dump holds plain data, so this is none"
-        raise fail(Code.RECORD, message, help="nothing of it was run; ask where it comes from") from None
+        raise fail(InteropCode.RECORD, message, help="nothing of it was run; ask where it comes from") from None
     except ValueError as error:
         message = f"{name} is cut off or damaged: {' '.join(str(error).split())[:80]}"
-        raise fail(Code.RECORD, message, help="let every rank write its dump to the end") from None
+        raise fail(InteropCode.RECORD, message, help="let every rank write its dump to the end") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +108,16 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
     for name, data in files.items():
         found = _RANK.search(name)
         if found is None:
-            raise fail(Code.RECORD, f"{name} does not end in a rank", help="name the dumps rank_0, rank_1, …")
+            raise fail(InteropCode.RECORD, f"{name} does not end in a rank", help="name the dumps rank_0, rank_1, …")
         if int(found[1]) in dumps:
-            raise fail(Code.RECORD, f"{name} is a second dump of rank {int(found[1])}")
+            raise fail(InteropCode.RECORD, f"{name} is a second dump of rank {int(found[1])}")
         value, left = dump(name, data), Budget(len(data))
         with budgeted(name):
             dumps[int(found[1])] = _dump(name, value, int(found[1]), tables, left, shapes=shapes)
     used = {int(group) for one in dumps.values() for group in np.unique(one.messages[0])}
     if not used:
         help = "gloo records collectives only: record such a run with `pipesched.runtime`, or run it on NCCL"
-        raise fail(Code.NO_RECORD, "the dumps hold no send and no receive", help=help)
+        raise fail(InteropCode.NO_RECORD, "the dumps hold no send and no receive", help=help)
     groups = [group for group, number in tables.groups.items() if number in used]
     chosen = _pipelines(groups, program)
     pipelines: dict[tuple[int, ...], list[_Group]] = defaultdict(list)
@@ -135,7 +136,9 @@ def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
             f"the plan has {program.ranks} ranks; the run has {len(group.ranks)}: process group {group.name} "
             f"({group.purpose}) is of ranks {_listed(group.ranks)}"
         )
-        raise fail(Code.RECORD_DIFFERS, message, help="give the schedule at the sizes of the run, with --p, --v, --m")
+        raise fail(
+            InteropCode.RECORD_DIFFERS, message, help="give the schedule at the sizes of the run, with --p, --v, --m"
+        )
     called = [group for group in fitting if re.search(r"(^|_)pp($|_)|pipeline", group.purpose, re.IGNORECASE)]
     return called or fitting
 
@@ -162,10 +165,10 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
         )
     except _OtherRank as error:
         message = f"{name} is not of rank {rank}: it has {error}"
-        raise fail(Code.RECORD, message, help="name each dump by the rank of the job that wrote it") from None
+        raise fail(InteropCode.RECORD, message, help="name each dump by the rank of the job that wrote it") from None
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
         message = f"{name} is no dump of {BY}: {f'{type(e).__name__}: {e}'[:80]}"
-        raise fail(Code.RECORD, message, help="version 2.10 is read, as torch 2.13 writes it") from None
+        raise fail(InteropCode.RECORD, message, help="version 2.10 is read, as torch 2.13 writes it") from None
 
 
 def _group(key: str, about: Mapping[str, object], left: Budget) -> _Group:
@@ -335,7 +338,7 @@ def _require_as_many(groups: Sequence[_Group], wanted: Sequence[int]) -> None:
         names = ", ".join(group.name for group in groups)
         message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"
         help = "say the communicator of each message in the plan, as in send:F0.1>1@1"
-        raise fail(Code.RECORD_DIFFERS, message, help=help)
+        raise fail(InteropCode.RECORD_DIFFERS, message, help=help)
 
 
 def _notes(groups: Sequence[_Group], wanted: Sequence[int], dumps: Sequence[_Dump]) -> Iterator[str]:

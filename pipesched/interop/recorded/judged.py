@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.recorded import recorded_runs
 from pipesched.interop.recorded.asked import Run
 from pipesched.interop.recorded.check_recorded import check_recorded, words
@@ -27,7 +28,7 @@ def judged(report: Report, made: Examination | None, options: Options) -> Report
     if program is None:
         return report
     if not program.messages:
-        none = Diagnostic(Code.RECORD_DIFFERS, "the schedule has no messages that could be recorded")
+        none = Diagnostic(InteropCode.RECORD_DIFFERS, "the schedule has no messages that could be recorded")
         return replace(report, diagnostics=(*report.diagnostics, none))
     try:
         runs = [Held(recorded, program) for recorded in recorded_runs.read(options.of(Run).recorded, program)]

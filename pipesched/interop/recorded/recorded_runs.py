@@ -19,8 +19,9 @@ from typing import TypedDict
 
 import numpy as np
 
-from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
+from pipesched.diagnostics import PipeschedError, budgeted, fail
 from pipesched.formats import order_text
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.recorded import flight_recorder
 from pipesched.interop.recorded.recorded_run import COMPLETED, Recorded
 from pipesched.model.columns import Column
@@ -55,10 +56,14 @@ def _read(folder: str, program: Program) -> list[Recorded]:
     other = next((name for name, kind in kinds.items() if kind is None), None)
     if other is not None:
         raise fail(
-            Code.NO_RECORD, f"{other} in {folder} is no record of a rank", help=f"give a folder with {_KINDS} alone"
+            InteropCode.NO_RECORD,
+            f"{other} in {folder} is no record of a rank",
+            help=f"give a folder with {_KINDS} alone",
         )
     if len(found := sorted({kind for kind in kinds.values() if kind is not None})) > 1:
-        raise fail(Code.NO_RECORD, f"{folder} holds records of several kinds: {', '.join(found)}", help="give one run")
+        raise fail(
+            InteropCode.NO_RECORD, f"{folder} holds records of several kinds: {', '.join(found)}", help="give one run"
+        )
     if found == ["dump"]:
         return flight_recorder.read(files, program)
     made = _traces(files, program) if found == ["trace"] else _orders(files, program)
@@ -73,15 +78,17 @@ def _files(folder: str) -> dict[str, bytes]:
         made = {path.name: _bytes(path) for path in paths}
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or "it cannot be read").lower()
-        raise fail(Code.NO_RECORD, f"cannot read {folder}: {reason}", help=f"give a folder with {_KINDS}") from None
+        raise fail(
+            InteropCode.NO_RECORD, f"cannot read {folder}: {reason}", help=f"give a folder with {_KINDS}"
+        ) from None
     if not made:
-        raise fail(Code.NO_RECORD, f"{folder} has no files", help=f"give a folder with {_KINDS}")
+        raise fail(InteropCode.NO_RECORD, f"{folder} has no files", help=f"give a folder with {_KINDS}")
     return made
 
 
 def _bytes(path: Path) -> bytes:
     if os.path.getsize(path) > LARGEST:
-        raise fail(Code.RECORD, f"{path.name} is larger than {LARGEST // 2**20} MiB, which no record is")
+        raise fail(InteropCode.RECORD, f"{path.name} is larger than {LARGEST // 2**20} MiB, which no record is")
     return path.read_bytes().removeprefix(b"\xef\xbb\xbf")
 
 
@@ -108,10 +115,10 @@ def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
     try:
         made = order_text.read(Source("the recorded orders", "\n".join(lines) + "\n"))
     except PipeschedError as error:
-        raise fail(Code.RECORD, f"the recorded orders cannot be read: {error.diagnostics[0].message}") from None
+        raise fail(InteropCode.RECORD, f"the recorded orders cannot be read: {error.diagnostics[0].message}") from None
     if not isinstance(made, Program):
         help = "record sends and receives, as send:F0.1>1"
-        raise fail(Code.NO_RECORD, "the recorded orders have no messages", help=help)
+        raise fail(InteropCode.NO_RECORD, "the recorded orders have no messages", help=help)
     _require_ranks(made.ranks, program)
     chosen = np.flatnonzero(made.sends | made.receives)
     start = np.searchsorted(chosen, made.start)
@@ -140,7 +147,7 @@ def _text(name: str, data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise fail(Code.RECORD, f"{name} is not text") from None
+        raise fail(InteropCode.RECORD, f"{name} is not text") from None
 
 
 def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
@@ -155,12 +162,14 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
                 _add(here, event)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             said = f"{type(error).__name__}: {error}"[:80]
-            raise fail(Code.RECORD, f"{name} is cut off or no trace: {said}", help="write it anew") from None
+            raise fail(InteropCode.RECORD, f"{name} is cut off or no trace: {said}", help="write it anew") from None
         _require_once([one for one, rows in here.items() if rows and found[one]], "traces")
         for one, rows in here.items():
             found[one] += rows
     if not any(found.values()):
-        raise fail(Code.NO_RECORD, "the traces have no send and no receive", help="give those of `Recorder.dumps`")
+        raise fail(
+            InteropCode.NO_RECORD, "the traces have no send and no receive", help="give those of `Recorder.dumps`"
+        )
     _require_ranks(max(program.ranks, max(found) + 1), program)
     flat = [(rank, *row[2:]) for rank in range(program.ranks) for row in sorted(found[rank], key=lambda row: row[:2])]
     rank, op, stage, microbatch = (np.array(column, dtype=np.int32) for column in zip(*flat, strict=True))
@@ -234,10 +243,12 @@ def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, prog
 def _require_once(ranks: Sequence[int], kind: str) -> None:
     if ranks:
         message = f"rank {min(ranks)} has several {kind}, in one file or in several"
-        raise fail(Code.RECORD, message, help="give a folder of one run, where a rank has one")
+        raise fail(InteropCode.RECORD, message, help="give a folder of one run, where a rank has one")
 
 
 def _require_ranks(ranks: int, program: Program) -> None:
     if ranks != program.ranks:
         message = f"the plan has {program.ranks} ranks; the run has {ranks}"
-        raise fail(Code.RECORD_DIFFERS, message, help="give the schedule at the sizes of the run, with --p, --v, --m")
+        raise fail(
+            InteropCode.RECORD_DIFFERS, message, help="give the schedule at the sizes of the run, with --p, --v, --m"
+        )

@@ -24,7 +24,8 @@ from dataclasses import replace
 import numpy as np
 
 from pipesched.check.findings import label, limited, notes, rows
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import AnyCode, Code, Diagnostic
+from pipesched.interop.codes import InteropCode
 from pipesched.model.columns import among
 from pipesched.model.features import (
     COPIES,
@@ -76,10 +77,10 @@ def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: 
     yield from _last_stage(order)
     yield from _behind_frozen(schedule)
     yield from _no_chain(schedule)
-    yield from _several_ranks(order, Code.TORCH_TWO_RANKS if explicit else Code.TWO_RANKS)
+    yield from _several_ranks(order, InteropCode.TORCH_TWO_RANKS if explicit else InteropCode.TWO_RANKS)
     if schedule.forward_only and len(schedule):
         yield Diagnostic(
-            Code.FORWARD_ONLY,
+            InteropCode.FORWARD_ONLY,
             "no backward at all: torch's loader refuses the file",
             (),
             ("it counts one backward of every stage for each microbatch, whatever the file is for",),
@@ -106,7 +107,7 @@ def _no_chain(schedule: Schedule) -> Iterator[Diagnostic]:
         yield TORCH_CSV.refusal(schedule, schedule.placement.skip, TORCH_CSV.because[SKIPS], TORCH_CSV.helps[SKIPS])
 
 
-def _several_ranks(order: Program | Schedule, code: Code) -> Iterator[Diagnostic]:
+def _several_ranks(order: Program | Schedule, code: AnyCode) -> Iterator[Diagnostic]:
     """Report the stages that are on several ranks, in one finding."""
     shared = stages_on_several_ranks(order)
     if not shared:
@@ -134,7 +135,7 @@ def _last_stage(order: Program | Schedule) -> Iterator[Diagnostic]:
         place = int(np.count_nonzero((forward < index) & (rank == order.rank[index])))
         late, early = int(order.microbatch[before]), int(order.microbatch[index])
         yield Diagnostic(
-            Code.TORCH_LAST_STAGE,
+            InteropCode.TORCH_LAST_STAGE,
             f"the last stage runs microbatch {early} after microbatch {late}: torch pairs losses with microbatches by "
             "position, so gradients are silently wrong",
             (
@@ -157,7 +158,7 @@ def _behind_frozen(schedule: Schedule) -> Iterator[Diagnostic]:
         halves = np.flatnonzero((schedule.op == Op.I) & (schedule.stage == stage))
         if wants[Result.WEIGHTS][stage] and before and not wants[Result.GRADIENT][list(before)].any() and len(halves):
             yield Diagnostic(
-                Code.TORCH_FROZEN,
+                InteropCode.TORCH_FROZEN,
                 f"stage {stage} is the first that is trained, and its backward is split: torch leaves its weights "
                 "without a gradient",
                 (label(schedule, int(halves[0]), "its input asks for no gradient, so W finds nothing to do"),),

@@ -24,7 +24,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.check.findings import label, limited, notes
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import Diagnostic
+from pipesched.interop.codes import InteropCode
 from pipesched.model.columns import Column, Ints, fresh
 from pipesched.model.ops import COMPUTES, Op
 from pipesched.model.schedule import Program
@@ -112,7 +113,7 @@ def _unsharded(program: Program, index: Ints, i: int, pair: tuple[int, int], mor
     stage, rank = int(program.stage[index[i]]), int(program.rank[index[i]])
     here = label(program, int(index[i]), now)
     return Diagnostic(
-        Code.TORCH_SHARDING,
+        InteropCode.TORCH_SHARDING,
         f"stage {stage} {what} on rank {rank}",
         (here, label(program, int(index[i - 1]), before)) if before else (here,),
         notes(f"with FSDP {_LATER if pair == (COMPUTE, EDGE) else _AT_ONCE}", more),
@@ -127,7 +128,7 @@ def _unknown(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
         op = Op(int(program.op[index]))
         since = f"it came with {first_with(op)}" if op in ACTIONS else "no version has it"
         yield Diagnostic(
-            Code.TORCH_VERSION,
+            InteropCode.TORCH_VERSION,
             f"torch {version} has no {op.name}: {since}",
             (label(program, index, f"{program[index]}"),),
             notes(more),
@@ -144,7 +145,7 @@ def _waits(program: Program, refused: str) -> Iterator[Diagnostic]:
     if len(unwaited):
         without = [version for version in VERSIONS if not version.needs_waits]
         yield Diagnostic(
-            Code.TORCH_WAIT,
+            InteropCode.TORCH_WAIT,
             f"none of the {len(unwaited):,} sends and reductions is waited for: {refused}",
             (label(program, int(unwaited[0]), "the first that needs its WAIT"),),
             (f"torch {without[-1]} and earlier have no waits, and misread them",),
@@ -196,7 +197,7 @@ def _send_finding(program: Program, group: list[int], refused: str, more: str) -
         what = f"{name} has no {wait}"
         labels = [label(program, sends[0], "nothing waits for this send")]
         help = f"add {wait} where the other rank has posted its receive for sure, at the latest at the end of the row"
-    return Diagnostic(Code.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
+    return Diagnostic(InteropCode.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
 
 
 def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
@@ -209,7 +210,7 @@ def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
         labels = [label(program, i, here)]
         labels += [label(program, other, "still under way")] if other >= 0 else []
         help = "REDUCE_GRAD, then WAIT_REDUCE_GRAD of the same stage, before the next REDUCE_GRAD of the rank"
-        yield Diagnostic(Code.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
+        yield Diagnostic(InteropCode.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
 
 
 def _reductions(program: Program, index: list[int]) -> Iterator[tuple[int, int, str, str]]:

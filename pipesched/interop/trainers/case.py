@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import AnyCode, Diagnostic
 from pipesched.interop.trainers.settings import Setting, Settings
 from pipesched.model.torch_versions import TorchVersion
 
@@ -99,7 +99,7 @@ def samples(count: int | None) -> str:
     return f"{count} sample{'s' * (count != 1)}"
 
 
-def wrong(code: Code, message: str, source: str, *settings: Setting, help: str | None = None) -> Diagnostic:
+def wrong(code: AnyCode, message: str, source: str, *settings: Setting, help: str | None = None) -> Diagnostic:
     """Make a diagnostic at the places of settings; settings that are in the text come before defaults."""
     placed = sorted(settings, key=lambda setting: setting.at is None)
     return Diagnostic(code, message, tuple(x.label for x in placed), (f"source: {source}",), help)

@@ -14,7 +14,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from pipesched.diagnostics import Code
+from pipesched.diagnostics import AnyCode
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.case import Case, Fact, Findings, Note, Plan, samples, wrong
 from pipesched.interop.trainers.keys import COUNT, FLAG, FROM_0, Key, judge
 from pipesched.interop.trainers.settings import Setting, Settings, Unset
@@ -64,7 +65,7 @@ def check(case: Case, found: Plan) -> Findings:
     for setting in settings.repeated:
         message = f"{setting.key} is given again"
         source = f"{case.named}, deepspeed/runtime/config_utils.py: dict_raise_error_on_duplicate_keys"
-        yield wrong(Code.CONFIG_KEY, message, source, setting, help="keep one of them")
+        yield wrong(InteropCode.CONFIG_KEY, message, source, setting, help="keep one of them")
     if found.off:
         return
     if found.ranks is None:
@@ -76,7 +77,7 @@ def check(case: Case, found: Plan) -> Findings:
     elif stage is not None and stage >= 2:
         message = f"ZeRO {stage} splits gradients, which the pipeline engine refuses"
         source = f"DeepSpeed 0.19.8, {_ENGINE}: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"
-        yield wrong(Code.CONFIG_COMBINATION, message, source, settings(_ZERO), help="stage 0 or 1")
+        yield wrong(InteropCode.CONFIG_COMBINATION, message, source, settings(_ZERO), help="stage 0 or 1")
     yield from _batch(case, found, asked=asked)
 
 
@@ -145,11 +146,11 @@ class Batch:
         return batch is not None and (batch != product if whole else batch % product != 0)
 
 
-_ROWS: tuple[tuple[Callable[[Batch], object], Callable[[Batch], str], Code | None, str | None], ...] = (
+_ROWS: tuple[tuple[Callable[[Batch], object], Callable[[Batch], str], AnyCode | None, str | None], ...] = (
     (
         lambda x: x.case.processes and x.found.ranks and x.case.processes % x.found.ranks,
         lambda x: f"{x.case.processes} processes are not divided by {x.found.ranks} of a replica",
-        Code.CONFIG_BATCH,
+        InteropCode.CONFIG_BATCH,
         None,
     ),
     (
@@ -161,7 +162,7 @@ _ROWS: tuple[tuple[Callable[[Batch], object], Callable[[Batch], str], Code | Non
     (
         lambda x: x.none,
         lambda _: f"neither {_BATCH} nor {_MICRO} is given",
-        Code.CONFIG_MISSING,
+        InteropCode.CONFIG_MISSING,
         f"give {_MICRO} and {_STEPS}",
     ),
     (
@@ -170,7 +171,7 @@ _ROWS: tuple[tuple[Callable[[Batch], object], Callable[[Batch], str], Code | Non
             f"a batch of {x.case.settings.count(_BATCH)} {'is not' if len(x.factors) == 3 else 'is no multiple of'} "
             + " x ".join(f"{count} {name}" for name, count in x.factors.items())
         ),
-        Code.CONFIG_BATCH,
+        InteropCode.CONFIG_BATCH,
         None,
     ),
 )

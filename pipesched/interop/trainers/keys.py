@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import Diagnostic
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.case import Case, Findings, Note, NotJudged, wrong
 from pipesched.interop.trainers.settings import Setting, Unread, Unset, short
 
@@ -117,7 +118,7 @@ def _stranger(
     near = nearest(setting.key, own, _NEAR)
     if scalar and any(name.startswith(f"{setting.key}.") for name in own):
         message = f"{setting.written} is {short(setting.value)}, not a section of settings"
-        return wrong(Code.CONFIG_VALUE, message, source, setting)
+        return wrong(InteropCode.CONFIG_VALUE, message, source, setting)
     if near or setting.key.rpartition(".")[0] in closed:
         return _unknown(case, setting, near or _same_name(setting, own), source, refuses)
     return None
@@ -129,14 +130,14 @@ def _judged(case: Case, setting: Setting, key: Key, source: str) -> Diagnostic |
         return Note(f"{setting.written} is of no release that is known here: {key.elsewhere}")
     if not known(case, key):
         help = key.elsewhere or f"it is there {_when(key)}"
-        return wrong(Code.CONFIG_RELEASE, f"{case.named} has no {setting.written}", source, setting, help=help)
+        return wrong(InteropCode.CONFIG_RELEASE, f"{case.named} has no {setting.written}", source, setting, help=help)
     if isinstance(setting.value, Unset):
         said = Note(f"{setting.written} is {setting.value.text}: what depends on it is not judged")
         return None if isinstance(setting.value, Unread) else said
     if key.kind.holds(setting.value) or (key.optional and setting.value in (None, "")):
         return None
     message = f"{setting.written} is {short(setting.value)}, not {key.kind.what}"
-    return wrong(Code.CONFIG_VALUE, message, source, setting)
+    return wrong(InteropCode.CONFIG_VALUE, message, source, setting)
 
 
 @lru_cache(maxsize=20_000)
@@ -157,7 +158,9 @@ def nearest(key: str, names: Collection[str], least: float) -> list[str]:
 
 def _unknown(case: Case, setting: Setting, near: list[str], source: str, refuses: str) -> Diagnostic:
     help = f"did you mean {case.settings.spelled(near[0])}?" if near else None
-    return wrong(Code.CONFIG_KEY, f"{case.trainer} has no {setting.written}, and {refuses}", source, setting, help=help)
+    return wrong(
+        InteropCode.CONFIG_KEY, f"{case.trainer} has no {setting.written}, and {refuses}", source, setting, help=help
+    )
 
 
 def _same_name(setting: Setting, own: Collection[str]) -> list[str]:

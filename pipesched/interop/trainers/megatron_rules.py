@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import AnyCode, Diagnostic
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.case import wrong
 from pipesched.interop.trainers.megatron_keys import (
     ACTIVATIONS,
@@ -134,7 +135,7 @@ class Rule:
     says: Said
     at: tuple[str, ...]
     source: str = ARGUMENTS
-    code: Code = Code.CONFIG_COMBINATION
+    code: AnyCode = InteropCode.CONFIG_COMBINATION
     since: str = RELEASES[0]
     until: str = RELEASES[-1]
     of: Literal["both", "cli", "core"] = "both"
@@ -209,14 +210,14 @@ BATCH = (
             " of a replica"
         ),
         (PP, TP, CP),
-        code=Code.CONFIG_BATCH,
+        code=InteropCode.CONFIG_BATCH,
     ),
     Rule(
         lambda x: x.case.processes and (each := _experts(x)) and x.case.processes % each,
         lambda x: f"{x.case.processes} processes are not divided by {_experts(x)} of a replica of the experts",
         (PP, EP, ETP, TP),
         GROUPS,
-        Code.CONFIG_BATCH,
+        InteropCode.CONFIG_BATCH,
         since="0.10",
     ),
     Rule(
@@ -231,7 +232,7 @@ BATCH = (
         lambda x: x.complete and x.lacks(MICRO),
         "micro_batch_size is not given",
         (PP, GLOBAL),
-        code=Code.CONFIG_MISSING,
+        code=InteropCode.CONFIG_MISSING,
     ),
     Rule(
         lambda x: x.given(STEPS) and x.given(GLOBAL),
@@ -245,14 +246,14 @@ BATCH = (
         lambda x: f"a batch of {x.batch} is not divided by microbatches of {x.count(MICRO)}{_on(x)}",
         (GLOBAL, MICRO),
         CALCULATOR,
-        Code.CONFIG_BATCH,
+        InteropCode.CONFIG_BATCH,
     ),
     Rule(
         lambda x: x.batch and x.at_once and x.batch < x.at_once,
         lambda x: f"a batch of {x.batch} is less than one microbatch of {x.count(MICRO)}{_on(x)}",
         (GLOBAL, MICRO),
         CALCULATOR,
-        Code.CONFIG_BATCH,
+        InteropCode.CONFIG_BATCH,
     ),
     Rule(
         lambda x: (
@@ -267,7 +268,7 @@ BATCH = (
         ),
         (EVAL_GLOBAL, EVAL_MICRO, GLOBAL, MICRO),
         ARGUMENTS,
-        Code.CONFIG_BATCH,
+        InteropCode.CONFIG_BATCH,
         since="0.18",
         of="cli",
     ),
@@ -276,7 +277,7 @@ BATCH = (
         lambda x: f"a batch does not grow from {x.grown[0]} to {x.batch} by {x.grown[1]}",
         (RAMPUP, GLOBAL),
         CALCULATOR,
-        Code.CONFIG_BATCH,
+        InteropCode.CONFIG_BATCH,
         of="cli",
     ),
     Rule(
@@ -287,7 +288,7 @@ BATCH = (
         ),
         (RAMPUP, MICRO),
         CALCULATOR,
-        Code.CONFIG_BATCH,
+        InteropCode.CONFIG_BATCH,
         of="cli",
     ),
 )
@@ -369,14 +370,14 @@ PATTERNS = (
         lambda x: x.segments and x.p and (x.segments > 1 or x.p == 1) and x.segments % x.p,
         lambda x: f"a hybrid pattern of {x.segments} segments does not go onto {x.p} ranks in equal numbers",
         (PATTERN, OLD_PATTERN, PP),
-        code=Code.CONFIG_STAGES,
+        code=InteropCode.CONFIG_STAGES,
     ),
     Rule(
         lambda x: x.segments == 1 and x.p > 1 and x.between > 0 and (x.middle or 0) % x.between,
         lambda x: f"{_split(x)} in equal numbers, and the pattern has no |",
         (PATTERN, OLD_PATTERN, PP, *_ENDS),
         HYBRID,
-        Code.CONFIG_STAGES,
+        InteropCode.CONFIG_STAGES,
         help="put | between the stages of the pattern",
     ),
 )
@@ -407,7 +408,7 @@ DIVIDED = (
         lambda x: x.complete and x.lacks(LAYERS, ENCODER, PATTERN, OLD_PATTERN) and not x.on(FROM_CHECKPOINT),
         "num_layers is not given",
         (PP,),
-        code=Code.CONFIG_MISSING,
+        code=InteropCode.CONFIG_MISSING,
     ),
     Rule(
         lambda x: (
@@ -415,7 +416,7 @@ DIVIDED = (
         ),
         lambda x: f"{_split(x)} in equal numbers",
         _PLACES,
-        code=Code.CONFIG_STAGES,
+        code=InteropCode.CONFIG_STAGES,
         of="cli",
         help=_EQUAL,
     ),
@@ -423,7 +424,7 @@ DIVIDED = (
         lambda x: _whole(x) and x.given(LAYERS) and not x.count(CHUNKS) and _unchunked(x),
         lambda x: f"{_unchunked(x)} layers of a rank are not divided by {x.count(PER_CHUNK)} of a chunk",
         (PER_CHUNK, *_PLACES),
-        code=Code.CONFIG_STAGES,
+        code=InteropCode.CONFIG_STAGES,
         of="cli",
     ),
     Rule(
@@ -431,7 +432,7 @@ DIVIDED = (
         lambda x: f"{_left(x)} layers are left for {x.between} ranks between the ends",
         _PLACES,
         CONFIG,
-        Code.CONFIG_STAGES,
+        InteropCode.CONFIG_STAGES,
         since="0.16",
     ),
     Rule(
@@ -439,7 +440,7 @@ DIVIDED = (
         "no rank is between the ends, and the layers are divided by their number",
         _PLACES,
         CONFIG,
-        Code.CONFIG_STAGES,
+        InteropCode.CONFIG_STAGES,
         since="0.11",
         until="0.12",
     ),
@@ -451,14 +452,14 @@ DIVIDED = (
         ),
         _PLACES,
         BLOCK,
-        Code.CONFIG_SILENT,
+        InteropCode.CONFIG_SILENT,
     ),
     Rule(
         lambda x: _whole(x) and x.ends and x.between > 0 and (x.middle or 0) % x.between,
         lambda x: f"{_split(x)} in equal numbers",
         _PLACES,
         CONFIG,
-        Code.CONFIG_STAGES,
+        InteropCode.CONFIG_STAGES,
         help=_EQUAL,
     ),
     Rule(
@@ -469,14 +470,14 @@ DIVIDED = (
         ),
         _PLACES,
         BLOCK,
-        Code.CONFIG_SILENT,
+        InteropCode.CONFIG_SILENT,
     ),
     Rule(
         lambda x: _whole(x) and not x.ends and (x.counted or 0) % x.p,
         lambda x: f"{_split(x)} in equal numbers",
         _PLACES,
         BLOCK,
-        Code.CONFIG_STAGES,
+        InteropCode.CONFIG_STAGES,
         help=_EQUAL,
     ),
     Rule(
@@ -484,7 +485,7 @@ DIVIDED = (
         lambda x: f"{_uneven(x)} layers of a rank are not divided by {x.v} chunks",
         (CHUNKS, VPP, *_PLACES),
         CONFIG,
-        Code.CONFIG_STAGES,
+        InteropCode.CONFIG_STAGES,
     ),
 )
 LAYOUTS = (
@@ -493,7 +494,7 @@ LAYOUTS = (
         "a layout may not have an m",
         (LAYOUT,),
         PLACED,
-        Code.CONFIG_STAGES,
+        InteropCode.CONFIG_STAGES,
         since="0.13",
         until="0.13",
     ),
@@ -502,7 +503,7 @@ LAYOUTS = (
         lambda x: f"the layout {_stages(x)[0]}",
         (LAYOUT, PP, LAYERS, MTP),
         PLACED,
-        Code.CONFIG_STAGES,
+        InteropCode.CONFIG_STAGES,
         since="0.13",
     ),
 )
@@ -544,7 +545,7 @@ LOOPS = (
         "2 ranks with chunks post messages in batches: a gradient is taken for an activation, silently",
         (PP, NO_OVERLAP, OVERLAP, BATCHED),
         SWAPPED,
-        Code.CONFIG_SILENT,
+        InteropCode.CONFIG_SILENT,
         help=f"{OVERLAP}: true and {BATCHED}: false",
     ),
 )
@@ -561,7 +562,7 @@ GROUPED_MICROBATCHES = (
         ),
         (GROUP, PP, GLOBAL),
         LOOPED,
-        Code.CONFIG_BATCH,
+        InteropCode.CONFIG_BATCH,
         since="0.10",
     ),
     Rule(
@@ -569,7 +570,7 @@ GROUPED_MICROBATCHES = (
         lambda x: f"{x.m} microbatches in groups of {x.group} leave {(x.m or 0) % x.group}, fewer than {x.p} ranks",
         (GROUP, PP, GLOBAL),
         LOOPED,
-        Code.CONFIG_BATCH,
+        InteropCode.CONFIG_BATCH,
     ),
 )
 
@@ -821,7 +822,7 @@ ONE_STAGE = tuple(
             lambda x: f"no backend of messages between stages is called {x.text(BACKEND)[:40]}",
             (BACKEND,),
             GROUPS,
-            code=Code.CONFIG_VALUE,
+            code=InteropCode.CONFIG_VALUE,
             since="0.12",
         ),
     )
@@ -1018,7 +1019,7 @@ def _precise(key: str) -> Rule:
         lambda x: f"{key} is {x[key].value}, and a rank has {(x.layers or 0) // (x.p or 1)} layers",
         (key, LAYERS, PP, BF16_ENDS),
         CONFIG,
-        Code.CONFIG_STAGES,
+        InteropCode.CONFIG_STAGES,
         since="0.12",
     )
 

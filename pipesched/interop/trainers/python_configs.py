@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import add, floordiv, mod, mul, sub
 
-from pipesched.diagnostics import Code
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.settings import Mention, Setting, Settings, Unset
 from pipesched.library.toml import broken
 from pipesched.support.foreign import foreign
@@ -88,11 +88,17 @@ def read(source: Source) -> tuple[PythonConfig, ...]:
         return tuple(file.config(name) for name, made in file.functions.items() if _is_config(made))
     except SyntaxError as error:
         reason = error.msg[:1].lower() + error.msg[1:]
-        raise broken(source, Code.CONFIG_SYNTAX, "no Python", reason, error.lineno or 1, error.offset or 1) from None
+        raise broken(
+            source, InteropCode.CONFIG_SYNTAX, "no Python", reason, error.lineno or 1, error.offset or 1
+        ) from None
     except ValueError:
-        raise broken(source, Code.CONFIG_SYNTAX, "no Python", "a character that has no place in it", 1, 1) from None
+        raise broken(
+            source, InteropCode.CONFIG_SYNTAX, "no Python", "a character that has no place in it", 1, 1
+        ) from None
     except (RecursionError, MemoryError):
-        raise broken(source, Code.CONFIG_SYNTAX, "no Python", "an expression is nested too deeply", 1, 1) from None
+        raise broken(
+            source, InteropCode.CONFIG_SYNTAX, "no Python", "an expression is nested too deeply", 1, 1
+        ) from None
 
 
 def _is_config(function: ast.FunctionDef) -> bool:

@@ -15,7 +15,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pipesched.diagnostics import Code, Label, fail
+from pipesched.diagnostics import Label, fail
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.bash.run import Command, Script
 from pipesched.interop.trainers.bash.text import Text, plain
 from pipesched.interop.trainers.bash.words import Hole, TooMuch
@@ -211,7 +212,7 @@ def _require_whole(source: Source, script: Script) -> None:
             label = Label(source.span(broken.start(), broken.start() + 1), "the command ends behind this backslash")
             message = f"{source.name}: {option.partition('=')[0][:40]} is no option of the command before it"
             help = "end the line with the backslash, and go on in the next line, without a comment between"
-            raise fail(Code.CONFIG_SYNTAX, message, label, help=help)
+            raise fail(InteropCode.CONFIG_SYNTAX, message, label, help=help)
 
 
 def _settled(source: Source, words: _Words, made: list[tuple[Command, _Reading]]) -> list[Settings]:

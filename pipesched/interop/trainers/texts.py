@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Protocol
 
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers import python_configs
 from pipesched.interop.trainers.scripts import LARGEST, of_script
 from pipesched.interop.trainers.settings import Setting, Settings, Unset
@@ -48,7 +49,9 @@ def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Set
         return [read(source)]
     found = of_script(source, given or {})
     if any(len(x.given) > _MOST for x in found):
-        raise fail(Code.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has")
+        raise fail(
+            InteropCode.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has"
+        )
     return found
 
 
@@ -58,7 +61,7 @@ def _require_short(source: Source) -> None:
         message = f"{source.name} holds more than {LARGEST // 2**10} KiB, which no configuration does"
         raise fail(Code.UNREADABLE, message)
     if any(len(line) > _LONGEST for line in source.text.split("\n")):
-        raise fail(Code.CONFIG_SYNTAX, f"{source.name} has a line of more than {_LONGEST:,} characters")
+        raise fail(InteropCode.CONFIG_SYNTAX, f"{source.name} has a line of more than {_LONGEST:,} characters")
 
 
 def read(source: Source) -> Settings:
@@ -76,7 +79,9 @@ def read(source: Source) -> Settings:
         except RecursionError:
             raise budget.deep() from None
     if len(values) > _MOST:
-        raise fail(Code.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has")
+        raise fail(
+            InteropCode.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has"
+        )
     given = {key: Setting(key, _filled(value), toml.place(key, places), key) for key, value in values.items()}
     return Settings(source, kind, given, tuple(repeated))
 
@@ -115,7 +120,7 @@ Made = tuple[dict[str, object], Mapping[str, Span], list[Setting]]
 
 def _broken(source: Source, what: str, reason: str, line: int, column: int) -> PipeschedError:
     """Make a PS870 at a place."""
-    return toml.broken(source, Code.CONFIG_SYNTAX, what, reason, line, column)
+    return toml.broken(source, InteropCode.CONFIG_SYNTAX, what, reason, line, column)
 
 
 def _json(source: Source) -> Made:
@@ -274,7 +279,7 @@ class _Tree:
 
 
 _READ: Mapping[str, Callable[[Source], Made]] = {
-    "toml": lambda source: (*toml.read(source, Code.CONFIG_SYNTAX), []),
+    "toml": lambda source: (*toml.read(source, InteropCode.CONFIG_SYNTAX), []),
     "yaml": _yaml,
     "json": _json,
 }

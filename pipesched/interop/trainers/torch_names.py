@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from pipesched.diagnostics import Code
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.case import Case, Fact, Findings, Plan, wrong
 from pipesched.interop.trainers.settings import Setting
 from pipesched.library.aliases import known_as
@@ -73,10 +73,10 @@ def judge_name(case: Case, setting: Setting, csv: Setting | None) -> Findings:
     row = torch_name(setting.value)
     if row is None:
         message = f"torch {case.torch} has no schedule {setting.value[:60]!r}"
-        yield wrong(Code.CONFIG_SCHEDULE, message, source, setting, help=_meant(setting.value))
+        yield wrong(InteropCode.CONFIG_SCHEDULE, message, source, setting, help=_meant(setting.value))
     elif row.abstract and csv is None:
         message = f"{row.name} has no order of its own: it wants a CSV"
-        yield wrong(Code.CONFIG_COMBINATION, message, source, setting, help="name a schedule, or give the CSV")
+        yield wrong(InteropCode.CONFIG_COMBINATION, message, source, setting, help="name a schedule, or give the CSV")
     else:
         yield Fact("schedule", f"torch {case.torch} has {row.name}" + (", whose order the CSV replaces" * bool(csv)))
 
@@ -101,13 +101,13 @@ def judge_chunks(
     said: text on the stages, for the message. name: settings of the schedule's name.
     """
     if stages % ranks:
-        yield wrong(Code.CONFIG_STAGES, f"{said} do not go onto {ranks} ranks in equal numbers", source, *places)
+        yield wrong(InteropCode.CONFIG_STAGES, f"{said} do not go onto {ranks} ranks in equal numbers", source, *places)
         return
     v = stages // ranks
     if (row.single and v != 1) or (row.vee and v != 2) or (not row.single and v < 2):
         wanted = "1 stage" if row.single else "2 stages" if row.vee else "at least 2 stages"
         message = f"{said}, {v} of each rank: {row.name} wants {wanted} of each"
-        yield wrong(Code.CONFIG_STAGES, message, source, *places, *name)
+        yield wrong(InteropCode.CONFIG_STAGES, message, source, *places, *name)
 
 
 def judge_sizes(case: Case, plan: Plan, schedule: Setting, counts: tuple[Setting, ...]) -> Findings:
@@ -120,7 +120,7 @@ def judge_sizes(case: Case, plan: Plan, schedule: Setting, counts: tuple[Setting
     if row.rounds and m % rounds:
         near = f"{m - m % rounds} or {m - m % rounds + rounds}"
         yield wrong(
-            Code.CONFIG_BATCH,
+            InteropCode.CONFIG_BATCH,
             f"{m} microbatches do not run in {rounds} equal rounds, of which {row.name} makes m // p = {m} // {p}",
             source,
             schedule,
@@ -130,4 +130,4 @@ def judge_sizes(case: Case, plan: Plan, schedule: Setting, counts: tuple[Setting
     many = row.name == "DualPipeV" or (row.name == "1F1B" and case.torch.number >= (2, 11))
     if stages is not None and many and m < stages:
         message = f"{m} microbatch{'es' * (m > 1)} for {stages} stages: {row.name} wants as many as stages"
-        yield wrong(Code.CONFIG_BATCH, message, source, schedule, *counts)
+        yield wrong(InteropCode.CONFIG_BATCH, message, source, schedule, *counts)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pipesched.diagnostics import Code
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.case import Case, Fact, Findings, Note, Plan, samples, wrong
 from pipesched.interop.trainers.keys import FLAG, judge
 from pipesched.interop.trainers.settings import Setting, Settings, Unset, short
@@ -143,7 +143,7 @@ def check(case: Case, found: Plan) -> Findings:
     if case.since("0.3.0") and case.settings.kind == "toml":
         message = f"torchtitan {case.release} reads no TOML: its settings are options of the command line"
         source = "torchtitan 0.3.0, config/manager.py (#2386)"
-        yield wrong(Code.CONFIG_RELEASE, message, source, next(iter(case.settings)))
+        yield wrong(InteropCode.CONFIG_RELEASE, message, source, next(iter(case.settings)))
         return
     extended = next((x for x in case.settings if x.key == "job.custom_config_module" and x.value), None)
     if extended is not None:
@@ -242,7 +242,7 @@ def _batch(case: Case, found: Plan) -> Findings:
     if batch % size:
         message = f"a batch of {batch} is not divided by microbatches of {size}"
         source = f"torchtitan {case.release}, {_SPLIT}: build_pipeline_schedule"
-        yield wrong(Code.CONFIG_BATCH, message, source, case.settings(LOCAL), case.settings(MICRO))
+        yield wrong(InteropCode.CONFIG_BATCH, message, source, case.settings(LOCAL), case.settings(MICRO))
         return
     default = "" if LOCAL in case.settings else ", its default"
     yield Fact("microbatches", f"{batch // size} of {samples(size)}: local_batch_size is {batch}{default}")
@@ -282,12 +282,12 @@ def _stages(case: Case, found: Plan) -> Findings:
         split = f"torchtitan {case.release}, {_SPLIT}: generate_llm_fqn_per_model_part"
         if stages > layers + first + last:
             message = f"{layers} layers, and {first} + {last} for the ends, do not fill {stages} stages"
-            yield wrong(Code.CONFIG_STAGES, message, split, *places)
+            yield wrong(InteropCode.CONFIG_STAGES, message, split, *places)
             return
         if max(first, last) > least:
             key = FIRST_LESS if first > least else LAST_LESS
             message = f"{settings(key).shown}, but a stage has {least} of {layers} + {first} + {last} layers"
-            yield wrong(Code.CONFIG_STAGES, message, split, settings(key), *places)
+            yield wrong(InteropCode.CONFIG_STAGES, message, split, settings(key), *places)
             return
     yield Fact("stages", f"{stages} on {ranks} ranks, {stages // ranks} of each, on a {'V' if row.vee else 'loop'}")
     if layers is None:
@@ -308,7 +308,7 @@ def _processes(case: Case, found: Plan) -> Findings:
     if used != world:
         message = f"the degrees make {used} processes; there are {world}"
         yield wrong(
-            Code.CONFIG_BATCH, message, source, *(settings(key) for key in (*degrees, SHARDS) if key in settings)
+            InteropCode.CONFIG_BATCH, message, source, *(settings(key) for key in (*degrees, SHARDS) if key in settings)
         )
         return
     batch, whole = settings.count(LOCAL), settings.count(GLOBAL)
@@ -317,5 +317,5 @@ def _processes(case: Case, found: Plan) -> Findings:
         message = f"a global batch of {whole} is not divided by {batch} on {replicas} replicas"
         where = "trainer.py" if case.since("0.3.0") else "train.py"
         yield wrong(
-            Code.CONFIG_BATCH, message, f"torchtitan {case.release}, {where}", settings(GLOBAL), settings(LOCAL)
+            InteropCode.CONFIG_BATCH, message, f"torchtitan {case.release}, {where}", settings(GLOBAL), settings(LOCAL)
         )

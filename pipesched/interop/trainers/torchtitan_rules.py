@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipesched.diagnostics import Code
+from pipesched.diagnostics import AnyCode
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.case import Case, Findings, Note, Plan, wrong
 from pipesched.interop.trainers.torch_names import TorchName, torch_name
 from pipesched.interop.trainers.torchtitan_keys import (
@@ -100,7 +101,7 @@ class Combination:
     says: Callable[[Titan], str]
     source: Callable[[Titan], str]
     at: tuple[str, ...] = ()
-    code: Code | None = Code.CONFIG_COMBINATION
+    code: AnyCode | None = InteropCode.CONFIG_COMBINATION
     first: str = "0.2.0"
     last: str | None = None
     help: Callable[[Titan], str] | None = None
@@ -197,7 +198,7 @@ ROWS = (
         ),
         _said("measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: ChunkedLossWrapper"),
         (SCHEDULE, "loss", CONFIG),
-        Code.CONFIG_SILENT,
+        InteropCode.CONFIG_SILENT,
         first="0.3.0",
         help=_said("take a --config without ChunkedLossWrapper, or a schedule whose backward is whole"),
     ),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from pipesched.diagnostics import Code, Label, fail
+from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers import deepspeed, megatron, megatron_keys, torchtitan, torchtitan_keys
 from pipesched.interop.trainers.case import Case, Findings, Plan
 from pipesched.interop.trainers.keys import Key, known_in, nearest
@@ -184,7 +185,7 @@ def trainer_of(settings: Settings) -> Trainer:
         project, shown = other
         label = shown.label if isinstance(shown, Setting) else Label(None, f"it has {shown[:60]}, which is {project}'s")
         message = f"{name} is for {project}, whose rules are not known here"
-        raise fail(Code.CONFIG_UNKNOWN, message, label)
+        raise fail(InteropCode.CONFIG_UNKNOWN, message, label)
     found = own(settings)
     row = next((row for row in TRAINERS if row.name == found), None)
     if row is not None:
@@ -194,14 +195,16 @@ def trainer_of(settings: Settings) -> Trainer:
         kinds = " or ".join(f"--trainer {row.typed}==RELEASE" for row in alike)
         message = f"{name} has settings as {alike[0].name} has them, and nothing that is {alike[0].name}'s alone"
         shared = "its options are those of forks too" if settings.kind == "shell" else "other projects have them too"
-        raise fail(Code.CONFIG_UNKNOWN, f"{message}: {shared}", help=f"{kinds} says that it is for it")
+        raise fail(InteropCode.CONFIG_UNKNOWN, f"{message}: {shared}", help=f"{kinds} says that it is for it")
     known = ", ".join(row.name for row in TRAINERS)
     near = next((pair for setting in settings if (pair := _near(settings, setting))), None)
     if near is None:
         message = f"{name} has no setting of the pipeline of a trainer that is known: {known}"
-        raise fail(Code.CONFIG_UNKNOWN, message, help="--trainer NAME says which it is for")
+        raise fail(InteropCode.CONFIG_UNKNOWN, message, help="--trainer NAME says which it is for")
     setting, meant = near
-    raise fail(Code.CONFIG_UNKNOWN, f"{name} has no setting of a trainer that is known", setting.label, help=meant)
+    raise fail(
+        InteropCode.CONFIG_UNKNOWN, f"{name} has no setting of a trainer that is known", setting.label, help=meant
+    )
 
 
 def _near(settings: Settings, setting: Setting) -> tuple[Setting, str] | None:

@@ -12,10 +12,11 @@ from itertools import islice
 
 from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import Idle
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import Diagnostic
 from pipesched.model.numbers import exact
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import verdict as words
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.judge import Judgement, same
 from pipesched.optimizer.verdict import FOUND, Terms, Verdict
 
@@ -84,4 +85,6 @@ def _text(value: object) -> str:
 
 
 def _finding(message: str) -> Diagnostic:
-    return Diagnostic(Code.ANSWER, f"the answer does not follow: {message}", help="optimize again; this proves nothing")
+    return Diagnostic(
+        OptimizerCode.ANSWER, f"the answer does not follow: {message}", help="optimize again; this proves nothing"
+    )

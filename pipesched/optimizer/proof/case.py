@@ -15,10 +15,11 @@ from pipesched.analysis.idle import Idle
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.check.memory import check_memory
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import AnyCode, Diagnostic
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import Unit
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.every import Word
 from pipesched.optimizer.proof.problem import Line, Problem, problem
 from pipesched.optimizer.verdict import Terms
@@ -28,14 +29,14 @@ from pipesched.schedule_analysis import Analysis
 class FaultError(Exception):
     """A fault of a certificate; `finding`: its diagnostic."""
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: AnyCode, message: str) -> None:
         super().__init__(message)
         self.finding = Diagnostic(code, message, help="optimize again; this proves nothing")
 
 
 def require(said: str) -> None:
     if said:
-        raise FaultError(Code.CERTIFICATE, f"the certificate does not hold: {said}")
+        raise FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {said}")
 
 
 class Case:
@@ -99,24 +100,26 @@ def require_like(own: Case, case: Case) -> None:
     """Raise FaultError, PS715, unless the schedule of another m is valid, with the same placement and backward."""
     at = f"at m={case.schedule.placement.microbatches}"
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
-        raise FaultError(Code.EVERY, f"{at} its placement is another")
+        raise FaultError(OptimizerCode.EVERY, f"{at} its placement is another")
     if case.terms.fused != own.terms.fused or not case.one_at_a_time:
-        raise FaultError(Code.EVERY, f"{at} its operations are of another kind")
+        raise FaultError(OptimizerCode.EVERY, f"{at} its operations are of another kind")
     if case.wrong:
-        raise FaultError(Code.EVERY, f"{at} it is no schedule: {case.wrong[0].message}")
+        raise FaultError(OptimizerCode.EVERY, f"{at} it is no schedule: {case.wrong[0].message}")
 
 
 def words(schedule: Schedule) -> list[Word]:
     """Lines that each rank runs, in order. FaultError, PS715: two routes, or microbatches that change their order."""
     if schedule.placement.routes > 1:
-        raise FaultError(Code.EVERY, "it is not for every m: two routes share the microbatches")
+        raise FaultError(OptimizerCode.EVERY, "it is not for every m: two routes share the microbatches")
     made, seen = [], Counter[Line]()
     for rank in range(schedule.ranks):
         word = []
         for one in schedule.order(rank):
             word.append(line := Line(one.op, 0, one.stage))
             if one.microbatch != seen[line]:
-                raise FaultError(Code.EVERY, f"it is not for every m: on rank {rank} microbatches change their order")
+                raise FaultError(
+                    OptimizerCode.EVERY, f"it is not for every m: on rank {rank} microbatches change their order"
+                )
             seen[line] += 1
         made.append(word)
     return made

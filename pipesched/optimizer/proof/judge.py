@@ -28,6 +28,7 @@ from pipesched.analysis.idle import Idle
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, budgeted
 from pipesched.model.numbers import plain
 from pipesched.model.schedule import Schedule
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.case import Case, FaultError, require, require_like, words
 from pipesched.optimizer.proof.entries import Entries, Unreadable
 from pipesched.optimizer.proof.every import Repeated
@@ -83,7 +84,7 @@ def judge(
     except PipeschedError as error:
         return Judgement(error.diagnostics)
     except Unreadable as error:
-        return Judgement((FaultError(Code.CERTIFICATE, f"the certificate does not hold: {error}").finding,))
+        return Judgement((FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {error}").finding,))
 
 
 def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) -> Judgement:
@@ -102,7 +103,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
         return Judgement((found.finding,))
     if case.value > value:
         wrong = f"at m={microbatches} the {terms.objective} is said to be {said(value)}, and is {said(case.value)}"
-        return Judgement((FaultError(Code.EVERY, wrong).finding,))
+        return Judgement((FaultError(OptimizerCode.EVERY, wrong).finding,))
     if not verdict.everywhere:
         return Judgement((), replace(_formula(case, None), every=verdict.every, grown=verdict.grown))
     why = f"the bound grows by {said(verdict.grown[1])} with each microbatch, and is {said(value)} here"
@@ -180,14 +181,14 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
     first, step, own = given.whole("microbatches"), given.whole("step"), case.schedule.placement.microbatches
     part = Repeated(first, step, given.ticks("value"), given.ticks("seam"), given.period(), given.table("starts"))
     if copies is None:
-        raise FaultError(Code.EVERY, "it is said to be for every m, and there is one schedule")
+        raise FaultError(OptimizerCode.EVERY, "it is said to be for every m, and there is one schedule")
     if min(first, step, part.period) < 1 or own < first or (own - first) % step:
         raise Unreadable(f"it is for every m = {first} + {step}j, and this one has m = {own}")
     sizes = copies(first, step)
     least = Case(sizes[0], case.terms)
     require_like(case, least)
     if wrong := part.fault(least.problem, [words(one) for one in sizes]):
-        raise FaultError(Code.EVERY, f"it is not for every m: {wrong}")
+        raise FaultError(OptimizerCode.EVERY, f"it is not for every m: {wrong}")
     grown = (given.time("value"), given.time("growth"))
     made, bound = replace(here, every=(first, step), grown=grown), _bound(given, least.problem)
     if bound is not None and bound.value == part.value and part.grows(least.problem, bound):
@@ -219,15 +220,15 @@ def _different(told: Entries, case: Case, verdict: Verdict) -> Iterator[Diagnost
     try:
         told.only(*right, "bound", "refuted", "every")
     except Unreadable as error:
-        yield FaultError(Code.CERTIFICATE, f"the certificate does not hold: {error}").finding
+        yield FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {error}").finding
         return
     for name, value in right.items():
         if not same(told.entries.get(name), value) and (name in told.entries or name not in _DERIVED):
             what = f"{name} is {json.dumps(value)}"
             if name in _DERIVED:
-                yield FaultError(Code.VERDICT, f"the verdict does not follow: {verdict.line}; {what}").finding
+                yield FaultError(OptimizerCode.VERDICT, f"the verdict does not follow: {verdict.line}; {what}").finding
             else:
-                yield FaultError(Code.CERTIFICATE, f"the certificate does not hold: {what}").finding
+                yield FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {what}").finding
             return
 
 

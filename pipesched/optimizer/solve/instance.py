@@ -25,13 +25,14 @@ from pipesched.model.features import COPIES, EMPTY_RANKS, FORWARD_ONLY, OVERLAP,
 from pipesched.model.numbers import Value, require_counts, whole
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.solve.problem import Problem, Sizes, build
 from pipesched.optimizer.verdict import Terms
 
 OPTIMIZER = Consumer(
     "the optimizer",
     "improve",
-    Code.NOT_OPTIMIZED,
+    OptimizerCode.NOT_OPTIMIZED,
     (Op.F, Op.I, Op.W, Op.B),
     (COPIES, EMPTY_RANKS),
     help="leave the schedule out and give its placement: `--placement FILE`, with the sizes",

@@ -37,6 +37,7 @@ from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.units import NO_UNIT, Unit
+from pipesched.optimizer.codes import OptimizerCode
 
 Orders: TypeAlias = Sequence[Sequence[int]]
 """A schedule: the operations of each rank, in order."""
@@ -193,7 +194,7 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
     """
     if not placement.chain:
         message = f"{placement.skip}: orders are searched where every stage reads the one before it"
-        raise fail(Code.NOT_OPTIMIZED, message, help="give the placement of a chain with --placement")
+        raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="give the placement of a chain with --placement")
     if objective == "span" and placement.routes > 1:
         raise fail(Code.USAGE, "the span of a placement with two routes depends on which begins", help=_SPAN_HELP)
     rows: list[tuple[int, int, int, int, int, int, int, int]] = []

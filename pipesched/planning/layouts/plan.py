@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
-from pipesched.diagnostics import Code, Diagnostic, exit_status, fail
+from pipesched.diagnostics import Diagnostic, exit_status, fail
 from pipesched.planning.byte_counts import gigabytes
+from pipesched.planning.codes import PlanningCode
 from pipesched.planning.layouts.prediction import Prediction
 from pipesched.planning.layouts.rules import Explained, Judged, explain, judge
 from pipesched.planning.layouts.search import Search, Tell, executor, silent
@@ -53,7 +54,9 @@ class Request:
         """
         node = min(self.gpus_per_node or self.device.node_size, self.gpus)
         if self.gpus > node and self.gpus % node:
-            raise fail(Code.CLUSTER, f"{self.gpus} GPUs are not whole nodes of {node}", help="give --gpus-per-node")
+            raise fail(
+                PlanningCode.CLUSTER, f"{self.gpus} GPUs are not whole nodes of {node}", help="give --gpus-per-node"
+            )
         transformer, training = self.trained
         space = Space(transformer, replace(training, batch=self.batch, layout=None), self.gpus, node, self.only or {})
         device = replace(self.device, node_size=node)
@@ -101,12 +104,12 @@ def outcome(request: Request, workers: str | Executor = "here", tell: Tell = sil
 
 def _found(request: Request, search: Search) -> Outcome:
     if not search.choices:
-        raise fail(Code.NO_CHOICE, "there is no such choice", help=_dimensions(request))
+        raise fail(PlanningCode.NO_CHOICE, "there is no such choice", help=_dimensions(request))
     rows = search.best(request.top, apart=LAYOUT)
     explained = explain(search, request.explain) if request.explain else None
     if explained is not None and not explained.count:
         said = ", ".join(f"{name}={value}" for name, value in explained.asked.items())
-        raise fail(Code.NO_CHOICE, f"no choice has {said}", help=_dimensions(request))
+        raise fail(PlanningCode.NO_CHOICE, f"no choice has {said}", help=_dimensions(request))
     rules = tuple(judge(search, rows[0])) if rows else ()
     refused = dict(search.reasons.most_common())
     found = () if rows else (_nothing(search),)
@@ -141,4 +144,6 @@ def _nothing(search: Search) -> Diagnostic:
         shown = f"{gigabytes(alone)} in all, what {fewest:,} GPUs hold"
         notes.append(f"parameters, gradients and optimizer are {shown}")
     many = f"none of {len(search.choices):,} choices fits"
-    return Diagnostic(Code.NO_PLAN, many, (), tuple(notes), "more GPUs, a larger cap, or fewer restrictions by --only")
+    return Diagnostic(
+        PlanningCode.NO_PLAN, many, (), tuple(notes), "more GPUs, a larger cap, or fewer restrictions by --only"
+    )

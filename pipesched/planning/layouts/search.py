@@ -22,6 +22,7 @@ from multiprocessing import get_context
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from pipesched.diagnostics import Code, fail
+from pipesched.planning.codes import PlanningCode
 from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, bound, predict
 from pipesched.planning.layouts.space import Choice, Space
 from pipesched.planning.layouts.stages import Problem
@@ -183,11 +184,11 @@ def _dask(address: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError:
-        raise fail(Code.NO_CLUSTER, "Dask is not installed", help="pip install 'pipesched[planning]'") from None
+        raise fail(PlanningCode.NO_CLUSTER, "Dask is not installed", help="pip install 'pipesched[planning]'") from None
     try:
         client = Client(address, timeout=5)
     except (OSError, ValueError) as error:  # of both, what goes out of time is an OSError
-        raise fail(Code.NO_CLUSTER, f"no scheduler of Dask answers at {address[:60]}: {error}") from None
+        raise fail(PlanningCode.NO_CLUSTER, f"no scheduler of Dask answers at {address[:60]}: {error}") from None
     try:
         yield client.get_executor()
     finally:

@@ -27,8 +27,9 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.diagnostics import Diagnostic, Label, PipeschedError, fail
 from pipesched.library import inputs, toml
+from pipesched.planning.codes import PlanningCode
 from pipesched.support.source import Source, Span
 
 HALF = Fraction(1, 2)
@@ -80,7 +81,12 @@ _RATES = ("flops", "node", "network", "host")
 _KINDS = {"flops": "FLOP/s, such as 400e12 or '400 TFLOP/s'", "memory": "bytes, such as '80 GB'"}
 _LINK = "bytes a second, such as '300 GB/s'"
 _WHAT = {**_KINDS, "node": _LINK, "network": _LINK, "host": _LINK, "node_size": "a whole number from 1"}
-_NAME, _SYNTAX, _KEY, _VALUE = Code.NO_DEVICE, Code.DEVICE_SYNTAX, Code.DEVICE_KEY, Code.DEVICE_VALUE
+_NAME, _SYNTAX, _KEY, _VALUE = (
+    PlanningCode.NO_DEVICE,
+    PlanningCode.DEVICE_SYNTAX,
+    PlanningCode.DEVICE_KEY,
+    PlanningCode.DEVICE_VALUE,
+)
 _REQUIRED = ("flops", "memory", "node", "network", "host")
 
 

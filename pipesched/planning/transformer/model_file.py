@@ -24,9 +24,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.diagnostics import Diagnostic, Label, PipeschedError, fail
 from pipesched.library import inputs, toml
 from pipesched.library.assets import asset
+from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer.config import DTYPES, Experts, Latent, Trained, Training, Transformer
 from pipesched.planning.transformer.megatron_layout import stages_of
 from pipesched.planning.transformer.rules import faults, finding
@@ -154,7 +155,7 @@ def source(path: str) -> Source:
         close = get_close_matches(path, built_in(), 1, 0.5)
         own = "for a model of yours give a .toml file, as `pipesched list llama3-70b` prints one"
         help = f"did you mean `{close[0]}`? {own}" if close else f"{own}; or one of {', '.join(built_in())}"
-        raise fail(Code.MODEL_NAME, f"no model is called {path!r}", help=help)
+        raise fail(PlanningCode.MODEL_NAME, f"no model is called {path!r}", help=help)
     return inputs.read_path(path)
 
 
@@ -164,7 +165,7 @@ def of_source(source: Source, others: Mapping[str, object] | None = None) -> Tra
     Raises:
         PipeschedError: PS230 to PS236, all that is wrong with it.
     """
-    values, places = toml.read(source, Code.MODEL_SYNTAX, toml.exact)
+    values, places = toml.read(source, PlanningCode.MODEL_SYNTAX, toml.exact)
     values |= others or {}
     places = {key: span for key, span in places.items() if key not in (others or {})}
     unknown = list(_unknown(values, places))  # what is misspelt is not missing
@@ -205,7 +206,7 @@ def _unknown(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterat
                 last[name] for name in get_close_matches(key.rpartition(".")[2], last, 1, 0.6)
             ]
             help = f"did you mean {close[0]}?" if close else f"sections are {', '.join(_SECTIONS)}"
-            yield finding(Code.MODEL_UNKNOWN, f"a model has no {key}", key, places, "no such key", help)
+            yield finding(PlanningCode.MODEL_UNKNOWN, f"a model has no {key}", key, places, "no such key", help)
 
 
 def _missing(values: Mapping[str, object], places: Mapping[str, Span], source: Source) -> Iterator[Diagnostic]:
@@ -215,10 +216,14 @@ def _missing(values: Mapping[str, object], places: Mapping[str, Span], source: S
         if there and key not in values:
             where = places.get(section) or source.span(0, min(1, len(source.text)))
             label = Label(where, f"{key.rpartition('.')[2]} is not here")
-            yield Diagnostic(Code.MODEL_MISSING, f"{source.name} does not say {key}", (label,), (), f"write {key} = …")
+            yield Diagnostic(
+                PlanningCode.MODEL_MISSING, f"{source.name} does not say {key}", (label,), (), f"write {key} = …"
+            )
     if values.get("model.gated") is True and "model.feed_forward" not in values and "model.feed_forward" not in places:
         message = "a gated feed-forward part has a size of its own, which is not given"
-        yield finding(Code.MODEL_MISSING, message, "model.gated", places, "gated", "write model.feed_forward = …")
+        yield finding(
+            PlanningCode.MODEL_MISSING, message, "model.gated", places, "gated", "write model.feed_forward = …"
+        )
 
 
 def _wrong(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator[Diagnostic]:
@@ -228,6 +233,8 @@ def _wrong(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator
             shown = str(value).lower() if isinstance(value, bool) else repr(value)
             shown = str(value) if isinstance(value, Fraction) else shown
             message = f"{key.rpartition('.')[2]} is {shown[:60]}, not {kind.what}"
-            yield finding(Code.MODEL_VALUE, message, key, places, f"not {kind.what}")
+            yield finding(PlanningCode.MODEL_VALUE, message, key, places, f"not {kind.what}")
         elif kind is None and key in _SECTIONS and key in places and not isinstance(value, dict):
-            yield finding(Code.MODEL_VALUE, f"{key} is {value!r}, not a section", key, places, "a section of keys")
+            yield finding(
+                PlanningCode.MODEL_VALUE, f"{key} is {value!r}, not a section", key, places, "a section of keys"
+            )

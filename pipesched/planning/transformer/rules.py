@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.diagnostics import AnyCode, Diagnostic, Label, PipeschedError
 from pipesched.library import toml
+from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer.config import Experts, Training, Transformer
 from pipesched.support.source import Span
 
@@ -24,7 +25,7 @@ class Rule:
     key: str
     broken: Callable[[Transformer, Training, int | None], object]
     says: Says
-    code: Code = Code.MODEL_PARALLEL
+    code: AnyCode = PlanningCode.MODEL_PARALLEL
     label: Says | None = None
     help: Says | None = None
 
@@ -38,7 +39,7 @@ class Rule:
 
 
 def finding(
-    code: Code, message: str, key: str, places: Mapping[str, Span], said: str, help: str | None = None
+    code: AnyCode, message: str, key: str, places: Mapping[str, Span], said: str, help: str | None = None
 ) -> Diagnostic:
     """A diagnostic at a key of the file, where it is written."""
     return Diagnostic(code, message, (Label(toml.place(key, places), said),), (), help)
@@ -65,26 +66,26 @@ RULES = (
         "model.heads",
         lambda a, x, s: a.hidden % a.heads and not a.latent and "model.head_size" not in a.places,
         lambda a, x, s: f"hidden {a.hidden:,} does not divide by {a.heads} heads",
-        Code.MODEL_SHAPE,
+        PlanningCode.MODEL_SHAPE,
         help=lambda a, x, s: "give head_size if a head has another size",
     ),
     Rule(
         "model.kv_heads",
         lambda a, x, s: a.heads % a.kv_heads,
         lambda a, x, s: f"{a.heads} heads do not divide by {a.kv_heads} key-value heads",
-        Code.MODEL_SHAPE,
+        PlanningCode.MODEL_SHAPE,
     ),
     Rule(
         "model.experts.per_token",
         lambda a, x, s: _experts(a).per_token > _experts(a).count,
         lambda a, x, s: f"a token goes to {_experts(a).per_token} of {_experts(a).count} experts",
-        Code.MODEL_SHAPE,
+        PlanningCode.MODEL_SHAPE,
     ),
     Rule(
         "model.experts.dense_layers",
         lambda a, x, s: _experts(a).dense_layers > a.layers,
         lambda a, x, s: f"{_experts(a).dense_layers} of {a.layers} layers are without experts",
-        Code.MODEL_SHAPE,
+        PlanningCode.MODEL_SHAPE,
     ),
     Rule(
         "training.tensor",
@@ -162,21 +163,21 @@ STAGES = (
         "model.layers",
         lambda a, x, s: x.layout is None and s is not None and a.layers < s,
         lambda a, x, s: f"{a.layers} layers do not go onto {s} stages",
-        Code.MODEL_STAGES,
+        PlanningCode.MODEL_STAGES,
         help=lambda a, x, s: "give training.layout if stages without a layer are meant",
     ),
     Rule(
         "training.layout",
         lambda a, x, s: x.layout is not None and sum(x.layout) != a.layers,
         lambda a, x, s: f"the layout has {sum(x.layout or ())} layers; the model has {a.layers}",
-        Code.MODEL_STAGES,
+        PlanningCode.MODEL_STAGES,
         label=lambda a, x, s: f"adds up to {sum(x.layout or ())}",
     ),
     Rule(
         "training.layout",
         lambda a, x, s: x.layout is not None and s is not None and len(x.layout) != s,
         lambda a, x, s: f"the layout has {len(x.layout or ())} stages; the schedule has {s}",
-        Code.MODEL_STAGES,
+        PlanningCode.MODEL_STAGES,
         label=lambda a, x, s: f"{len(x.layout or ())} entries",
         help=lambda a, x, s: "one entry a stage",
     ),

@@ -18,11 +18,12 @@ from itertools import zip_longest
 import numpy as np
 
 from pipesched.analysis.timeline import Timeline, slot_costs
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import PipeschedError, fail
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Ticks
 from pipesched.model.ops import LETTERS, Compute, Op
 from pipesched.model.schedule import Schedule
+from pipesched.runtime.codes import RuntimeCode
 from pipesched.runtime.measured.measured_run import Measured, running
 
 
@@ -152,7 +153,7 @@ def _require_same(rank: int, planned: list[Compute], did: list[Compute] | None) 
 
 def _differ(message: str) -> PipeschedError:
     return fail(
-        Code.TRACE_DIFFERS, f"the run is of another schedule: {message}", help="give the file and sizes that ran"
+        RuntimeCode.TRACE_DIFFERS, f"the run is of another schedule: {message}", help="give the file and sizes that ran"
     )
 
 

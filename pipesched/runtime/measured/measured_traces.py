@@ -21,13 +21,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Label, budgeted, fail
+from pipesched.diagnostics import Label, budgeted, fail
 from pipesched.formats.rows import SPARE, Bad, place, rank_table
 from pipesched.formats.torch_cells import read_cell
 from pipesched.model.columns import Column, Ints, makes
 from pipesched.model.ops import LETTERS, MAKERS, Compute, Op, Result
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import NEWEST
+from pipesched.runtime.codes import RuntimeCode
 from pipesched.runtime.measured.measured_run import Measured
 from pipesched.support import budget
 from pipesched.support.foreign import json_of
@@ -57,15 +58,17 @@ def _records(source: Source, number: int) -> tuple[list[Record], bool]:
     data = _json(source)
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
-        raise fail(Code.TRACE, f"{source.name} is not a trace: it has no list `traceEvents`", help=f"give {_WHERE}")
+        raise fail(
+            RuntimeCode.TRACE, f"{source.name} is not a trace: it has no list `traceEvents`", help=f"give {_WHERE}"
+        )
     about: Mapping[str, object] = data if isinstance(data, dict) else {}
     try:
         found = list(_found(events, _rank(about, number), _base(about)))
     except _Unusable as error:
-        raise fail(Code.TRACE, f"{source.name}: {error}") from None
+        raise fail(RuntimeCode.TRACE, f"{source.name}: {error}") from None
     if not found:
         message = f"{source.name} has no operation of a pipeline among its {len(events):,} events"
-        raise fail(Code.TRACE, message, help=f"give {_WHERE}")
+        raise fail(RuntimeCode.TRACE, message, help=f"give {_WHERE}")
     return found, any(isinstance(event, dict) and event.get("cat") == "kernel" for event in events)
 
 
@@ -80,7 +83,7 @@ def _json(source: Source) -> object:
         PipeschedError: PS816; PS843, it costs more than its budget.
     """
     if not source.text.strip():
-        raise fail(Code.TRACE, f"{source.name} is empty", help=f"give {_WHERE}")
+        raise fail(RuntimeCode.TRACE, f"{source.name} is empty", help=f"give {_WHERE}")
     try:
         with budgeted(source):
             return json_of(source.text)
@@ -88,7 +91,7 @@ def _json(source: Source) -> object:
         at = min(wrong.pos, max(len(source.text) - 1, 0))
         label = Label(source.span(at, at + 1), "the text is no JSON from here on")
         message = f"{source.name} is not a trace: {wrong.msg[:1].lower()}{wrong.msg[1:]}"
-        raise fail(Code.TRACE, message, label, help="a profile that was cut off must be written again") from None
+        raise fail(RuntimeCode.TRACE, message, label, help="a profile that was cut off must be written again") from None
 
 
 def _rank(about: Mapping[str, object], number: int) -> int:
@@ -227,10 +230,12 @@ def _slots(records: Sequence[Record]) -> dict[Slot, list[Record]]:
             rank, slot = owner.setdefault(entry, (record.rank, record.entries))
             if rank != record.rank:
                 message = f"{name(entry)} ran on two ranks, {min(rank, record.rank)} and {max(rank, record.rank)}"
-                raise fail(Code.TRACE_INCOMPLETE, message, help="give the traces of the ranks of one pipeline alone")
+                raise fail(
+                    RuntimeCode.TRACE_INCOMPLETE, message, help="give the traces of the ranks of one pipeline alone"
+                )
             if slot != record.entries:
                 message = f"{name(entry)} ran in two slots, once in a pair"
-                raise fail(Code.TRACE_INCOMPLETE, message, help="give the traces of one schedule alone")
+                raise fail(RuntimeCode.TRACE_INCOMPLETE, message, help="give the traces of one schedule alone")
     return slots
 
 
@@ -240,7 +245,7 @@ def _steps(slots: Mapping[Slot, Sequence[Record]]) -> int:
     most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
     if counts[most] != counts[least]:
         often = f"{_times(counts[least])} and {name(most[0])} {_times(counts[most])}"
-        raise fail(Code.TRACE_INCOMPLETE, f"{name(least[0])} ran {often}", help=_WHOLE_STEPS)
+        raise fail(RuntimeCode.TRACE_INCOMPLETE, f"{name(least[0])} ran {often}", help=_WHOLE_STEPS)
     return counts[most]
 
 
@@ -255,7 +260,7 @@ def _schedule(orders: Sequence[Sequence[Slot]]) -> Schedule:
     shape = int(stage.max()) + 1, int(microbatch.max()) + 1
     if shape[0] * shape[1] > SPARE + 4 * len(flat):
         message = f"{len(flat)} operations for {shape[0]:,} stages and {shape[1]:,} microbatches: most are missing"
-        raise fail(Code.TRACE_INCOMPLETE, message, help=_WHOLE_STEPS)
+        raise fail(RuntimeCode.TRACE_INCOMPLETE, message, help=_WHOLE_STEPS)
     forward_first: Column = np.argsort(~makes(op, Result.ACTIVATION), kind="stable")
     table = rank_table(shape, [(stage[forward_first], microbatch[forward_first], rank[forward_first])])
     listed = [
@@ -284,7 +289,7 @@ def _require_all(schedule: Schedule) -> None:
             stage, microbatch = missing[0].tolist()
             more = f", and {len(missing) - 1:,} more are missing" if len(missing) > 1 else ""
             message = f"no {letters} of stage {stage} and microbatch {microbatch} was measured{more}"
-            raise fail(Code.TRACE_INCOMPLETE, message, help=_WHOLE_STEPS)
+            raise fail(RuntimeCode.TRACE_INCOMPLETE, message, help=_WHOLE_STEPS)
 
 
 def name(entry: Entry) -> str:

@@ -1,0 +1,45 @@
+"""Codes of what interop finds."""
+
+from __future__ import annotations
+
+from pipesched.diagnostics import NOT_JUDGED, AnyCode
+
+
+class InteropCode(AnyCode):
+    """Kinds of finding of interop."""
+
+    TORCH_LAST_STAGE = "PS804"
+    TORCH_SHARDING = "PS805"
+    TORCH_TWO_RANKS = "PS806"
+    TORCH_VERSION = "PS807"
+    TORCH_WAIT = "PS808"
+    TORCH_FROZEN = "PS819"
+    FRAMEWORK = "PS850", 2
+    GENERATOR = "PS851"
+    GENERATOR_TIME = "PS852"
+    NO_ORDER = "PS853"
+    FENCE = "PS854"
+    FRAMEWORK_NAME = "PS855", 2
+    KEPT = "PS865"
+    CONFIG_SYNTAX = "PS870"
+    CONFIG_UNKNOWN = "PS871", NOT_JUDGED
+    CONFIG_KEY = "PS872"
+    CONFIG_RELEASE = "PS873"
+    CONFIG_VALUE = "PS874"
+    CONFIG_SCHEDULE = "PS875"
+    CONFIG_BATCH = "PS876"
+    CONFIG_STAGES = "PS877"
+    CONFIG_CSV = "PS878"
+    CONFIG_COMBINATION = "PS879"
+    CONFIG_SILENT = "PS880"
+    CONFIG_MISSING = "PS881"
+    CONFIG_UNREAD = "PS882", NOT_JUDGED
+    NO_RECORD = "PS890", 2
+    RECORD = "PS891"
+    RECORD_DIFFERS = "PS892", 2
+    RANK_ABSENT = "PS893"
+    OTHER_MESSAGE = "PS894"
+    RUN_STOPS = "PS895"
+    MESSAGE_SIZE = "PS896"
+    TWO_RANKS = "PS901"
+    FORWARD_ONLY = "PS903"

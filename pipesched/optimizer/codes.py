@@ -1,0 +1,20 @@
+"""Codes of what optimizer finds."""
+
+from __future__ import annotations
+
+from pipesched.diagnostics import AnyCode
+
+
+class OptimizerCode(AnyCode):
+    """Kinds of finding of optimizer."""
+
+    STATES_OVER_CAP = "PS503"
+    NO_ROOM = "PS504"
+    INFEASIBLE = "PS701"
+    NOT_OPTIMIZED = "PS702"
+    CERTIFICATE = "PS710"
+    VERDICT = "PS711"
+    NO_PROOF = "PS712"
+    ANSWER = "PS714"
+    EVERY = "PS715"
+    ON_THE_WORD = "PS908"

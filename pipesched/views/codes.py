@@ -1,0 +1,11 @@
+"""Codes of what views finds."""
+
+from __future__ import annotations
+
+from pipesched.diagnostics import AnyCode
+
+
+class ViewsCode(AnyCode):
+    """Kinds of finding of views."""
+
+    TOO_LARGE = "PS815", 2
