@@ -1,9 +1,8 @@
 """The grammar as plain data, and the parser that walks its LALR(1) table.
 
-    grammars/pipesched.lark --lark, `made`--> grammars/pipesched.lalr.json --`grammar`--> Grammar --`read`--> a tree
+    grammars/pipesched.lark --lark--> grammars/pipesched.lalr.json --`grammar`--> Grammar --`read`--> a tree
 
-The file carries a checksum of the grammar. Where they differ, because somebody changes the grammar, each process makes
-the tables for itself with lark, in a third of a second; `python -m tests.core.test_grammar` writes the file anew.
+After a change of the grammar `python -m tests.core.test_grammar` writes the tables anew, which takes lark.
 """
 
 from __future__ import annotations
@@ -13,12 +12,10 @@ from functools import cache
 from json import loads
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
-from zlib import crc32
 
 from pipesched.language.tokens import Words
 from pipesched.library.assets import asset
 
-Plain: TypeAlias = dict[str, Any]
 Children: TypeAlias = list[Any]  # tokens, and what a builder made; None where a part is left out
 
 
@@ -86,21 +83,7 @@ def _flat(children: Children) -> Children:
 @cache
 def grammar() -> Grammar:
     """The grammar of the language; some 3 ms."""
-    text = asset("grammars", "pipesched.lark").read_text("utf-8")
-    data = _kept()
-    if data.get("checksum") != crc32(text.encode()):
-        from pipesched.language.grammar_tables import made
-
-        data = made(text)
+    data = loads(asset("grammars", "pipesched.lalr.json").read_bytes())
     words = Words(data["terminals"], data["words"], frozenset(data["ignored"]))
     rules = [Rule(origin, action, tuple(symbols)) for origin, action, symbols in data["rules"]]
     return Grammar(words, rules, data["states"])
-
-
-def _kept() -> Plain:
-    """The tables of the file; empty where it is missing."""
-    try:
-        data: Plain = loads(asset("grammars", "pipesched.lalr.json").read_bytes())
-    except FileNotFoundError:
-        return {}
-    return data

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from pipesched.language import ast, grammar
 from pipesched.language.grammar import Children
-from pipesched.language.grammar_tables import written as tables
 from tests.depth import deep
+from tests.makers.grammar_tables import written as tables
 from tests.makers.ps_trees import written
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ def test_the_tables_are_those_of_the_grammar() -> None:
 def test_the_tables_depend_on_no_order_of_a_set() -> None:
     """Processes that hash differently write the same bytes."""
     code = (
-        "import pathlib, sys; from pipesched.language.grammar_tables import written;"
+        "import pathlib, sys; from tests.makers.grammar_tables import written;"
         f"sys.stdout.write(written(pathlib.Path({str(GRAMMAR)!r}).read_text('utf-8')))"
     )
     for seed in ("1", "2"):
@@ -114,17 +114,6 @@ def test_a_file_is_read_without_lark() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], input=b"schedule x(p", capture_output=True, check=False)
     assert (done.returncode, done.stderr.count(b"error[PS101]")) == (1, 1)
-
-
-@pytest.mark.parametrize("change", ["", "// changed\n"])
-def test_without_tables_that_fit_lark_makes_them(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A grammar that was changed, or is alone, is read with tables made for it."""
-    (tmp_path / GRAMMAR.name).write_text(GRAMMAR.read_text("utf-8") + change, "utf-8")
-    if change:
-        (tmp_path / TABLES.name).write_bytes(TABLES.read_bytes())
-    monkeypatch.setattr(grammar, "asset", lambda _, name: tmp_path / name)
-    alone = grammar.grammar.__wrapped__()
-    assert (alone.rules, alone.states) == tuple(grammar.grammar())[1:]
 
 
 if __name__ == "__main__":

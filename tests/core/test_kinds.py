@@ -18,8 +18,11 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
+from tests.makers.grammar_tables import written as tables
+
 ROOT = Path(__file__).resolve().parents[2]
 
+GRAMMAR, TABLES = "grammars/pipesched.lark", "grammars/pipesched.lalr.json"
 PLACES = (  # file, what stands there, what comes behind it
     (
         "pipesched/model/ops.py",
@@ -33,7 +36,7 @@ PLACES = (  # file, what stands there, what comes behind it
     ),
     ("pipesched/model/costs.py", '    Rule("L", "", "O", _copy("O")),\n', '    Rule("X", "", "F", _copy("F")),\n'),
     ("pipesched/chart/colours.py", '"load": "#f0e442"', ', "examine": "#999999"'),
-    ("grammars/pipesched.lark", '_letter: "F" | "I" | "W" | "B" | "R" | "O" | "L"', ' | "X"'),
+    (GRAMMAR, '_letter: "F" | "I" | "W" | "B" | "R" | "O" | "L"', ' | "X"'),
     ("pipesched/stream.py", '("F", "I", "W", "B", "R", "O", "L"', ', "X"'),
     ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R", "O", "L"', ', "X"'),
     (
@@ -105,6 +108,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = (tree / name).read_text("utf-8")
         assert text.count(anchor) == 1, f"{name} has {text.count(anchor)} places like {anchor!r}: where does a kind go?"
         (tree / name).write_text(text.replace(anchor, anchor + more), "utf-8")
+    (tree / TABLES).write_text(tables((tree / GRAMMAR).read_text("utf-8")), "utf-8")
     for name, text in EXAMPLES.items():
         (tree / name).write_text(text, "utf-8")
     (tree / "good.order").write_text(ORDER, "utf-8")

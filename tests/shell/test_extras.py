@@ -21,9 +21,8 @@ EXTRAS = ("interop", "optimizer", "planning", "runtime", "views")
 MODULES = {"python-sat": {"pysat", "pysolvers"}, "pyyaml": {"yaml"}, "z3-solver": {"z3"}}
 MODULES["cairosvg"] = {"cairosvg", "cairocffi"}
 
-# Imported where they are: by those who make the grammar's tables, in a notebook, in the process of a framework.
+# Imported where they are: in a notebook, in the process of a framework.
 ELSEWHERE = {
-    ("language/grammar_tables.py", "lark"),
     ("views/spreadsheet.py", "pandas"),
     ("interop/frameworks/deepspeed.py", "deepspeed"),
     ("interop/frameworks/torch_schedule.py", "torch"),

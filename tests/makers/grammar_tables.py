@@ -9,9 +9,8 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
-from pipesched.language.grammar import Plain, Rule
+from pipesched.language.grammar import Rule
 from pipesched.language.tokens import END
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from lark.lexer import TerminalDef
 
 
-def made(text: str) -> Plain:
+def made(text: str) -> dict[str, Any]:
     """The tables of a grammar."""
     from lark import Lark
 
@@ -28,7 +27,6 @@ def made(text: str) -> Plain:
     texts = {t.pattern.value: t.name for t in lark.terminals if t.pattern.type == "str"}
     rules = sorted({_rule(rule) for rule in lark.rules}, key=str)
     return {
-        "checksum": crc32(text.encode()),
         "words": dict(sorted(texts.items())),
         "ignored": sorted(lark.ignore_tokens),
         "terminals": [[t.name, t.pattern.to_regexp()] for t in _tried(lark.terminals)],
