@@ -18,7 +18,7 @@ from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, of_the_caller
 from pipesched.extension import CostModel, Extended, Measure, counting
 from pipesched.formats.readers import Loaded
-from pipesched.language.claims import Facts, Verdict
+from pipesched.language.claims import Verdict
 from pipesched.language.evaluate import MAX_OPS
 from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
@@ -209,14 +209,12 @@ class Examination:
 
     def _claims(self, sound: bool) -> list[Verdict]:
         """The verdict on each claim; not applicable where the order itself is wrong."""
-        unit, made, spent = self.loaded.unit, self.analysis, self.analysis.idle
+        unit = self.loaded.unit
         if unit is None:
             return []
-        if spent is None or not sound:
+        if not sound or not self.analysis.finished:
             return [Verdict(claim, None, "the order is wrong") for claim in unit.checked.claims]
-        times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
-        host = made.memory.host or (Fraction(0),) * made.schedule.ranks
-        return unit.judge(Facts(*times, spent.bubble, spent.span_bubble, made.peak, host, made.costs))
+        return unit.judge(self.analysis)
 
 
 def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:

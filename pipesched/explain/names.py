@@ -70,7 +70,7 @@ def sizes(
 def _near(checked: Checked, now: Mapping[str, Value], given: Mapping[str, Value]) -> str:
     """The sizes on both sides of these, of one parameter each, that a file takes: m first and p last."""
     found = list[str]()
-    for name in sorted(checked.defaults, key=lambda x: (x == "p", x != "m")):
+    for name in sorted(checked.parameters, key=lambda x: (x == "p", x != "m")):
         if isinstance(value := now[name], int):
             least, flag = (1, f"--{name} ") if name in ("p", "v", "m") else (0, f"-D {name}=")
             for way in (range(value - 1, max(least - 1, value - _FAR), -1), range(max(least, value + 1), value + _FAR)):

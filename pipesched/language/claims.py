@@ -14,16 +14,18 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from types import CodeType
+from typing import TYPE_CHECKING
 
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language import ast
 from pipesched.language.execution import Halt, Names, report
 from pipesched.language.scope import Binding, Kind, Scope
-from pipesched.language.translate import Expressions, compiled, lambda_of
-from pipesched.model.costs import Costs
+from pipesched.language.translate import Expressions, function, keep, paid
 from pipesched.model.ops import LETTERS
 from pipesched.model.release import AT_W, Release
+
+if TYPE_CHECKING:
+    from pipesched.schedule_analysis import Analysis
 
 COSTS = {f"t{key}": key for key in (*LETTERS, "C", "FB", "M", "K")}
 PER_RANK = ("work", "idle", "span_idle", "peak", "host")
@@ -37,33 +39,16 @@ _LISTED = 20  # names of a file that a finding lists
 
 
 @dataclass(frozen=True)
-class Facts:
-    """The figures that claims speak about. Time in the user's unit; per rank, one entry a rank."""
-
-    makespan: Fraction
-    span: Fraction
-    work: tuple[Fraction, ...]
-    idle: tuple[Fraction, ...]
-    span_idle: tuple[Fraction, ...]
-    bubble: Fraction
-    span_bubble: Fraction
-    peak: Callable[[Release], tuple[Fraction, ...]]
-    host: tuple[Fraction, ...]
-    costs: Costs
-
-
-@dataclass(frozen=True)
 class Claim:
-    """A claim, compiled. `sides` are those of its comparison, which show by how much it fails."""
+    """A compiled claim: the variables for ranks and the costs that it names."""
 
     node: ast.Claim
-    text: str
-    release: Release
-    holds: CodeType
-    condition: CodeType | None
-    sides: tuple[tuple[str, CodeType], ...]
     variables: tuple[str, ...]
     costs: frozenset[str]
+
+    @property
+    def text(self) -> str:
+        return _text(self.node).removeprefix("claim ")
 
 
 @dataclass(frozen=True)
@@ -85,97 +70,92 @@ def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
     known |= {name: Binding() for name in rank_variables}
     more = ["..."] if len(own) > _LISTED else []
     there = (*VALUES, *SHARES, *(f"{name}(r)" for name in PER_RANK), *COSTS, *own[:_LISTED], *more)
-    return Scope([soft, *scope.blocks, known], scope.diagnostics, there=f"a claim knows {', '.join(there)}")
+    return Scope([soft, *scope.blocks, known], scope.diagnostics, scope.code, there=f"a claim knows {', '.join(there)}")
 
 
 def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]) -> Claim:
     """Translate a claim; what is wrong with it is reported to the scope."""
     used = ast.names_in(node.claim) | (ast.names_in(node.condition) if node.condition else frozenset())
     variables = tuple(x for x in rank_variables if x in used)
-    exact = Expressions(exact=True)
 
-    def code(part: ast.Expression, want: Kind = "unknown") -> CodeType:
-        names = [f"v_{x}" for x in variables]
-        term = exact.term(part, scope, want)
-        return compiled(lambda_of(names, replace(term, cost=FRACTION * term.cost), part), scope)
+    def compile_part(part: ast.Expression, want: Kind = "unknown") -> None:
+        term = Expressions(exact=True).term(part, scope, want)
+        keep(part, function(variables, paid(part, replace(term, cost=FRACTION * term.cost))), scope)
 
-    sides: list[tuple[str, CodeType]] = []
-    holds = code(node.claim, "boolean")
-    if isinstance(node.claim, ast.Binary) and not scope.diagnostics:
-        sides = [(_text(side), code(side)) for side in (node.claim.left, node.claim.right)]
-    condition = code(node.condition, "boolean") if node.condition else None
-    release = AT_W if node.release is None else Release.parse(node.release)
+    compile_part(node.claim, "boolean")
+    for side in _sides(node) if not scope.diagnostics else ():
+        compile_part(side)
+    if node.condition is not None:
+        compile_part(node.condition, "boolean")
     own = {name for block in scope.blocks[1:-1] for name in block}
-    costs = frozenset(COSTS[x] for x in used if x in COSTS and x not in own)
-    text = re.sub(r"^claim ", "", _text(node))
-    return Claim(node, text, release, holds, condition, sides=tuple(sides), variables=variables, costs=costs)
+    return Claim(node, variables, frozenset(COSTS[x] for x in used if x in COSTS and x not in own))
+
+
+def _sides(node: ast.Claim) -> tuple[ast.Expression, ...]:
+    """The sides of its comparison, which show by how much a claim fails."""
+    return (node.claim.left, node.claim.right) if isinstance(node.claim, ast.Binary) else ()
 
 
 def _text(node: ast.Node) -> str:
     return " ".join(re.sub(r"#.*", "", node.span.text).split())
 
 
-def judge_all(claims: Sequence[Claim], facts: Facts, names: Names, operations: int) -> list[Verdict]:
-    """The verdict on every claim. What is known under a release rule is found once, and paid for."""
-    known: dict[Release, Names] = {}
-    verdicts = []
-    for claim in claims:
-        try:
-            if claim.release not in known:
-                names.budget.pay(A_RELEASE * operations + len(names.code))
-                known[claim.release] = Names(names.budget)
-                known[claim.release].code = {**_environment(facts, claim.release), **names.code}
-        except Halt as error:
-            verdicts.append(_not_judged(claim, error))
-            continue
-        verdicts.append(judge(claim, facts, known[claim.release]))
-    return verdicts
-
-
-def _not_judged(claim: Claim, error: BaseException) -> Verdict:
-    found = report(error, claim.node.span.source).diagnostics[0]
-    if found.where is None:  # not raised in the claim's own code
-        found = replace(found, labels=(Label(claim.node.span, found.labels[0].message),))
-    return Verdict(claim, None, found.message, found)
-
-
-def judge(claim: Claim, facts: Facts, known: Names) -> Verdict:
-    """Evaluate a claim for every rank it speaks of. known: the values of all names in translated code.
+def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Verdict]:
+    """The verdict on every claim. What is known under a release rule is found once, and paid for.
 
     A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names no rank (PS221) is an error
     and not applicable.
     """
-    spread = sorted(key for key in claim.costs if facts.costs.scalar(key) is None)
+    known: dict[str | None, Names] = {}
+    verdicts = []
+    for claim in claims:
+        rule = claim.node.release
+        try:
+            if rule not in known:
+                names.budget.pay(A_RELEASE * len(made.schedule) + len(names.values))
+                release = AT_W if rule is None else Release.parse(rule)
+                known[rule] = replace(names, values={**_environment(made, release), **names.values})
+            verdicts.append(_judge(claim, made, known[rule]))
+        except (ZeroDivisionError, Halt) as error:
+            found = report(error, claim.node.span.source).diagnostics[0]
+            if found.where is None:  # not raised in the claim's own code
+                found = replace(found, labels=(Label(claim.node.span, found.labels[0].message),))
+            verdicts.append(Verdict(claim, None, found.message, found))
+    return verdicts
+
+
+def _judge(claim: Claim, made: Analysis, known: Names) -> Verdict:
+    """Evaluate a claim for every rank it speaks of."""
+    spread = sorted(key for key in claim.costs if made.costs.scalar(key) is None)
     if spread:
-        return Verdict(claim, None, f"t{spread[0]} differs from {facts.costs.differing(spread[0])}")
-    ranks = range(len(facts.work))
-    cases = [(r,) * len(claim.variables) for r in ranks] if claim.variables else [()]
-    try:
-        holds = known.function(claim.holds)
-        condition = None if claim.condition is None else known.function(claim.condition)
-        applicable = [case for case in cases if condition is None or condition(*case)]
-        for case in applicable:
-            if not holds(*case):
-                return Verdict(claim, False, _by_how_much(claim, known, case))
-    except (ZeroDivisionError, Halt) as error:
-        return _not_judged(claim, error)
-    return Verdict(claim, True) if applicable else Verdict(claim, None, "its condition does not hold here")
+        return Verdict(claim, None, f"t{spread[0]} differs from {made.costs.differing(spread[0])}")
+    cases = [(r,) * len(claim.variables) for r in range(made.schedule.ranks)] if claim.variables else [()]
+    holds = known.function(claim.node.claim)
+    if claim.node.condition is not None:
+        condition = known.function(claim.node.condition)
+        cases = [case for case in cases if condition(*case)]
+    for case in cases:
+        if not holds(*case):
+            return Verdict(claim, False, _by_how_much(claim, known, case))
+    return Verdict(claim, True) if cases else Verdict(claim, None, "its condition does not hold here")
 
 
 def _by_how_much(claim: Claim, known: Names, case: tuple[int, ...]) -> str:
     where = ", ".join(f"{name} = {value}" for name, value in zip(claim.variables, case, strict=True))
-    found = ", ".join(
-        f"{text} is {value}" for text, code in claim.sides if text != (value := str(known.function(code)(*case)))
-    )
+    sides = [(_text(side), str(known.function(side)(*case))) for side in _sides(claim.node)]
+    found = ", ".join(f"{text} is {value}" for text, value in sides if text != value)
     return ": ".join(filter(None, [where, found]))
 
 
-def _environment(facts: Facts, release: Release) -> dict[str, object]:
-    rows = {name: getattr(facts, name) for name in PER_RANK} | {"peak": facts.peak(release)}
+def _environment(made: Analysis, release: Release) -> dict[str, object]:
+    spent = made.idle
+    assert spent is not None
+    rows = {"work": spent.work, "idle": spent.idle, "span_idle": spent.span_idle, "peak": made.peak(release)}
+    rows["host"] = made.memory.host or (Fraction(0),) * made.schedule.ranks
     known: dict[str, object] = {f"v_{name}": _row(row) for name, row in rows.items()}
     known |= {f"b_{name}": max(row, default=Fraction(0)) for name, row in rows.items()}
-    known |= {f"v_{name}": facts.costs.scalar(key) for name, key in COSTS.items()}
-    return known | {f"v_{name}": getattr(facts, name) for name in (*VALUES, *SHARES)}
+    known |= {f"v_{name}": made.costs.scalar(key) for name, key in COSTS.items()}
+    return known | {f"v_{name}": getattr(spent, name) for name in (*VALUES, *SHARES)}
 
 
 def _row(row: tuple[Fraction, ...]) -> Callable[[int | Fraction], Fraction]:

@@ -8,12 +8,12 @@ Nothing is expanded before its size is known, and nothing is interpreted: the pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from types import CodeType
-from typing import cast
+from itertools import product
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.extension import explained
 from pipesched.language import ast
-from pipesched.language.claims import Facts, Verdict, judge_all
+from pipesched.language.claims import Verdict, judge_all
 from pipesched.language.execution import Budget, Names, reported
 from pipesched.language.placement_lines import place
 from pipesched.language.rank_programs import Programs
@@ -34,6 +34,9 @@ from pipesched.model.numbers import Value, entries
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from pipesched.schedule_analysis import Analysis
 
 MAX_OPS = 2_000_000
 DIGITS = 30  # of a parameter: as many as the command line takes
@@ -55,9 +58,9 @@ class Unit:
         given = str(self.costs) if self.costs.given else "1 for each result"
         return (f"order by greedy, costs {given} of the file",) if self.checked.greedy else ()
 
-    def judge(self, facts: Facts) -> list[Verdict]:
-        """The verdict on every claim, in the order of the file."""
-        return judge_all(self.checked.claims, facts, self.names, len(self.schedule))
+    def judge(self, made: Analysis) -> list[Verdict]:
+        """The verdict on every claim, in the order of the file, by an analysis of an order that ends."""
+        return judge_all(self.checked.claims, made, self.names)
 
 
 def evaluate(file: ast.File, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Unit:
@@ -123,7 +126,7 @@ def _placed(
     checked: Checked, parameters: Mapping[str, Value], max_ops: int
 ) -> tuple[Names, dict[str, Value], Placement]:
     """Run all that comes before the order: the names that are known, the parameters, the placement."""
-    names = Names(Budget.of(max_ops))
+    names = Names(Budget.of(max_ops), checked.code)
     values = _parameters(checked, parameters, names, max_ops)
     if refused := _refused(checked, names):
         raise PipeschedError(explained("sizes", [_requires(refused, names, checked)], checked, parameters, values))
@@ -132,20 +135,20 @@ def _placed(
 
 def _refused(checked: Checked, names: Names) -> ast.Require | None:
     """Run lets and requirements, up to the first requirement that does not hold."""
-    routes = dict.fromkeys(line.node.route.id for line in checked.stages if line.node.route)
+    routes = dict.fromkeys(line.route.id for line in checked.items(ast.Stages) if line.route)
     for number, name in enumerate(routes):
         names[name] = number
-    for node, code in checked.steps:
-        if isinstance(node, ast.Let):
-            names.run(code)
-        elif not names.number(code):
-            return node
+    for item in checked.file.items:
+        if isinstance(item, ast.Let):
+            names.run(item)
+        elif isinstance(item, ast.Require) and not names.number(item.condition):
+            return item
     return None
 
 
 def takes(checked: Checked, parameters: Mapping[str, Value]) -> bool:
     """True if all that a file requires holds at a size; its placement and order are not run."""
-    names = Names(Budget.of(_A_LOOK))
+    names = Names(Budget.of(_A_LOOK), checked.code)
     with suppress(PipeschedError), reported(checked.file.span.source):
         _parameters(checked, parameters, names, _A_LOOK)
         return _refused(checked, names) is None
@@ -154,9 +157,9 @@ def takes(checked: Checked, parameters: Mapping[str, Value]) -> bool:
 
 def _require_parameters(checked: Checked, given: Mapping[str, Value]) -> None:
     """Check that the given parameters are those of the file."""
-    known = checked.defaults
+    known = checked.parameters
     wrong = [_unknown(name, checked) for name in given if name not in known]
-    missing = [x for x in known if x not in given and known[x] is None]
+    missing = [x for x in known if x not in given and known[x].default is None]
     if missing:
         listed = ", ".join(f"`{x}`" for x in missing)
         flags = " ".join(f"--{x} N" if x in ("p", "v", "m") else f"-D {x}=N" for x in missing)
@@ -173,10 +176,10 @@ def _require_parameters(checked: Checked, given: Mapping[str, Value]) -> None:
 def _parameters(checked: Checked, given: Mapping[str, Value], names: Names, max_ops: int) -> dict[str, Value]:
     _require_parameters(checked, given)
     values: dict[str, Value] = {}
-    for name, default in checked.defaults.items():
-        value = given[name] if default is None or name in given else names.number(default)
-        if name in checked.sizes:
-            value = _list(checked, name, names.number(checked.sizes[name]), value, max_ops, name in given)
+    for name, declared in checked.parameters.items():
+        value = given[name] if declared.default is None or name in given else names.number(declared.default)
+        if declared.size is not None:
+            value = _list(declared, names.number(declared.size), value, max_ops, name in given)
         elif isinstance(value, tuple):
             message = f"parameter `{name}` is one number; {len(value)} were given"
             raise fail(Code.LIST, message, help="one size at a time, or declare a list: `name[m]`")
@@ -184,10 +187,9 @@ def _parameters(checked: Checked, given: Mapping[str, Value], names: Names, max_
     return values
 
 
-def _list(checked: Checked, name: str, size: int, value: Value, max_ops: int, given: bool) -> tuple[int, ...]:
+def _list(declared: ast.Parameter, size: int, value: Value, max_ops: int, given: bool) -> tuple[int, ...]:
     """The entries of a list parameter: as many as were given, or its default so many times."""
-    declared = next(x for x in checked.file.parameters if x.name.id == name)
-    label = Label(declared.span, f"has {size} entries here")
+    name, label = declared.name.id, Label(declared.span, f"has {size} entries here")
     if size > max_ops:
         raise fail(Code.TOO_MANY_OPERATIONS, f"{size} entries of `{name}`; the limit is {max_ops}", label)
     if size < 0:
@@ -202,11 +204,11 @@ def _list(checked: Checked, name: str, size: int, value: Value, max_ops: int, gi
 
 
 def _unknown(name: str, checked: Checked) -> Diagnostic:
-    takes = ", ".join(checked.defaults) or "none"
+    takes = ", ".join(checked.parameters) or "none"
     message = f"schedule {checked.file.name.id} has no parameter `{name}`"
     label = Label(checked.file.name.span, f"takes {takes}")
     found = Diagnostic(Code.PARAMETER_UNKNOWN, message, (label,), (), f"its parameters: {takes}")
-    return explained("parameter", [found], name, checked.defaults)[0]
+    return explained("parameter", [found], name, checked.parameters)[0]
 
 
 def _requires(node: ast.Require, names: Names, checked: Checked) -> Diagnostic:
@@ -220,8 +222,8 @@ def _requires(node: ast.Require, names: Names, checked: Checked) -> Diagnostic:
 
 def _slices(checked: Checked, names: Names, placement: Placement) -> int:
     """How many microbatches side by side are the slices of one sequence: 1 where the file has no `slices`."""
-    for node, code in checked.slices:
-        count = names.number(code)
+    for node in checked.items(ast.Slices):
+        count = names.number(node.count)
         label = Label(node.span, f"slices of a sequence: {count}")
         if count < 1:
             raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="it has at least one")
@@ -239,35 +241,34 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
     return 1
 
 
-def _by_formula(entry: ast.Cost, code: CodeType, names: Names, placement: Placement) -> Cost:
+def _by_formula(of: Sequence[ast.Name], value: ast.Expression, names: Names, placement: Placement) -> Cost:
     """``F[s, i] = e``: as few numbers as the names that e uses let differ."""
-    assert entry.value is not None
-    used = ast.names_in(entry.value)
-    differs = [name.id in used for name in entry.of] + [False]
-    stages = placement.stages if differs[0] else 1
-    microbatches = placement.microbatches if differs[1] else 1
-    rows = names.function(code)(range(stages), range(microbatches), stages * microbatches)
+    used, cost = ast.names_in(value), names.function(value)
+    sizes = zip(of, (placement.stages, placement.microbatches), strict=False)
+    stages, *microbatches = (range(size if name.id in used else 1) for name, size in sizes)
+    rows = [[cost(stage, *at) for at in product(*microbatches)] for stage in stages]
     made = Grid.of(cast("list[list[Fraction | int]]", rows))
     if made.even:
-        return made.column if stages > 1 else made.column[0]
-    return Grid(np.broadcast_to(made.whole, (placement.stages, microbatches)), made.scale)
+        return made.column if len(stages) > 1 else made.column[0]
+    return Grid(np.broadcast_to(made.whole, (placement.stages, placement.microbatches)), made.scale)
 
 
 def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
     """The costs that the file gives. A mistake in an entry is reported there, one in all of them at the first."""
     given: dict[str, Cost] = {}
     stages, microbatches = placement.stages, placement.microbatches
-    for entry, codes in checked.costs:
-        wrong = "given twice" if entry.name in given else ""
-        if entry.of:
-            cost = _by_formula(entry, codes[0], names, placement)
-            wrong = wrong or ("negative" if least(cost) < 0 else "")
+    entries = [entry for item in checked.items(ast.Costs) for entry in item.entries]
+    for entry in entries:
+        cost: Cost
+        if entry.value is None:
+            cost = tuple(Fraction(names.number(value)) for value in entry.values or ())
+        elif entry.of:
+            cost = _by_formula(entry.of, entry.value, names, placement)
         else:
-            values = tuple(Fraction(names.number(code)) for code in codes)
-            wrong = wrong or ("negative" if min(values) < 0 else "")
-            if entry.value is None and len(values) != stages:
-                wrong = f"a list of {len(values)}; there are {stages} stages"
-            cost = values[0] if entry.value is not None else values
+            cost = Fraction(names.number(entry.value))
+        wrong = "given twice" if entry.name in given else "negative" if least(cost) < 0 else ""
+        if entry.values and len(entry.values) != stages:
+            wrong = f"a list of {len(entry.values)}; there are {stages} stages"
         if wrong:
             raise fail(Code.COSTS, f"cost {entry.name} is {wrong}", Label(entry.span, "here"))
         given[entry.name] = cost
@@ -277,5 +278,5 @@ def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
         costs.held(stages, microbatches)
     except PipeschedError as error:
         (found,) = error.diagnostics
-        raise PipeschedError([replace(found, labels=(Label(checked.costs[0][0].span, "given here"),))]) from None
+        raise PipeschedError([replace(found, labels=(Label(entries[0].span, "given here"),))]) from None
     return costs

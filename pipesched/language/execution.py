@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import TypeAlias
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.language import ast
 from pipesched.language.translate import FILENAME
 from pipesched.support.source import Source, Span
 
@@ -102,33 +103,40 @@ _FUNCTIONS = {"__builtins__": {}, "times": times, "ratio": ratio, "within": with
 _BUILT_IN = {"v_min": min, "v_max": max, "v_abs": abs}
 
 
+@dataclass
 class Names:
-    """The names that translated code may use; those of a file begin with ``v_`` there."""
+    """The names that translated code may use, with their values; those of a file begin with ``v_`` there.
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
-        self.code: dict[str, object] = {**_FUNCTIONS, "pay": budget.pay, **_BUILT_IN}
+    code: that of the parts of the file, by id.
+    """
+
+    budget: Budget
+    code: Mapping[int, CodeType]
+    values: dict[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.values = {**_FUNCTIONS, "pay": self.budget.pay, **_BUILT_IN, **self.values}
 
     def __setitem__(self, name: str, value: object) -> None:
-        self.code[f"v_{name}"] = value
+        self.values[f"v_{name}"] = value
 
     def get(self, name: str) -> object:
         """The value of a name of the file; None where it has none."""
-        return self.code.get(f"v_{name}")
+        return self.values.get(f"v_{name}")
 
-    def number(self, code: CodeType) -> int:
+    def number(self, node: ast.Expression) -> int:
         """The value of an expression."""
-        value: int = eval(code, self.code)
+        value: int = eval(self.code[id(node)], self.values)
         return value
 
-    def function(self, code: CodeType) -> Callable[..., int]:
-        """The value of an expression that is a function."""
-        made: Callable[..., int] = eval(code, self.code)
+    def function(self, node: ast.Expression) -> Callable[..., int]:
+        """The function that an expression is, of a stage or a rank."""
+        made: Callable[..., int] = eval(self.code[id(node)], self.values)
         return made
 
-    def run(self, code: CodeType) -> None:
+    def run(self, item: ast.Let | ast.Rank) -> None:
         """Run statements, which may define names."""
-        exec(code, self.code)
+        exec(self.code[id(item)], self.values)
 
 
 @dataclass(frozen=True, slots=True)

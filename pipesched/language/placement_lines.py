@@ -11,7 +11,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.language.execution import Names
-from pipesched.language.typecheck import Checked, StageCode
+from pipesched.language.typecheck import Checked
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op, Result
 from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_ranks, most_stages
@@ -46,14 +46,13 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
         PipeschedError: PS210, more operations than max_ops; PS215, PS216, PS223, a placement that is none.
         Halt, ZeroDivisionError: an expression without a value.
     """
-    if not checked.stages:
+    lines = checked.items(ast.Stages)
+    if not lines:
         help = "write for example `stage s in 0 .. p on rank s`"
         raise _wrong("the file places no stage", checked.file.name.span, "this schedule", help)
     routes: dict[str, Route] = {}
-    for line in checked.stages:
+    for line in lines:
         _line(line, routes, names, max_ops)
-        if sum(len(route.stages) for route in routes.values()) > most_stages(max_ops):
-            raise _too_many_stages(most_stages(max_ops), line.node.span)
     found = list(routes.values())
     m = None if "m" in routes else names.get("m")
     ranges = _ranges(found, m if type(m) is int else None)  # no list, function or truth value, whose name m is
@@ -75,9 +74,8 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
 def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
     """The stages of all `frozen` lines."""
     found: set[int] = set()
-    for node, ends in checked.frozen:
-        low, *rest = (names.number(code) for code in ends)
-        high = rest[0] if rest else low + 1
+    for node in checked.items(ast.Frozen):
+        low, high = _ends(node, names)
         if low < high and not 0 <= low < high <= stages:
             what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"
             message, help = (
@@ -93,25 +91,32 @@ def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
     """PS215 for a rank with a program and no stage."""
     held = np.unique(placement.rank_of).tolist()
     where = ("rank " if len(held) == 1 else "ranks ") + ranges(held[:_HELD]) + ", …" * (len(held) > _HELD)
-    places = tuple(Label(line.node.rank.span, f"of {where}") for line in checked.stages)
+    lines = checked.items(ast.Stages)
+    places = tuple(Label(line.rank.span, f"of {where}") for line in lines)
     message = f"rank {rank} has a program and no stage: the stages are on {where}"
     found = Diagnostic(Code.PLACEMENT, message, places, (), "give it a stage")
-    return PipeschedError(explained("ranks", [found], placement, checked.stages[0].node.rank.span.text))
+    return PipeschedError(explained("ranks", [found], placement, lines[0].rank.span.text))
 
 
-def _line(line: StageCode, routes: dict[str, Route], names: Names, max_ops: int) -> None:
-    node = line.node
+def _ends(node: ast.Stages | ast.Frozen, names: Names) -> tuple[int, int]:
+    """The stages of a line, half open."""
+    low = names.number(node.low)
+    return low, low + 1 if node.high is None else names.number(node.high)
+
+
+def _line(node: ast.Stages, routes: dict[str, Route], names: Names, max_ops: int) -> None:
     name = node.route.id if node.route else ""
     route = routes.setdefault(name, Route(name, node.span))
-    low = names.number(line.low)
-    high = low + 1 if line.high is None else names.number(line.high)
+    low, high = _ends(node, names)
     if high - low > max_ops:
         raise _too_many(f"{high - low} stages at least; the limit is {max_ops}", node.span)
-    if high - low > most_stages(max_ops):
-        raise _too_many_stages(most_stages(max_ops), node.span)
-    rank_of, *reads = (names.function(code) for code in (line.rank, *line.reads))
-    if line.microbatches is not None:
-        route.microbatches = (names.number(line.microbatches[0]), names.number(line.microbatches[1]))
+    there, most = sum(len(route.stages) for route in routes.values()), most_stages(max_ops)
+    if there + sum(stage not in route.stages for stage in range(low, high)) > most:
+        message = f"more than {most} stages, those of all routes counted"
+        raise _too_many(message, node.span, f": a stage counts as {OPS_A_STAGE} operations")
+    rank_of, *reads = (names.function(part) for part in (node.rank, *node.reads))
+    if node.microbatches is not None:
+        route.microbatches = (names.number(node.microbatches[0]), names.number(node.microbatches[1]))
     for stage in range(low, high):
         placed = Placed(rank_of(stage), node, tuple(read(stage) for read in reads))
         _require_place(stage, placed, route.stages.get(stage))
@@ -227,7 +232,7 @@ def _limit(checked: Checked, stages: int, ranges: list[tuple[int, int]], max_ops
     least = kinds * stages * microbatches
     if least > max_ops:
         what = f"{stages} stages and {microbatches} microbatches: {least} operations at least; the limit is {max_ops}"
-        raise _too_many(what, checked.stages[0].node.span)
+        raise _too_many(what, checked.items(ast.Stages)[0].span)
 
 
 def _wrong(message: str, span: Span, here: str, help: str | None = None, code: Code = Code.PLACEMENT) -> PipeschedError:
@@ -237,8 +242,3 @@ def _wrong(message: str, span: Span, here: str, help: str | None = None, code: C
 def _too_many(what: str, span: Span, counts: str = "") -> PipeschedError:
     help = f"choose smaller sizes, or raise --max-ops{counts}"
     return _wrong(what, span, "too many here", help, Code.TOO_MANY_OPERATIONS)
-
-
-def _too_many_stages(most: int, span: Span) -> PipeschedError:
-    message = f"more than {most} stages, those of all routes counted"
-    return _too_many(message, span, f": a stage counts as {OPS_A_STAGE} operations")

@@ -15,7 +15,7 @@ from pipesched.language.execution import BUDGET, Budget, Halt, Names, locate, re
 from pipesched.language.operations import Emitter
 from pipesched.language.placement_lines import nobody
 from pipesched.language.statements import EMITTERS
-from pipesched.language.typecheck import Checked, RankCode
+from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Place
@@ -57,7 +57,7 @@ class Programs:
         Raises:
             PipeschedError: PS2xx, from the file's own operations.
         """
-        self.functions = [self._function(code) for code in self._assign()]
+        self.functions = [self._function(item) for item in self._assign()]
         sites, keys, second = [], [], []
         self.start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
         for rank, emitter in enumerate(self._emitters()):
@@ -123,39 +123,34 @@ class Programs:
         found = [np.flatnonzero(route_of == route) for route in range(self.placement.routes)]
         return [(int(x[0]), int(x[-1]) + 1) if len(x) else (0, 0) for x in found]
 
-    def _assign(self) -> list[RankCode]:
-        """The code of every rank: its own if there is one, else the one for every rank."""
-        general = [code for code in self.checked.ranks if code.literal is None]
+    def _assign(self) -> list[ast.Rank]:
+        """The program of every rank: its own if there is one, else the one for every rank."""
+        items, ranks = self.checked.items(ast.Rank), self.placement.ranks
+        general = [item for item in items if id(item.rank) not in self.names.code]
         if len(general) > 1:
-            again = Label(general[1].node.span, "and this one")
-            raise fail(Code.RANK_PROGRAM, "two programs for every rank", Label(general[0].node.span, "this one"), again)
-        own, ranks = self._own(), self.placement.ranks
+            again = Label(general[1].span, "and this one")
+            raise fail(Code.RANK_PROGRAM, "two programs for every rank", Label(general[0].span, "this one"), again)
+        own: dict[int, ast.Rank] = {}
+        for item in items:
+            if id(item.rank) in self.names.code:
+                rank = self.names.number(item.rank)
+                wrong = f"rank {rank} has two programs" if rank in own else ""
+                wrong = wrong if 0 <= rank < ranks else f"no stage is on rank {rank}; ranks are 0 .. {ranks}"
+                if wrong:
+                    raise fail(Code.RANK_PROGRAM, wrong, Label(item.rank.span, f"this is rank {rank}"))
+                own[rank] = item
         bare = [r for r in range(ranks) if r not in own and not general]
         if bare:
             label = Label(self.checked.file.name.span, f"has {len(own)} programs for {ranks} ranks")
-            known = [code.node.rank.id for code in self.checked.ranks if isinstance(code.node.rank, ast.Name)]
+            known = [item.rank.id for item in items if isinstance(item.rank, ast.Name)]
             help = f"`{known[0]}` is a value here, so `rank {known[0]}` is one rank; use a new name" if known else None
             help = help or f"write `rank {bare[0]} {{ … }}`"
             raise fail(Code.RANK_PROGRAM, f"rank {bare[0]} has no program", label, help=help)
         return [own.get(r) or general[0] for r in range(ranks)]
 
-    def _own(self) -> dict[int, RankCode]:
-        """The programs of single ranks."""
-        own: dict[int, RankCode] = {}
-        ranks = self.placement.ranks
-        for code in self.checked.ranks:
-            if code.literal is not None:
-                rank = self.names.number(code.literal)
-                wrong = f"rank {rank} has two programs" if rank in own else ""
-                wrong = wrong if 0 <= rank < ranks else f"no stage is on rank {rank}; ranks are 0 .. {ranks}"
-                if wrong:
-                    raise fail(Code.RANK_PROGRAM, wrong, Label(code.node.rank.span, f"this is rank {rank}"))
-                own[rank] = code
-        return own
-
-    def _function(self, code: RankCode) -> Callable[..., None]:
-        self.names.run(code.program)
-        return cast("Callable[..., None]", self.names.code.pop("program"))
+    def _function(self, item: ast.Rank) -> Callable[..., None]:
+        self.names.run(item)
+        return cast("Callable[..., None]", self.names.values.pop("program"))
 
     def _call(self, emitter: Emitter) -> None:
         functions = {**emitter.functions(), "steps": self.budget.steps}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Literal, TypeAlias
 
 from pipesched.diagnostics import Code, Diagnostic, Label
@@ -45,7 +46,7 @@ BUILTINS = {"min": Binding(arity=(2, None)), "max": Binding(arity=(2, None)), "a
 
 @dataclass
 class Scope:
-    """A chain of blocks, the innermost last; what is wrong is collected, not raised.
+    """A chain of blocks, the innermost last; what is wrong is collected, not raised. code: by the id of a node.
 
     reserved: names that have a meaning in claims, so that the top level of a file may not give them another. there:
     what to say of the names that there are, to who uses another. defining: the name whose value is read here.
@@ -53,13 +54,14 @@ class Scope:
 
     blocks: list[dict[str, Binding]]
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    code: dict[int, CodeType] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
     there: str = ""
     defining: str = ""
 
     def inner(self, defining: str = "", **known: Binding) -> Scope:
         """The scope of a block inside this one; what it defines ends with it. known: what a file may redefine there."""
-        return Scope([known, *self.blocks, {}], self.diagnostics, defining=defining)
+        return Scope([known, *self.blocks, {}], self.diagnostics, self.code, defining=defining)
 
     def find(self, name: str) -> Binding | None:
         return next((block[name] for block in reversed(self.blocks) if name in block), None)

@@ -16,17 +16,7 @@ from pipesched.diagnostics import Code
 from pipesched.language import ast
 from pipesched.language.execution import Loop
 from pipesched.language.scope import Binding, Scope
-from pipesched.language.translate import (
-    FILENAME,
-    STATEMENT,
-    Expressions,
-    Term,
-    call,
-    define,
-    lambda_of,
-    place_of,
-    placed,
-)
+from pipesched.language.translate import FILENAME, STATEMENT, Expressions, Term, call, define, function, paid, placed
 from pipesched.model.ops import LETTERS, Op, overlap
 from pipesched.support.source import Span
 
@@ -53,19 +43,17 @@ class Statements:
     loops: list[Loop] = field(default_factory=list)
     expressions: Expressions = field(default_factory=Expressions)
 
-    def program(self, node: ast.Rank, variable: str | None, scope: Scope) -> python.Module:
-        """A module that defines ``program``."""
+    def program(self, node: ast.Rank, variable: str, scope: Scope) -> python.Module:
+        """A module that defines ``program``. variable: the name of the rank, "" where it has none."""
         known = scope.inner(pending=_NOW)
         rule = node.body[-1] if node.body and isinstance(node.body[-1], ast.Greedy) else None
         body, cost = self.block(node.body[:-1] if rule else node.body, known, 0)
-        for line in rule.lines if rule else ():
-            body.append(self._line(line, known))
-        arguments = ", ".join([f"v_{variable}" if variable else "v_", *EMITTERS])
-        module = python.parse(f"def program({arguments}): pass", FILENAME)
-        function = module.body[0]
-        assert isinstance(function, python.FunctionDef)
-        pay = placed(node, python.Expr(call(node, "pay", python.Constant(cost))))
-        function.body = [pay, *body, *function.body]
+        body += [self._line(line, known) for line in (rule.lines if rule else ())]
+        module = python.parse(f"def program({', '.join([f'v_{variable}', *EMITTERS])}): pass", FILENAME)
+        made = module.body[0]
+        assert isinstance(made, python.FunctionDef)
+        pay = placed(node.span, python.Expr(call("pay", python.Constant(cost))))
+        made.body = [pay, *body, *made.body]
         return module
 
     def block(self, statements: tuple[ast.Statement, ...], scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
@@ -101,40 +89,39 @@ class Statements:
 
     def _site(self, op: str, node: ast.Node, *, named: bool = False) -> python.Constant:
         self.sites.append(Site(op, node.span, named))
-        return python.Constant(len(self.sites) - 1, None, **place_of(node))
+        return python.Constant(len(self.sites) - 1)
 
     def _number(self, node: ast.Expression, scope: Scope) -> Term:
         return self.expressions.term(node, scope, "number")
 
     def _operation(self, node: ast.Operation, scope: Scope) -> tuple[list[python.stmt], int]:
-        function = node.op if node.microbatch is None else f"{node.op}_at"
-        return self._emission(node, node.op, function, (node.microbatch, node.chunk), scope)
+        name = node.op if node.microbatch is None else f"{node.op}_at"
+        return self._emission(node, node.op, name, (node.microbatch, node.chunk), scope)
 
     def _emission(
-        self, node: ast.Node, op: str, function: str, parts: Sequence[ast.Expression | None], scope: Scope
+        self, node: ast.Node, op: str, name: str, parts: Sequence[ast.Expression | None], scope: Scope
     ) -> tuple[list[python.stmt], int]:
         """The call of an emission function with a site and the parts that are written."""
-        site = self._site(op, node, named=function.endswith("_at"))
+        site = self._site(op, node, named=name.endswith("_at"))
         terms = [self._number(part, scope) for part in parts if part is not None]
-        code = python.Expr(call(node, function, site, *(term.code for term in terms)), **place_of(node))
+        code = placed(node.span, python.Expr(call(name, site, *(term.code for term in terms))))
         return [code], STATEMENT + sum(term.cost for term in terms)
 
     def _line(self, node: ast.Line, scope: Scope) -> python.stmt:
         """A line of `greedy`, as its site, its letter, its chunk, and its condition as a function."""
         operation = node.operation
+        chunk: python.expr = python.Constant(None)
+        when: python.expr = python.Constant(None)
         if operation.microbatch is not None:
             message = "a line of `greedy` is the next microbatch, whichever that is"
             scope.report(Code.GREEDY, message, operation.microbatch.span, "names one", "take it away")
-        chunk: python.expr = placed(node, python.Constant(None))
         if operation.chunk is not None:
             chunk = self._number(operation.chunk, scope).code
-        when: python.expr = placed(node, python.Constant(None))
         if node.condition is not None:
             condition = Expressions(exact=True).term(node.condition, scope.inner(held=_NOW), "boolean")
-            when = lambda_of([], condition, node.condition).body
-        letter = placed(node, python.Constant(operation.op))
-        made = call(node, "greedy", self._site(operation.op, operation), letter, chunk, when)
-        return python.Expr(made, **place_of(node))
+            when = placed(node.condition.span, function([], paid(node.condition, condition)))
+        site = self._site(operation.op, operation)
+        return placed(node.span, python.Expr(call("greedy", site, python.Constant(operation.op), chunk, when)))
 
     def _overlap(self, node: ast.Overlap, scope: Scope) -> tuple[list[python.stmt], int]:
         if not overlap(Op[node.first.op], Op[node.second.op]):
@@ -143,8 +130,7 @@ class Statements:
             scope.report(Code.OVERLAP_PARTS, message, node.span, "these two cannot share a slot", help)
         first, cost = self._operation(node.first, scope)
         second, more = self._operation(node.second, scope)
-        pair = placed(node, python.Expr(call(node, "pair")))
-        return [*first, *second, pair], cost + more
+        return [*first, *second, placed(node.span, python.Expr(call("pair")))], cost + more
 
     def _loop(self, node: ast.For | ast.Repeat, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
         if depth > LOOPS_DEEP:
@@ -159,17 +145,17 @@ class Statements:
             name = f"v_{node.variable.id}"
         else:
             name = f"n_{node.span.start}"
-            bounds.insert(0, placed(node, python.Constant(0)))
+            bounds.insert(0, python.Constant(0))
         body, weight = self.block(node.body, inside, depth)
         head = node.span.source.span(node.span.start, ends[-1].span.end)
         self.loops.append(Loop(name, head.end, node.span.end))
-        steps = call(ast.Boolean(head, True), "steps", *bounds, placed(node, python.Constant(weight)))
+        steps = placed(head, call("steps", *bounds, python.Constant(weight)))
         loop = python.For(python.Name(name, python.Store()), steps, body or [python.Pass()], [])
-        return [placed(node, loop)], STATEMENT + sum(term.cost for term in terms)
+        return [placed(node.span, loop)], STATEMENT + sum(term.cost for term in terms)
 
     def _if(self, node: ast.If, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
         condition = self.expressions.term(node.condition, scope, "boolean")
         yes, cost = self.block(node.yes, scope.inner(), depth)
         no, other = self.block(node.no, scope.inner(), depth)
-        code = placed(node, python.If(condition.code, yes or [placed(node, python.Pass())], no))
+        code = placed(node.span, python.If(condition.code, yes or [python.Pass()], no))
         return [code], condition.cost + max(cost, other)

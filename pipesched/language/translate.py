@@ -24,13 +24,12 @@ from __future__ import annotations
 import ast as python
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from types import CodeType
 from typing import TypeVar
 
 from pipesched.diagnostics import Code
 from pipesched.language import ast
 from pipesched.language.scope import Kind, Scope
+from pipesched.support.source import Span
 
 FILENAME = "<schedule>"
 _WHOLE = "write whole numbers: `p // 2` for the half of p, rounded down"
@@ -56,14 +55,9 @@ _OPERATORS: dict[str, python.boolop | python.cmpop | python.operator] = {
 Made = TypeVar("Made", bound=python.AST)
 
 
-def place_of(node: ast.Node) -> dict[str, int]:
-    """The place of a .ps node as Python's nodes have it: offsets in the place of lines."""
-    return {"lineno": node.span.start + 1, "end_lineno": node.span.end + 1, "col_offset": 0, "end_col_offset": 0}
-
-
-def placed(node: ast.Node, made: Made) -> Made:
-    """Give a Python node, and what was newly made below it, the place of a .ps node."""
-    place = place_of(node)
+def placed(span: Span, made: Made) -> Made:
+    """Give a Python node, and what was newly made below it, a place in the .ps file: offsets in the place of lines."""
+    place = {"lineno": span.start + 1, "end_lineno": span.end + 1, "col_offset": 0, "end_col_offset": 0}
     fresh: list[python.AST] = [made]
     while fresh:
         part = fresh.pop()
@@ -76,10 +70,11 @@ def placed(node: ast.Node, made: Made) -> Made:
     return made
 
 
-def compiled(tree: python.Expression | python.Module, scope: Scope) -> CodeType:
-    """The bytecode of a tree; nothing of a file with mistakes, which is reported and never run."""
-    mode = "eval" if isinstance(tree, python.Expression) else "exec"
-    return compile("0" if scope.diagnostics else tree, FILENAME, mode)
+def keep(node: ast.Node, code: python.expr | python.Module, scope: Scope) -> None:
+    """Compile what computes a part of the file; nothing of a file with mistakes, which is reported and never run."""
+    if not scope.diagnostics:
+        tree = python.Expression(placed(node.span, code)) if isinstance(code, python.expr) else code
+        scope.code[id(node)] = compile(tree, FILENAME, "exec" if tree is code else "eval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +86,9 @@ class Term:
     cost: int = 1
 
 
-def call(node: ast.Node, function: str, *arguments: python.expr) -> python.Call:
-    """``function(arguments)`` at the place of `node`."""
-    place = place_of(node)
-    for argument in arguments:
-        if "lineno" not in vars(argument):
-            placed(node, argument)
-    return python.Call(python.Name(function, python.Load(), **place), list(arguments), [], **place)
+def call(function: str, *arguments: python.expr) -> python.Call:
+    """``function(arguments)``."""
+    return python.Call(python.Name(function, python.Load()), list(arguments), [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +102,21 @@ class Expressions:
         made = self._term(node, scope)
         if "unknown" not in (want, made.kind) and want != made.kind:
             scope.report(Code.TYPE, f"expected a {want}, found a {made.kind}", node.span, f"this is a {made.kind}")
+        placed(node.span, made.code)
         return made
 
     def _term(self, node: ast.Expression, scope: Scope) -> Term:
         match node:
             case ast.Boolean(value=value):
-                return Term(placed(node, python.Constant(value)), "boolean")
-            case ast.Number(value=value):
-                return self._number(node, value, scope)
+                return Term(python.Constant(value), "boolean")
+            case ast.Number(value=int(value)):
+                return Term(python.Constant(value), "number")
+            case ast.Number():
+                if not self.exact:
+                    scope.report(
+                        Code.TYPE, "a program counts in whole numbers", node.span, "not a whole number", _WHOLE
+                    )
+                return Term(call("ratio", *map(python.Constant, node.value.as_integer_ratio())), "number")
             case ast.Name():
                 return self._name(node, scope)
             case ast.Call():
@@ -128,34 +126,28 @@ class Expressions:
             case ast.Unary(operator=operator):
                 kind: Kind = "boolean" if operator == "not" else "number"
                 operand = self.term(node.operand, scope, kind)
-                made = python.UnaryOp(python.Not() if operator == "not" else python.USub(), operand.code)
-                return Term(placed(node, made), kind, 1 + operand.cost)
+                sign = python.Not() if operator == "not" else python.USub()
+                return Term(python.UnaryOp(sign, operand.code), kind, 1 + operand.cost)
             case ast.Conditional():
-                return self._conditional(node, scope)
+                condition, yes = self.term(node.condition, scope, "boolean"), self.term(node.yes, scope)
+                no = self.term(node.no, scope, yes.kind)
+                made = python.IfExp(condition.code, yes.code, no.code)
+                return Term(made, yes.kind, 1 + condition.cost + max(yes.cost, no.cost))
             case ast.Binary(operator="+" | "-"):
-                total = self._sum(node, scope)
-                return Term(self._bounded(node, total.code), "number", total.cost)
+                return self._bounded(self._sum(node, scope))
             case ast.Binary():
                 return self._binary(node, scope)
-
-    def _number(self, node: ast.Number, value: int | Fraction, scope: Scope) -> Term:
-        if isinstance(value, int):
-            return Term(placed(node, python.Constant(value)), "number")
-        if not self.exact:
-            scope.report(Code.TYPE, "a program counts in whole numbers", node.span, "not a whole number", _WHOLE)
-        parts = (python.Constant(value.numerator), python.Constant(value.denominator))
-        return Term(call(node, "ratio", *parts), "number")
 
     def _name(self, node: ast.Name, scope: Scope) -> Term:
         found, name = scope.known(node), node.id
         if found.arity is not None and not found.bare:
             scope.report(Code.CALL, f"`{name}` is a function", node.span, "used as a value", f"call it: `{name}(…)`")
         if found.now:
-            return Term(call(node, name), found.kind, CALL)
+            return Term(call(name), found.kind, CALL)
         if found.kind == "list":
             help = f"write `{name}[i]`: its entries are numbers, counted from 0"
             scope.report(Code.TYPE, f"`{name}` is a list", node.span, "used as a value", help)
-        made = placed(node, python.Name(f"{'b' if found.bare else 'v'}_{name}", python.Load()))
+        made = python.Name(f"{'b' if found.bare else 'v'}_{name}", python.Load())
         return Term(made, "unknown" if found.kind == "list" else found.kind)
 
     def _call(self, node: ast.Call, scope: Scope) -> Term:
@@ -167,7 +159,7 @@ class Expressions:
             wanted = f"{found.arity[0]}" if found.arity[1] else f"at least {found.arity[0]}"
             message = f"`{name}` takes {wanted} argument{'s' * (wanted != '1')}, not {len(arguments)}"
             scope.report(Code.CALL, message, node.span, "called here", _ONE if found.arity == (2, None) else None)
-        made = call(node, name if found.now else f"v_{name}", *(a.code for a in arguments))
+        made = call(name if found.now else f"v_{name}", *(a.code for a in arguments))
         return Term(made, found.kind, CALL + sum(a.cost for a in arguments) + found.cost)
 
     def _entry(self, node: ast.Entry, scope: Scope) -> Term:
@@ -177,36 +169,29 @@ class Expressions:
             what = "a function" if found.arity is not None else "a value"
             help = "lists are declared in the head: `schedule f(p, m, length[m] = 1)`"
             scope.report(Code.TYPE, f"`{name}` is {what}, no list", node.span, "taken as a list", help)
-        listed = placed(node.list, python.Name(f"v_{name}", python.Load()))
-        made = call(node, "entry", placed(node.list, python.Constant(name)), listed, index.code)
+        made = call("entry", python.Constant(name), python.Name(f"v_{name}", python.Load()), index.code)
         return Term(made, "number" if found.kind == "list" else "unknown", CALL + index.cost)
-
-    def _conditional(self, node: ast.Conditional, scope: Scope) -> Term:
-        condition = self.term(node.condition, scope, "boolean")
-        yes = self.term(node.yes, scope)
-        no = self.term(node.no, scope, yes.kind)
-        made = placed(node, python.IfExp(condition.code, yes.code, no.code))
-        return Term(made, yes.kind, 1 + condition.cost + max(yes.cost, no.cost))
 
     def _sum(self, node: ast.Expression, scope: Scope) -> Term:
         """A chain of + and -, whose value is looked at once, at its end."""
         if not (isinstance(node, ast.Binary) and node.operator in _SUM):
             return self.term(node, scope, "number")
         left, right = self._sum(node.left, scope), self._sum(node.right, scope)
-        made = placed(node, python.BinOp(left.code, _SUM[node.operator], right.code))
+        made = placed(node.span, python.BinOp(left.code, _SUM[node.operator], right.code))
         return Term(made, "number", 1 + left.cost + right.cost)
 
-    def _bounded(self, node: ast.Node, total: python.expr) -> python.expr:
+    def _bounded(self, total: Term) -> Term:
         """The sum, refused beyond 62 bits; whole numbers are looked at in line, for loops do little else."""
         if self.exact:
-            return call(node, "within", total)
-        kept = python.NamedExpr(python.Name("t_", python.Store()), total)
-        ends = [python.Constant(-WIDEST), python.Constant(WIDEST)]
+            return Term(call("within", total.code), "number", total.cost)
+        kept = python.NamedExpr(python.Name("t_", python.Store()), total.code)
+        ends = python.Constant(-WIDEST), python.Constant(WIDEST)
         inside = python.Compare(ends[0], [python.Lt(), python.Lt()], [kept, ends[1]])
-        name = python.Name("t_", python.Load())
-        return placed(node, python.IfExp(inside, name, call(node, "within", python.Name("t_", python.Load()))))
+        name, refused = python.Name("t_", python.Load()), call("within", python.Name("t_", python.Load()))
+        return Term(python.IfExp(inside, name, refused), "number", total.cost)
 
     def _binary(self, node: ast.Binary, scope: Scope) -> Term:
+        """Two values under an operator of Python, or under a function for what may leave 62 bits."""
         operator = _OPERATORS.get(node.operator)
         want: Kind = "boolean" if isinstance(operator, python.boolop) else "number"
         want = "unknown" if isinstance(operator, python.Eq | python.NotEq) else want
@@ -217,30 +202,22 @@ class Expressions:
             message = "`/` is exact division, for claims and costs only"
             help = f"write `{node.left.span.text} // {node.right.span.text}`: `//` rounds down"
             scope.report(Code.TYPE, message, node.span, "here a whole number is needed", help)
-        return Term(_applied(node, operator, left.code, right.code), kind, 1 + left.cost + right.cost)
-
-
-def _applied(
-    node: ast.Binary,
-    operator: python.boolop | python.cmpop | python.operator | None,
-    left: python.expr,
-    right: python.expr,
-) -> python.expr:
-    """Two values under an operator of Python, or under a function for what may leave 62 bits."""
-    match operator:
-        case python.boolop():
-            return placed(node, python.BoolOp(operator, [left, right]))
-        case python.cmpop():
-            return placed(node, python.Compare(left, [operator], [right]))
-        case python.operator():
-            return placed(node, python.BinOp(left, operator, right))
-        case None:
-            return call(node, "times" if node.operator == "*" else "ratio", left, right)
+        made: python.expr
+        match operator:
+            case python.boolop():
+                made = python.BoolOp(operator, [left.code, right.code])
+            case python.cmpop():
+                made = python.Compare(left.code, [operator], [right.code])
+            case python.operator():
+                made = python.BinOp(left.code, operator, right.code)
+            case None:
+                made = call("times" if node.operator == "*" else "ratio", left.code, right.code)
+        return Term(made, kind, 1 + left.cost + right.cost)
 
 
 def paid(node: ast.Node, term: Term) -> python.expr:
     """The expression, which pays before it runs."""
-    return placed(node, python.BoolOp(python.Or(), [call(node, "pay", python.Constant(term.cost)), term.code]))
+    return placed(node.span, python.BoolOp(python.Or(), [call("pay", python.Constant(term.cost)), term.code]))
 
 
 def define(node: ast.Let, scope: Scope, expressions: Expressions, *, pays: bool = False) -> python.stmt:
@@ -257,18 +234,12 @@ def define(node: ast.Let, scope: Scope, expressions: Expressions, *, pays: bool 
     if (parameters is None and pays) or (parameters is not None and cost > DEAR):
         code, cost = paid(node, value), 1
     if parameters is not None:
-        code = function([f"v_{x.id}" for x in parameters], code, node)
+        code = function([x.id for x in parameters], code)
     scope.define(node.name, value.kind, None if parameters is None else (len(parameters),) * 2, cost)
-    return placed(node, python.Assign([python.Name(f"v_{node.name.id}", python.Store())], code))
+    return placed(node.span, python.Assign([python.Name(f"v_{node.name.id}", python.Store())], code))
 
 
-def function(names: Sequence[str], body: python.expr, node: ast.Node) -> python.Lambda:
-    """``lambda names: body``."""
-    taken = [placed(node, python.arg(name)) for name in names]
-    made = python.arguments(posonlyargs=[], args=taken, kwonlyargs=[], kw_defaults=[], defaults=[])
-    return placed(node, python.Lambda(made, body))
-
-
-def lambda_of(names: Sequence[str], term: Term, node: ast.Node) -> python.Expression:
-    """``lambda names: term``, which pays for itself, to be compiled with mode "eval"."""
-    return python.Expression(function(names, paid(node, term), node))
+def function(names: Sequence[str], body: python.expr) -> python.Lambda:
+    """``lambda names: body``, of names in the file."""
+    taken = [python.arg(f"v_{name}") for name in names]
+    return python.Lambda(python.arguments([], taken, kwonlyargs=[], kw_defaults=[], defaults=[]), body)

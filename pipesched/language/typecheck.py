@@ -6,9 +6,11 @@ Everything that can be known without sizes is found here, all of it in one run.
 from __future__ import annotations
 
 import ast as python
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import CodeType
+from typing import TypeVar
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language import ast
@@ -17,56 +19,43 @@ from pipesched.language.execution import Loop
 from pipesched.language.parser import WORDS, parse
 from pipesched.language.scope import BUILTINS, Kind, Scope
 from pipesched.language.statements import Site, Statements
-from pipesched.language.translate import Expressions, call, compiled, define, function, lambda_of, paid, placed
+from pipesched.language.translate import Expressions, define, function, keep, paid
 from pipesched.model.costs import KEYS
 from pipesched.support.source import Source
 
-
-@dataclass(frozen=True, slots=True)
-class StageCode:
-    """A line of the placement: ``stage v in low .. high on rank f(v)``; high is None for a single stage.
-
-    reads: functions likewise, none where the line does not say what its stages read.
-    """
-
-    node: ast.Stages
-    low: CodeType
-    high: CodeType | None
-    rank: CodeType
-    microbatches: tuple[CodeType, CodeType] | None
-    reads: tuple[CodeType, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RankCode:
-    """A program: for every rank if `literal` is None, else for the one that it evaluates to."""
-
-    node: ast.Rank
-    literal: CodeType | None
-    program: CodeType
+AnyItem = TypeVar("AnyItem", bound=ast.Item)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A compiled file; each list in the order of the text. sizes: how many entries a list has, by its name."""
+    """A compiled file. code: of the parts that are evaluated, by id; what depends on a stage is a function of it.
+
+    sites, loops: of all programs, in the order of the text.
+    """
 
     file: ast.File
     sites: list[Site]
     loops: list[Loop]
-    defaults: dict[str, CodeType | None] = field(default_factory=dict)
-    sizes: dict[str, CodeType] = field(default_factory=dict)
-    steps: list[tuple[ast.Let | ast.Require, CodeType]] = field(default_factory=list)
-    stages: list[StageCode] = field(default_factory=list)
-    frozen: list[tuple[ast.Frozen, list[CodeType]]] = field(default_factory=list)
-    ranks: list[RankCode] = field(default_factory=list)
-    slices: list[tuple[ast.Slices, CodeType]] = field(default_factory=list)
-    costs: list[tuple[ast.Cost, list[CodeType]]] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
+    code: dict[int, CodeType]
+    claims: list[Claim]
 
     @property
-    def greedy(self) -> list[ast.Greedy]:
-        """Where a program is a rule."""
-        return [part for code in self.ranks for part in code.node.body if isinstance(part, ast.Greedy)]
+    def parameters(self) -> dict[str, ast.Parameter]:
+        return {parameter.name.id: parameter for parameter in self.file.parameters}
+
+    @property
+    def lists(self) -> set[str]:
+        """The parameters that are lists."""
+        return {name for name, declared in self.parameters.items() if declared.size is not None}
+
+    def items(self, kind: type[AnyItem]) -> list[AnyItem]:
+        """The items of a kind, in the order of the text."""
+        return [item for item in self.file.items if isinstance(item, kind)]
+
+    @cached_property
+    def greedy(self) -> bool:
+        """True if a program is a rule."""
+        return any(isinstance(part, ast.Greedy) for item in self.items(ast.Rank) for part in item.body)
 
 
 @lru_cache(maxsize=256)
@@ -103,126 +92,95 @@ class _Checker:
     statements: Statements = field(default_factory=Statements)
 
     def run(self) -> Checked:
-        self.made = Checked(self.file, self.statements.sites, self.statements.loops)
         for parameter in self.file.parameters:
-            default = parameter.default
-            self.made.defaults[parameter.name.id] = None if default is None else self._code(default, "number")
-            if parameter.size is not None:
-                self.made.sizes[parameter.name.id] = self._code(parameter.size, "number")
+            self._keep("number", parameter.default, parameter.size)
             self.scope.define(parameter.name, "number" if parameter.size is None else "list")
-        self._routes()
+        named = [item.route for item in self.file.items if isinstance(item, ast.Stages) and item.route is not None]
+        for route in {route.id: route for route in reversed(named)}.values():  # constants, wherever they are declared
+            self.scope.define(route)
         for item in self.file.items:
-            if not isinstance(item, ast.Claim):
-                self._item(item)
-        variables = tuple(dict.fromkeys(v for item in self.made.ranks if (v := _variable(item.node, self.scope))))
+            self._item(item)
+        ranks = [self._variable(item) for item in self.file.items if isinstance(item, ast.Rank)]
+        variables = tuple(dict.fromkeys(filter(None, ranks)))
         inside = scope_of_claims(self.scope, variables)
         claims = [compile_claim(item, inside, variables) for item in self.file.items if isinstance(item, ast.Claim)]
         if self.scope.diagnostics:
             raise PipeschedError(sorted(self.scope.diagnostics, key=lambda x: x.where.start if x.where else 0))
-        self.made.claims.extend(claims)
-        return self.made
+        return Checked(self.file, self.statements.sites, self.statements.loops, self.scope.code, claims)
 
-    def _routes(self) -> None:
-        """Route names are the constants 0, 1, … wherever they are declared."""
-        named = [item.route for item in self.file.items if isinstance(item, ast.Stages) and item.route is not None]
-        for route in {route.id: route for route in reversed(named)}.values():
-            self.scope.define(route)
+    def _keep(
+        self,
+        want: Kind,
+        *nodes: ast.Expression | None,
+        scope: Scope | None = None,
+        of: Sequence[str] | None = None,
+        exact: bool = False,
+    ) -> None:
+        """Compile expressions where they are written, which pay for themselves; of these names, as functions."""
+        for node in nodes:
+            if node is not None:
+                code = paid(node, Expressions(exact).term(node, scope or self.scope, want))
+                keep(node, code if of is None else function(of, code), self.scope)
 
     def _item(self, item: ast.Item) -> None:
         match item:
             case ast.Let():
-                module = python.Module([define(item, self.scope, Expressions(), pays=True)], [])
-                self.made.steps.append((item, compiled(module, self.scope)))
+                keep(item, python.Module([define(item, self.scope, Expressions(), pays=True)], []), self.scope)
             case ast.Require():
-                self.made.steps.append((item, self._code(item.condition, "boolean")))
+                self._keep("boolean", item.condition)
             case ast.Stages():
-                self.made.stages.append(self._stages(item))
+                self._stages(item)
             case ast.Frozen():
-                self.made.frozen.append((item, self._frozen(item)))
+                if item.variable is not None:
+                    self.scope.inner().define(item.variable)
+                self._keep("number", item.low, item.high)
             case ast.Slices():
-                if self.made.slices:
-                    first = Label(self.made.slices[0][0].span, "first here")
-                    self.scope.report(Code.SLICES, "`slices` is given twice", item.span, "again here", None, first)
-                self.made.slices.append((item, self._code(item.count, "number")))
+                first = next(other for other in self.file.items if isinstance(other, ast.Slices))
+                if first is not item:
+                    before = Label(first.span, "first here")
+                    self.scope.report(Code.SLICES, "`slices` is given twice", item.span, "again here", None, before)
+                self._keep("number", item.count)
             case ast.Rank():
-                self.made.ranks.append(self._rank(item))
+                self._rank(item)
             case ast.Costs():
-                self.made.costs.extend(self._cost(entry) for entry in item.entries)
+                for entry in item.entries:
+                    self._cost(entry)
             case ast.Claim():
                 pass
 
-    def _code(self, node: ast.Expression, want: Kind, scope: Scope | None = None, exact: bool = False) -> CodeType:
-        term = Expressions(exact).term(node, scope or self.scope, want)
-        return compiled(python.Expression(paid(node, term)), self.scope)
-
-    def _stages(self, item: ast.Stages) -> StageCode:
+    def _stages(self, item: ast.Stages) -> None:
         inside = self.scope.inner()
         if item.high is None and isinstance(item.low, ast.Name) and self.scope.find(item.low.id) is None:
             stage, ranks = item.low.id, item.rank.span.text
             help = f"for every stage write `stage {stage} in 0 .. p on rank {ranks}`"
             self.scope.report(Code.UNKNOWN_NAME, f"no name `{stage}` is known here", item.span, "used here", help)
             inside.define(item.low)
-        low = self._code(item.low, "number", inside)
-        high = None if item.high is None else self._code(item.high, "number")
+        self._keep("number", item.low, scope=inside)
+        self._keep("number", item.high, *(item.microbatches or ()))
         if item.variable is not None:
             inside.define(item.variable)
-        name = "v_" if item.variable is None else f"v_{item.variable.id}"
-        rank, *reads = (
-            compiled(lambda_of([name], Expressions().term(node, inside, "number"), node), self.scope)
-            for node in (item.rank, *item.reads)
-        )
-        ends = item.microbatches
-        both = None if ends is None else (self._code(ends[0], "number"), self._code(ends[1], "number"))
-        return StageCode(item, low, high, rank, both, tuple(reads))
+        of = [item.variable.id if item.variable else ""]
+        self._keep("number", item.rank, *item.reads, scope=inside, of=of)
 
-    def _frozen(self, item: ast.Frozen) -> list[CodeType]:
-        """The ends of a range, or one stage."""
-        if item.variable is not None:
-            self.scope.inner().define(item.variable)
-        return [self._code(end, "number") for end in (item.low, item.high) if end is not None]
-
-    def _rank(self, item: ast.Rank) -> RankCode:
-        variable = _variable(item, self.scope)
-        inside = self.scope.inner()
-        literal = None
-        if variable is None:
-            literal = self._code(item.rank, "number")
-        elif isinstance(item.rank, ast.Name):
+    def _rank(self, item: ast.Rank) -> None:
+        variable, inside = self._variable(item), self.scope.inner()
+        if variable and isinstance(item.rank, ast.Name):
             inside.define(item.rank)
-        module = self.statements.program(item, variable, inside)
-        return RankCode(item, literal, compiled(module, self.scope))
+        else:
+            self._keep("number", item.rank)
+        keep(item, self.statements.program(item, variable, inside), self.scope)
 
-    def _cost(self, entry: ast.Cost) -> tuple[ast.Cost, list[CodeType]]:
+    def _cost(self, entry: ast.Cost) -> None:
         if entry.name not in KEYS:
             help = f"costs are {', '.join(KEYS)}"
             self.scope.report(Code.COSTS, f"no cost is called `{entry.name}`", entry.span, "unknown", help)
-        if entry.of and entry.value is not None:
-            return entry, [self._formula(entry, entry.value)]
-        values = (entry.value,) if entry.value is not None else entry.values or ()
-        return entry, [self._code(value, "number", exact=True) for value in values]
-
-    def _formula(self, entry: ast.Cost, value: ast.Expression) -> CodeType:
-        """``F[s, i] = e`` as what makes a row for each stage that it is given, and pays for so many entries at once.
-
-        lambda stages, microbatches, count: pay(cost * count) or [[e for v_i in microbatches] for v_s in stages]
-        """
         inside = self.scope.inner()
         for name in entry.of:
             inside.define(name)
-        term = Expressions(True).term(value, inside, "number")
-        variables = [*(f"v_{name.id}" for name in entry.of), "_"][:2]
-        made = term.code
-        for variable, over in zip(reversed(variables), ("microbatches", "stages"), strict=True):
-            part = python.comprehension(python.Name(variable, python.Store()), python.Name(over, python.Load()), [], 0)
-            made = placed(entry, python.ListComp(made, [part]))
-        price = python.BinOp(python.Constant(term.cost), python.Mult(), python.Name("count", python.Load()))
-        made = python.BoolOp(python.Or(), [call(entry, "pay", price), made])
-        of_all = function(("stages", "microbatches", "count"), made, entry)
-        return compiled(python.Expression(of_all), self.scope)
+        of = [name.id for name in entry.of] or None
+        self._keep("number", entry.value, *(entry.values or ()), scope=inside, of=of, exact=True)
 
-
-def _variable(item: ast.Rank, scope: Scope) -> str | None:
-    """The rank variable of ``rank r { … }``; a name that is already known makes it one rank's own program."""
-    if isinstance(item.rank, ast.Name) and scope.find(item.rank.id) is None:
-        return item.rank.id
-    return None
+    def _variable(self, item: ast.Rank) -> str:
+        """The rank variable of ``rank r { … }``; "" of one rank's own program, as is one with a name that is known."""
+        unknown = isinstance(item.rank, ast.Name) and self.scope.find(item.rank.id) is None
+        return item.rank.id if unknown and isinstance(item.rank, ast.Name) else ""

@@ -62,7 +62,7 @@ def entries() -> list[Entry]:
         source = read(name)
         file = checked(source).file
         documentation = " ".join((file.documentation or "").split())
-        group = _group(sized(source, _SIZES), lists=bool(checked(source).sizes))
+        group = _group(sized(source, _SIZES), lists=bool(checked(source).lists))
         found.append(Entry(name, file.title or name, documentation, group, others(name)))
     return sorted(found, key=lambda entry: (GROUPS.index(entry.group), entry.papers[:1] or ("~",), entry.name))
 

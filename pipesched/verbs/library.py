@@ -49,7 +49,7 @@ def sized(
     """
     try:
         file = checked(source)
-        own = {name: x for name, x in sizes.items() if name in file.defaults}
+        own = {name: x for name, x in sizes.items() if name in file.parameters}
         fits = takes(file, own) and placed(placement_at(file, own, max_ops=max_ops))
         return at_size(file, own, max_ops=max_ops).schedule if fits else None
     except PipeschedError:
@@ -76,7 +76,7 @@ def lists(sources: Iterable[Source]) -> frozenset[str]:
     found: set[str] = set()
     for source in sources:
         with suppress(PipeschedError):
-            found |= checked(source).sizes.keys() if reader_of(source) is PS else set()
+            found |= checked(source).lists if reader_of(source) is PS else set()
     return frozenset(found)
 
 
@@ -90,6 +90,6 @@ def _takes(source: Source) -> tuple[str, ...] | None:
     if reader_of(source) is not PS:
         return None if source.origin else ("p", "m")
     try:
-        return tuple(checked(source).defaults)
+        return tuple(checked(source).parameters)
     except PipeschedError:
         return None
