@@ -12,29 +12,9 @@ augmenting paths, first for what is due, then for all columns; a column asks for
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import TypeAlias
 
 Piece: TypeAlias = tuple[int, int]  # a thing, and how much of a column it takes
-
-
-def intervals(edges: Sequence[int], kind: Sequence[int], columns: int, whole: int) -> list[tuple[int, int, int]]:
-    """Things one after the other from 0 on: each that is given columns, the first of them, and the one after the last.
-
-    edges: the end of each thing, rising. whole: how much a column holds.
-    """
-    pieces: list[list[Piece]] = [[] for _ in range(columns)]
-    begin = 0
-    for thing, end in enumerate(edges):
-        for column in range(begin // whole, -(-end // whole)):
-            pieces[column].append((thing, min(end, (column + 1) * whole) - max(begin, column * whole)))
-        begin = end
-    found, first = [], 0
-    for thing, its in groupby(apportion(pieces, kind, whole)):
-        last = first + len(list(its))
-        found.append((thing, first, last))
-        first = last
-    return found
 
 
 def rows(shares: Sequence[Sequence[int]], kind: Sequence[int], whole: int) -> list[int]:

@@ -59,10 +59,16 @@ class Axis:
         """The column that holds an instant."""
         return np.asarray((ticks - self.begin) * self.step.denominator // self.step.numerator)
 
-    def fine(self, ticks: Ints) -> list[int]:
+    def fine(self, ticks: Ints) -> Ints:
         """Instants from the first column on, exactly, where a column is `whole`; those outside the part at its ends."""
-        inside = (min(max(x, self.begin), self.end) for x in ticks.tolist())
-        return [(x - self.begin) * self.step.denominator for x in inside]
+        wide = self.columns * self.whole >= 2**62  # Python's numbers have no end
+        inside = np.clip(ticks, self.begin, self.end) - self.begin
+        return inside.astype(object if wide else np.int64) * self.step.denominator
+
+    @property
+    def edges(self) -> Ints:
+        """The edges of all columns, as `fine` writes instants."""
+        return np.arange(self.columns + 1, dtype=self.fine(np.zeros(1, dtype=np.int64)).dtype) * self.whole
 
     @property
     def whole(self) -> int:
@@ -81,7 +87,7 @@ def axis(chart: Chart, columns: int, viewport: Viewport, label: int) -> Axis:
     one = unit(chart, begin)
     units = -(-(end - begin) // one)
     if units <= columns:
-        wide = max(1, min(columns // units, ceil((label + 1) / Fraction(shortest(chart), one))))
+        wide = max(1, min(columns // units, ceil((label + 1) / Fraction(chart.shortest, one))))
         return Axis(begin, end, Fraction(one, wide), ceil(Fraction((end - begin) * wide, one)), wide)
     step = nice(Fraction(end - begin, columns * chart.scale)) * chart.scale
     return Axis(begin, end, step, ceil((end - begin) / step), 0)
@@ -91,12 +97,6 @@ def unit(chart: Chart, begin: int) -> int:
     """The largest time in ticks that divides every start, every end, and `begin`."""
     ran = chart.times.start >= 0
     return gcd(begin, int(np.gcd.reduce(chart.times.start[ran])), int(np.gcd.reduce(chart.times.end[ran]))) or 1
-
-
-def shortest(chart: Chart) -> int:
-    """The least time of a slot that takes any, in ticks."""
-    lasting = (chart.times.end - chart.times.start)[chart.times.end > chart.times.start]
-    return int(lasting.min()) if len(lasting) else 1
 
 
 def nice(least: Fraction) -> Fraction:

@@ -12,7 +12,6 @@ they are drawn, in red where there is colour.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -81,41 +80,3 @@ def blocked(x: Blocked) -> str:
 def others(stop: Standstill) -> list[Blocked]:
     """The ranks that stop because those of the cycle do, or because nobody sends or takes what they wait for."""
     return [x for x in stop.blocked if x.rank not in stop.ranks]
-
-
-def messages(stop: Standstill) -> list[Link]:
-    """The steps of the cycle between two ranks."""
-    return [x for x in stop.cycle if x.other != x.blocked.rank]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A mark in the row of a rank that never ends. link: its step of the cycle, if it is on it."""
-
-    blocked: Blocked
-    link: Link | None
-
-    @property
-    def rank(self) -> int:
-        return self.blocked.rank
-
-    @property
-    def cycle(self) -> bool:
-        return self.link is not None
-
-    @property
-    def words(self) -> str:
-        """In its row: its instruction, and what that waits for."""
-        x = self.link
-        return f"{x.needs or x.blocked.at} waits for {x.until}" if x is not None and x.until else self.blocked.at
-
-    @property
-    def sentence(self) -> str:
-        """For who points at it."""
-        return link(self.link) if self.link is not None else blocked(self.blocked)
-
-
-def marks(stop: Standstill | None) -> list[Mark]:
-    """Marks of all ranks that never end, by rank."""
-    links = {} if stop is None else {x.blocked.rank: x for x in reversed(stop.cycle)}
-    return [] if stop is None else [Mark(x, links.get(x.rank)) for x in stop.waiting]

@@ -10,42 +10,30 @@ An order in which ranks wait for each other is drawn as far as it runs, and a pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from pipesched.analysis.causes import Causes, causes
 from pipesched.analysis.timeline import Timeline
-from pipesched.model.columns import Ints, makes
+from pipesched.model.columns import Column, Ints
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value
-from pipesched.model.ops import Result
 from pipesched.model.schedule import Schedule
-from pipesched.model.units import NO_UNIT, Unit
+from pipesched.model.units import Unit
 from pipesched.schedule_analysis import Analysis
-
-
-@dataclass(frozen=True, eq=False)
-class Clock:
-    """Other times than those of the plan: ticks of 1 / scale. Its messages take no time. unit: of its times."""
-
-    times: Timeline
-    scale: int
-    unit: Unit = NO_UNIT
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
     """wrong: the code of what is wrong with the file, which a picture of it must not hide. name: in the place of the
-    schedule's. clock: of a measured run.
+    schedule's.
     """
 
     analysis: Analysis
     wrong: str = ""
     name: str = ""
-    clock: Clock | None = None
 
     @property
     def identifier(self) -> str:
@@ -71,22 +59,24 @@ class Chart:
 
     @property
     def times(self) -> Timeline:
-        return self.analysis.as_run if self.clock is None else self.clock.times
+        return self.analysis.as_run
 
     @property
     def scale(self) -> int:
-        return self.analysis.ticks.scale if self.clock is None else self.clock.scale
+        return self.analysis.ticks.scale
 
-    def delays(self, sent: Ints) -> Ints:
-        """How long the messages of these operations take, in ticks."""
-        if self.clock is not None:
-            return np.zeros(len(sent), dtype=np.int64)
-        return self.analysis.ticks.delays(self.schedule.stage[sent], self.schedule.microbatch[sent])
+    def part(self, rank: int) -> slice:
+        """Where the operations of a rank are."""
+        return slice(*self.schedule.start[rank : rank + 2].tolist())
+
+    def last(self, rank: int) -> int:
+        """The end of the last operation of a rank that runs, in ticks."""
+        return int(self.times.end[self.part(rank)].max(initial=0))
 
     @property
-    def causes(self) -> Causes:
-        """The cause of every wait."""
-        return causes(self.schedule, self.analysis.dependencies, self.times, self.analysis.ticks)
+    def shortest(self) -> int:
+        """The least time of a slot that takes any, in ticks."""
+        return shortest(self.times.end - self.times.start)
 
     def time(self, ticks: int) -> Fraction:
         """Ticks in the user's unit."""
@@ -95,7 +85,7 @@ class Chart:
     @property
     def unit(self) -> Unit:
         """The unit of its times."""
-        return self.analysis.costs.unit if self.clock is None else self.clock.unit
+        return self.analysis.costs.unit
 
     def said(self, ticks: int) -> str:
         """Ticks as people read them."""
@@ -105,23 +95,38 @@ class Chart:
     def makespan(self) -> Fraction:
         return self.time(self.times.makespan)
 
+    @cached_property
+    def chunk(self) -> Column:
+        """The chunk of every operation on its rank; 0 for a stage that the placement does not put there."""
+        placement, schedule = self.schedule.placement, self.schedule
+        table = np.zeros((placement.routes, max(schedule.stages, 1)), dtype=np.int16)
+        for rank in range(schedule.ranks):
+            for number, key in enumerate(placement.chunks(rank)):
+                table[key] = number
+        if not schedule.microbatches:
+            return np.zeros(len(schedule), dtype=np.int16)
+        stage = np.clip(schedule.stage, 0, max(schedule.stages - 1, 0))
+        route = placement.route_of[np.clip(schedule.microbatch, 0, schedule.microbatches - 1)]
+        return np.asarray(table[route, stage])
 
-def engines(chart: Chart) -> Chart | None:
-    """The copies of a chart, as one with two rows a rank, out and in, at the same times; None where there is none."""
-    copies, schedule = chart.times.copies, chart.schedule
-    if copies is None:
-        return None
-    at, ran = copies.op, copies.start >= 0
-    engine = 2 * schedule.rank[at].astype(np.int64) + ~makes(schedule.op[at], Result.OFFLOADED)
-    order = at[ran]
-    cut = np.searchsorted(engine[ran], np.arange(2 * schedule.ranks + 1))
-    none = np.zeros(len(order), dtype=np.bool_)
-    lanes = replace(schedule, start=cut, second=none, **{x: getattr(schedule, x)[order] for x in _COLUMNS})
-    times = Timeline(copies.start[ran], copies.end[ran], np.arange(len(order)), ())
-    return replace(chart, analysis=replace(chart.analysis, schedule=lanes), clock=Clock(times, chart.scale, chart.unit))
+    @cached_property
+    def chunks(self) -> int:
+        """The most chunks of a rank, 1 if none has any."""
+        return max([1, *(len(self.schedule.placement.chunks(rank)) for rank in range(self.schedule.ranks))])
+
+    @property
+    def later(self) -> str:
+        """The chunks of a rank after its first, as a legend names them: those of the other route where each has one."""
+        placement = self.schedule.placement
+        if placement.routes == 1:
+            return "later chunks"
+        alone = placement.routes == 2 and placement.stages <= placement.ranks and self.chunks == 2
+        return f"route {placement.route_names[1] or 1}" if alone else "later chunks, route after route"
 
 
-_COLUMNS = ("op", "stage", "microbatch")
+def shortest(lengths: Ints) -> int:
+    """The least of those that are not 0; 1 where there is none."""
+    return int(lengths[lengths > 0].min(initial=np.iinfo(np.int64).max)) if lengths.any() else 1
 
 
 def chart(schedule: Schedule, costs: Costs | None = None, *, title: str = "") -> Chart:

@@ -17,22 +17,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import groupby
 from textwrap import wrap
 
 import numpy as np
 
 from pipesched.analysis.standstill import NAMED
-from pipesched.chart import caption, slots
-from pipesched.chart.apportion import intervals, rows
-from pipesched.chart.axis import Axis, ruler
-from pipesched.chart.chart import Chart, engines
+from pipesched.chart import caption
+from pipesched.chart.apportion import Piece, apportion, rows
+from pipesched.chart.axis import ruler
+from pipesched.chart.chart import Chart
 from pipesched.chart.colours import MIXED, alarm, paint, terminal
 from pipesched.chart.slots import KINDS, highest
-from pipesched.chart.text_layout import Lanes, Layout, Text
+from pipesched.chart.text_layout import Bars, Layout, Text
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Column
+from pipesched.model.columns import Ints, fresh
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES, Op
 
@@ -57,12 +59,12 @@ def _lines(layout: Layout) -> Iterator[str]:
     yield from title(layout)
     yield ""
     yield " " * layout.left + ruler(layout.axis, layout.chart)
-    lanes = _lanes(layout)
     for rank in range(layout.chart.schedule.ranks):
         yield layout.name(rank) + row(layout, rank)
-        for engine in (2 * rank, 2 * rank + 1) if lanes else ():
-            assert lanes is not None
-            yield lanes.name(engine) + row(lanes, engine)
+        if layout.copies:
+            for engine, name in enumerate(("out", "in")):
+                made = drawn(layout, layout.copies, 2 * rank + engine, mixed=layout.finer(layout.copies))
+                yield f"{name} ".rjust(layout.left) + "".join(text for text, _ in made)
     yield from stopped(layout)
     yield ""
     yield from memory(layout)
@@ -70,57 +72,86 @@ def _lines(layout: Layout) -> Iterator[str]:
     yield from legend(layout)
 
 
-def _lanes(layout: Layout) -> Lanes | None:
-    """The copies, if there are any."""
-    drawn, copies = engines(layout.chart), layout.chart.times.copies
-    return None if drawn is None or copies is None else Lanes(drawn, layout.how, layout, copies.op[copies.start >= 0])
-
-
-_IDLE = len(slots.KINDS)
-
-
 def row(layout: Layout, rank: int) -> str:
     """The characters of a rank, from the first column to the last; where it stops for good, its mark."""
-    made = _mixture(layout, rank) if layout.mixed else _slots(layout, rank)
-    if rank not in layout.stops:
-        return "".join(text for text, _ in made)
-    while made and made[-1][1]:
+    made = drawn(layout, layout.slots, rank, mixed=layout.mixed)
+    mark, cycle = layout.stops.get(rank, ("", False))
+    while mark and made and made[-1][1]:
         made.pop()
-    mark, cycle = layout.stops[rank]
     return "".join(text for text, _ in made) + (alarm(mark) if cycle and layout.how.color else mark)
 
 
-def _slots(layout: Layout, rank: int) -> list[tuple[str, bool]]:
-    """Slot by slot, and whether that is idle time."""
+def drawn(layout: Layout, bars: Bars, number: int, *, mixed: bool) -> list[tuple[str, bool]]:
+    """The texts of a row, and whether each is idle time: bar by bar, or column by column where columns are mixed."""
+    if mixed:
+        return [
+            (layout.how.sign("idle"), True) if grain < 0 else (_mark(layout, grain), False)
+            for grain in _grains(layout, bars, number)
+        ]
+    every = layout.axis.unit or 1  # a dot for each unit of time; in every column where time is scaled
+    dots = "".join(" " if column % every else layout.how.sign("idle") for column in range(layout.axis.columns))
     return [
-        (_idle(layout, first, last), True) if i < 0 else (_painted(layout, i, layout.fill(i, last - first)), False)
-        for i, first, last in spans(layout, rank)
+        (dots[first:last], True) if i < 0 else (_painted(layout, i, layout.fill(i, last - first)), False)
+        for i, first, last in spans(layout, bars, number)
     ]
 
 
-def spans(layout: Layout, rank: int) -> list[tuple[int, int, int]]:
-    """Each slot that is given columns: its first operation, or -1 for idle time; its first column, the one after it."""
-    at, times, schedule = layout.axis, layout.chart.times, layout.chart.schedule
-    part = slice(int(schedule.start[rank]), int(schedule.start[rank + 1]))
-    inside = (times.end[part] > at.begin) & (times.start[part] < at.end) & (times.start[part] >= 0)
-    index = part.start + np.flatnonzero(inside & ~schedule.joined[part])
-    times_of = zip(index.tolist(), at.fine(times.start[index]), at.fine(times.end[index]), strict=True)
-    whole_row = (-1, at.columns * at.whole, at.columns * at.whole)
-    things: list[int] = []
-    edges: list[int] = []
-    for i, begin, end in (*times_of, whole_row):
-        for thing, until in ((-1, begin), (i, end)):
-            if until > (edges[-1] if edges else 0):
-                things.append(thing)
-                edges.append(until)
-    kind = [_IDLE if i < 0 else int(layout.kinds[i]) for i in things]
-    return [(things[x], first, last) for x, first, last in intervals(edges, kind, at.columns, at.whole)]
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """A row cut at the edges of bars and of columns. column: that a piece lies in. amount: its time, of `axis.whole`.
+
+    thing: the number of its bar, or of the idle time between two. op: of each thing, -1 where it is idle time.
+    """
+
+    column: Ints
+    amount: Ints
+    thing: Ints
+    op: Ints
 
 
-def _idle(layout: Layout, begin: int, end: int) -> str:
-    """A dot for each unit of time; in every column where time is scaled."""
-    every = layout.axis.unit or 1
-    return "".join(" " if column % every else layout.sign("idle") for column in range(begin, end))
+def cut(layout: Layout, bars: Bars, number: int) -> Pieces:
+    """The pieces of a row."""
+    at, part = layout.axis, slice(*bars.cut[number : number + 2].tolist())
+    op, start, end = (column[part] for column in (bars.op, bars.start, bars.end))
+    inside = (end > at.begin) & (start < at.end)
+    ends = np.maximum.accumulate(at.fine(end[inside]))
+    begins = np.maximum(at.fine(start[inside]), np.append(0, ends)[:-1])  # of a measured run some may overlap
+    edges = np.unique(np.concatenate([begins, ends, at.edges]))
+    before = np.searchsorted(begins, edges[:-1], side="right")  # how many bars have begun
+    busy = np.append(0, ends)[before] > edges[:-1]
+    new = fresh(before, busy)
+    ops = np.where(busy, np.append(-1, op[inside])[before], -1)
+    return Pieces(edges[:-1] // at.whole, np.diff(edges), np.cumsum(new) - 1, ops[new])
+
+
+def spans(layout: Layout, bars: Bars, number: int) -> list[tuple[int, int, int]]:
+    """Each thing of a row that is given columns: its operation, its first column, the one after it."""
+    made = cut(layout, bars, number)
+    pieces: list[list[Piece]] = [[] for _ in range(layout.axis.columns)]
+    for column, thing, amount in zip(made.column.tolist(), made.thing.tolist(), made.amount.tolist(), strict=True):
+        pieces[column].append((thing, amount))
+    kind = np.where(made.op < 0, len(KINDS), layout.kinds[made.op]).tolist()
+    found, first = [], 0
+    for thing, its in groupby(apportion(pieces, kind, layout.axis.whole)):
+        last = first + len(list(its))
+        found.append((int(made.op[thing]), first, last))
+        first = last
+    return found
+
+
+def _grains(layout: Layout, bars: Bars, number: int) -> list[int]:
+    """By column one of the kinds in it with its chunk, kind * chunks + chunk, or -1: each in its share of the columns.
+
+    An overlap pair has no chunk, and where those are not shown nothing has.
+    """
+    made, chunks = cut(layout, bars, number), layout.chart.chunks
+    chunk = layout.chart.chunk * (layout.kinds != KINDS.index("+")) * layout.chunked
+    grain = np.where(made.op < 0, len(KINDS) * chunks, (layout.kinds.astype(np.int64) * chunks + chunk)[made.op])
+    grains, which = np.unique(grain[made.thing], return_inverse=True)
+    shares = np.zeros((len(grains), layout.axis.columns), dtype=made.amount.dtype)
+    np.add.at(shares, (which, made.column), made.amount)
+    numbers = rows(shares.tolist(), (grains // chunks).tolist(), layout.axis.whole)
+    return [-1 if grains[x] == len(KINDS) * chunks else int(grains[x]) for x in numbers]
 
 
 def _painted(layout: Layout, index: int, text: str) -> str:
@@ -130,7 +161,7 @@ def _painted(layout: Layout, index: int, text: str) -> str:
     """
     if not layout.how.color:
         return text
-    if slots.KINDS[layout.kinds[index]] != "+":
+    if KINDS[layout.kinds[index]] != "+":
         return paint(text, _colour(layout, index), bold=_odd(layout, index))
     first = text.find("+") if text.find("+") > 0 else len(text) // 3
     parts = ((text[:first], index), (text[first:], index + 1))
@@ -142,46 +173,16 @@ def _odd(layout: Layout, index: int) -> bool:
 
 
 def _colour(layout: Layout, index: int) -> int:
-    return terminal(Op(int(layout.chart.schedule.op[index])), int(layout.chunk[index]), layout.chunks)
-
-
-def _mixture(layout: Layout, rank: int) -> list[tuple[str, bool]]:
-    """Column by column one of the kinds in it, each in its share of the columns, with its chunk where that is shown."""
-    at = layout.axis
-    busy = shares(layout.chart, layout.grains, rank, at)
-    idle = [max(at.whole - sum(column), 0) for column in zip(*busy.values(), strict=True)] or [at.whole] * at.columns
-    grains = [*busy, _IDLE * layout.chunks]
-    shown = rows([*(x.tolist() for x in busy.values()), idle], [x // layout.chunks for x in grains], at.whole)
-    return [(layout.sign("idle"), True) if x == len(busy) else (_mark(layout, grains[x]), False) for x in shown]
+    return terminal(Op(int(layout.chart.schedule.op[index])), int(layout.chart.chunk[index]), layout.chart.chunks)
 
 
 def _mark(layout: Layout, grain: int) -> str:
-    kind, chunk = divmod(grain, layout.chunks)
-    letter = slots.KINDS[kind]
+    kind, chunk = divmod(grain, layout.chart.chunks)
+    letter = KINDS[kind]
     text = letter.lower() if chunk % 2 else letter
     if not layout.how.color:
         return text
-    return paint(text, MIXED if letter == "+" else terminal(Op[letter], chunk, layout.chunks))
-
-
-def shares(chart: Chart, kind: Column, rank: int, axis: Axis) -> dict[int, Column]:
-    """How long each kind that occurs runs in each column, of `axis.whole`. Slots of one kind never overlap."""
-    part = slice(int(chart.schedule.start[rank]), int(chart.schedule.start[rank + 1]))
-    seen = (chart.times.start[part] >= 0) & ~chart.schedule.joined[part]
-    start, end, kind = chart.times.start[part][seen], chart.times.end[part][seen], kind[part][seen]
-    fine = axis.step.denominator
-    wide = (int(chart.times.makespan) + axis.end) * fine >= 2**62  # Python's numbers have no end
-    start, end = (np.minimum(x, axis.end).astype(object if wide else np.int64) - axis.begin for x in (start, end))
-    start, end = start * fine, end * fine
-    bounds = np.arange(axis.columns + 1, dtype=start.dtype) * axis.whole
-    found = {}
-    for number in np.unique(kind).tolist():
-        begins, ends = start[kind == number], end[kind == number]
-        before = np.concatenate([np.zeros(1, dtype=start.dtype), np.cumsum(ends - begins)])
-        at = np.searchsorted(begins, bounds, side="right")
-        last = np.where(at > 0, ends[np.maximum(at, 1) - 1], bounds)
-        found[number] = np.diff(before[at] - np.maximum(last - bounds, 0))
-    return found
+    return paint(text, MIXED if letter == "+" else terminal(Op[letter], chunk, layout.chart.chunks))
 
 
 _BLOCKS = {False: " ▁▂▃▄▅▆▇", True: " .:-=+*#"}  # by whether ASCII is all there is
@@ -192,7 +193,7 @@ def memory(layout: Layout) -> Iterator[str]:
     top = max(layout.chart.analysis.memory.peak, default=Fraction(0))
     head, wide = (
         f"memory: 0 to {shown(top)} activations"
-        + (f", {layout.sign('phase')} between phases" if layout.phased else ""),
+        + (f", {layout.how.sign('phase')} between phases" if any(layout.phases) else ""),
         layout.left + layout.axis.columns,
     )
     if len(head) > wide:
@@ -202,9 +203,9 @@ def memory(layout: Layout) -> Iterator[str]:
     blocks = partial(_blocks, layout, max(int(top / layout.chart.analysis.memory.part), 1))
     for rank, peak in enumerate(layout.peaks):
         line = blocks(rank)
-        for instant in (int(layout.phases.steady[rank]), int(layout.phases.cooling[rank])):
+        for instant in layout.phases[rank]:
             if layout.axis.begin < instant < layout.axis.end:
-                line[int(layout.axis.column(np.array(instant)))] = layout.sign("phase")
+                line[int(layout.axis.column(np.array(instant)))] = layout.how.sign("phase")
         yield f"{layout.name(rank)}{''.join(line)} {peak:>{layout.right}}"
 
 
@@ -238,8 +239,8 @@ def stopped(layout: Layout) -> Iterator[str]:
     stop = layout.chart.analysis.standstill
     if stop is None:
         return
-    lines = [(f"{layout.sign('cycle')} {caption.link(x)}", True) for x in stop.cycle]
-    rest = [(f"{layout.sign('wait')} {caption.blocked(x)}", False) for x in caption.others(stop)]
+    lines = [(f"{layout.how.sign('cycle')} {caption.link(x)}", True) for x in stop.cycle]
+    rest = [(f"{layout.how.sign('wait')} {caption.blocked(x)}", False) for x in caption.others(stop)]
     for line, red in [*lines[:NAMED], *rest[:NAMED]]:
         first, *more = wrap(line, layout.how.width, break_on_hyphens=False, subsequent_indent="  ")
         yield alarm(first[0]) + first[1:] if red and layout.how.color else first
@@ -253,27 +254,27 @@ def legend(layout: Layout) -> Iterator[str]:
     """The letters that occur, and what else cannot be guessed."""
     seen = set(np.unique(layout.kinds).tolist())
     texts = [f"{letter} {_WORDS[letter]}" for i, letter in enumerate(KINDS) if i in seen]
-    for line in _filled(layout, [*texts, f"{layout.sign('idle')} idle"]):
+    for line in _filled(layout, [*texts, f"{layout.how.sign('idle')} idle"]):
         yield "   ".join(_swatch(layout, text) for text in line)
     yield from wrapped(layout, _letters(layout))
     unseen = caption.timeless(layout.chart)
     if unseen:
         yield from wrapped(layout, f"{unseen} operation{'s' * (unseen > 1)} of no duration cannot be seen")
-    if layout.phased:
+    if any(layout.phases):
         yield from wrapped(layout, "phases: warm-up until a rank's first backward, cool-down after its last forward")
 
 
 def _letters(layout: Layout) -> str:
-    later = slots.later(layout.chart)
+    later = layout.chart.later
     odd = "odd chunks of a rank" if later.startswith("later") else later
-    lower = f"; {odd} in lower case" if layout.chunks > 1 else ""
+    lower = f"; {odd} in lower case" if layout.chart.chunks > 1 else ""
     paler = f", {later} paler" if lower and layout.how.color else ""
     if layout.mixed:
         chunks = lower + paler if layout.chunked else ""
         return f"a column shows one of the kinds in it, each as often as its share of the time{chunks}"
     if layout.stages:
         return f"F9.5 is stage 9, microbatch 5{lower}{paler}"
-    named = f", stages named at --width {layout.naming(stages=True)}" if layout.chunks > 2 else ""
+    named = f", stages named at --width {layout.naming(stages=True)}" if layout.chart.chunks > 2 else ""
     numbers = "the number is the microbatch"
     if not layout.numbered:
         numbers = f"microbatches are numbered at --width {layout.naming(stages=False)}"

@@ -15,13 +15,15 @@ from math import ceil
 
 import numpy as np
 
-from pipesched.chart import slots
-from pipesched.chart.axis import WHOLE, Axis, Viewport, axis, shortest
-from pipesched.chart.chart import Chart
-from pipesched.chart.slots import Phases, phases
-from pipesched.model.columns import Column, Ints
+from pipesched.chart.axis import WHOLE, Axis, Viewport, axis
+from pipesched.chart.chart import Chart, shortest
+from pipesched.chart.slots import KINDS, most_fit, phases, widest
+from pipesched.model.columns import Column, Ints, makes
 from pipesched.model.numbers import shown
-from pipesched.model.ops import COMPUTES, Op
+from pipesched.model.ops import COMPUTES, Op, Result
+
+SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|"}
+"""By meaning: the character, and the one where there is ASCII alone."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,23 @@ class Text:
     viewport: Viewport = WHOLE
     color: bool = False
     ascii: bool = False
+
+    def sign(self, meaning: str) -> str:
+        """The character for idle time, a rank of the cycle, a rank that waits for those, the end of a phase."""
+        return SIGNS[meaning][self.ascii]
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """What runs in each row, one after the other. op: an operation, of a pair its first part. start, end: in ticks.
+
+    cut: where each row begins, shape (rows + 1,).
+    """
+
+    op: Ints
+    start: Ints
+    end: Ints
+    cut: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +84,26 @@ class Layout:
     def axis(self) -> Axis:
         """The columns between names and peaks."""
         columns = max(1, self.how.width - self.left - 1 - max(self.right, self._mark))
-        return axis(self.chart, columns, self.how.viewport, slots.widest(self.chart, self._many))
+        return axis(self.chart, columns, self.how.viewport, widest(self.chart, self.chart.chunks > 2))
+
+    @cached_property
+    def slots(self) -> Bars:
+        """The slots of every rank that run."""
+        schedule, times = self.chart.schedule, self.chart.times
+        op = np.flatnonzero((times.start >= 0) & ~schedule.joined)
+        cut = np.searchsorted(schedule.rank[op], np.arange(schedule.ranks + 1))
+        return Bars(op, times.start[op], times.end[op], cut)
+
+    @cached_property
+    def copies(self) -> Bars | None:
+        """The copies, where activations are offloaded: two rows a rank, out and in."""
+        schedule, found = self.chart.schedule, self.chart.times.copies
+        if found is None:
+            return None
+        ran = found.start >= 0
+        op = found.op[ran]
+        row = 2 * schedule.rank[op].astype(np.int64) + ~makes(schedule.op[op], Result.OFFLOADED)
+        return Bars(op, found.start[ran], found.end[ran], np.searchsorted(row, np.arange(2 * schedule.ranks + 1)))
 
     @cached_property
     def stops(self) -> dict[int, tuple[str, bool]]:
@@ -73,35 +111,31 @@ class Layout:
         stop = self.chart.analysis.standstill
         if stop is None:
             return {}
-        times, start = self.chart.times, self.chart.schedule.start
-        parts = (slice(int(start[x.rank]), int(start[x.rank + 1])) for x in stop.waiting)
-        when = (int(times.end[part].max(initial=0)) for part in parts)
-        return {
-            x.rank: (
-                self.sign("cycle" if x.rank in stop.ranks else "wait") + x.at * (self._mark > 1),
-                x.rank in stop.ranks,
-            )
-            for x, instant in zip(stop.waiting, when, strict=True)
-            if instant <= self.axis.end
-        }
+        reached = [x for x in stop.waiting if self.chart.last(x.rank) <= self.axis.end]
+        cycle = {x.rank: x.rank in stop.ranks for x in reached}
+        signs = {rank: self.how.sign("cycle" if of_it else "wait") for rank, of_it in cycle.items()}
+        return {x.rank: (signs[x.rank] + x.at * (self._mark > 1), cycle[x.rank]) for x in reached}
 
     @cached_property
     def _mark(self) -> int:
         """The columns of the longest mark: of its sign alone, where its name would take more than a third of them."""
-        if self.chart.analysis.standstill is None:
-            return 0
-        longest = 1 + max(len(x.at) for x in self.chart.analysis.standstill.waiting)
+        stop = self.chart.analysis.standstill
+        longest = max((1 + len(x.at) for x in stop.waiting), default=0) if stop else 0
         return longest if 3 * longest <= self.how.width - self.left else 1
 
     @property
     def mixed(self) -> bool:
         """True if columns hold more than one slot."""
-        return shortest(self.chart) < self.axis.step
+        return self.finer(self.slots)
+
+    def finer(self, bars: Bars) -> bool:
+        """True if the shortest bar is shorter than a column."""
+        return shortest(bars.end - bars.start) < self.axis.step
 
     @cached_property
     def stages(self) -> bool:
         """True if stages are named, ``F9.5`` instead of ``F5``: with more than two chunks, if all slots fit."""
-        return self._many and slots.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
+        return self.chart.chunks > 2 and widest(self.chart, True) * self.axis.step <= self.chart.shortest
 
     @cached_property
     def numbered(self) -> bool:
@@ -112,53 +146,28 @@ class Layout:
         """The width from which on all slots are named, with their stages or without: the longest name fits the
         shortest slot.
         """
-        shortest_ones = Fraction(self.axis.end - self.axis.begin, shortest(self.chart))
-        return self.left + ceil(shortest_ones * slots.widest(self.chart, stages)) + 1 + self.right
+        slots = Fraction(self.axis.end - self.axis.begin, self.chart.shortest)
+        return self.left + ceil(slots * widest(self.chart, stages)) + 1 + self.right
 
     @cached_property
-    def phases(self) -> Phases:
-        """The phases of every rank."""
-        return phases(self.chart.schedule, self.chart.times)
-
-    @property
-    def phased(self) -> bool:
-        """True if any rank has a backward, and so leaves its warm-up."""
-        return bool((self.phases.steady >= 0).any())
-
-    @cached_property
-    def _many(self) -> bool:
-        return self.chunks > 2
-
-    @cached_property
-    def chunks(self) -> int:
-        """The most chunks of a rank."""
-        return slots.chunks(self.chart)
-
-    @cached_property
-    def chunk(self) -> Column:
-        """The chunk of every operation."""
-        return slots.chunk_column(self.chart)
+    def phases(self) -> list[tuple[int, ...]]:
+        """The ends of the phases of every rank."""
+        return [phases(self.chart, rank) for rank in range(self.chart.schedule.ranks)]
 
     @cached_property
     def kinds(self) -> Column:
-        """The kind of every operation, as an index of `slots.KINDS`."""
-        return slots.kinds(self.chart)
+        """The kind of every operation as an index of `KINDS`: both parts of a pair are +."""
+        return np.where(self.chart.schedule.paired, KINDS.index("+"), self.chart.schedule.op)
 
     @property
     def chunked(self) -> bool:
         """True if columns of two slots show their chunks; with more they would be unreadable."""
-        return self.chunks > 1 and self.axis.step <= 2 * shortest(self.chart)
-
-    @cached_property
-    def grains(self) -> Column:
-        """Kind and chunk of every operation as one number, kind * chunks + chunk; an overlap pair has no chunk."""
-        chunk = self.chunk * (self.kinds != slots.KINDS.index("+")) * self.chunked
-        return np.asarray(self.kinds.astype(np.int64) * self.chunks + chunk)
+        return self.chart.chunks > 1 and self.axis.step <= 2 * self.chart.shortest
 
     def letter(self, index: int) -> str:
         """The kind of an operation; of an odd chunk in lower case."""
         letter = Op(int(self.chart.schedule.op[index])).name
-        return letter.lower() if self.chunk[index] % 2 else letter
+        return letter.lower() if self.chart.chunk[index] % 2 else letter
 
     def label(self, index: int) -> str:
         """An operation: letter and microbatch, between them the stage where stages are named."""
@@ -168,9 +177,8 @@ class Layout:
 
     def fill(self, index: int, width: int) -> str:
         """The slot that begins with an operation, as exactly `width` characters: a name that fits, or letters."""
-        schedule = self.chart.schedule
         first, letter = self.label(index), self.letter(index)
-        if index + 1 < len(schedule) and schedule.joined[index + 1]:
+        if self.chart.schedule.paired[index]:
             second = self.label(index + 1)
             choices, filler = [f"{first}+{second}", first + second, f"{letter}+{self.letter(index + 1)}"], "+"
         else:
@@ -191,46 +199,6 @@ class Layout:
         groups = [single & (schedule.op == op) for op in COMPUTES]
 
         def all_fit(letters: int) -> bool:
-            return all(slots.most_fit(width[group], number[group] + letters) for group in groups)
+            return all(most_fit(width[group], number[group] + letters) for group in groups)
 
         return next((form for form, letters in enumerate((1, 0)) if all_fit(letters)), 2)
-
-    def sign(self, meaning: str) -> str:
-        """The character for idle time, a rank of the cycle, a rank that waits for those, the end of a phase."""
-        return SIGNS[meaning][self.how.ascii]
-
-
-@dataclass(frozen=True, eq=False)
-class Lanes(Layout):
-    """The engines of a layout that has copies, on its axis. at: of each copy, its place in that layout's schedule."""
-
-    of: Layout
-    at: Ints
-
-    @property
-    def axis(self) -> Axis:
-        return self.of.axis
-
-    @property
-    def stops(self) -> dict[int, tuple[str, bool]]:
-        return {}
-
-    @property
-    def stages(self) -> bool:
-        return self.of.stages
-
-    @property
-    def chunks(self) -> int:
-        return self.of.chunks
-
-    @property
-    def chunk(self) -> Column:
-        return np.asarray(self.of.chunk[self.at])
-
-    def name(self, rank: int) -> str:
-        """``out`` or ``in``, behind the name of a rank."""
-        return f"{('out', 'in')[rank % 2]} ".rjust(self.of.left)
-
-
-SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|"}
-"""By meaning: the character, and the one where there is ASCII alone."""

@@ -34,6 +34,7 @@ from pipesched.chart.chart import Chart
 from pipesched.diagnostics import fail
 from pipesched.support.safe import safe
 from pipesched.views.codes import ViewsCode
+from pipesched.views.columns import causes_of, delays
 from pipesched.views.palette import ALARM, ink, style
 
 Graph: TypeAlias = nx.MultiDiGraph
@@ -51,7 +52,7 @@ def graph(chart: Chart) -> Graph:
     names = node_names(chart)
     for index, name in enumerate(names):
         made.add_node(name, **_node(chart, index))
-    late = chart.delays(np.arange(len(chart.schedule))).tolist()
+    late = delays(chart, np.arange(len(chart.schedule))).tolist()
     for source, target, kind in edges(chart):
         about: dict[str, object] = {"kind": kind}
         if kind == "message":
@@ -202,9 +203,8 @@ def _last(chart: Chart, rank: int) -> str:
 
 def _critical(chart: Chart) -> set[tuple[int, int]]:
     """The steps of the critical path, from slot to slot, and from a pair's first part to its second."""
-    why = chart.causes
     joined = chart.schedule.joined
-    path = [index - int(joined[index]) for index in critical_path(chart.times, why)]
+    path = [index - int(joined[index]) for index in critical_path(chart.times, causes_of(chart))]
     return {*itertools.pairwise(path), *((index, index) for index in path)}
 
 

@@ -22,13 +22,15 @@ import numpy as np
 from pipesched.chart import caption
 from pipesched.chart.caption import cost
 from pipesched.chart.chart import Chart
-from pipesched.chart.slots import Places, later, places
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES
 from pipesched.render import clean, size
 from pipesched.support.safe import safe
+from pipesched.views import marks
+from pipesched.views.columns import causes_of
 from pipesched.views.palette import style
+from pipesched.views.places import Places, places
 
 SCRIPTS = (
     "data.js",
@@ -77,7 +79,7 @@ def as_json(value: object) -> str:
 def _columns(chart: Chart, where: Places) -> dict[str, Column]:
     """Columns with one entry per operation; those that never run come last."""
     schedule, times = chart.schedule, chart.times
-    why, memory = chart.causes, chart.analysis.memory
+    why, memory = causes_of(chart), chart.analysis.memory
     return {
         "kind": schedule.op,
         "second": schedule.joined.astype(np.int8),
@@ -130,7 +132,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "microbatches": schedule.microbatches,
         "chunks": [placement.chunks(rank) for rank in range(schedule.ranks)],
         "route": placement.route_of.tolist() if placement.routes > 1 else [],
-        "message": [0] * schedule.stages if chart.clock is not None else chart.analysis.ticks.message.tolist(),
+        "message": chart.analysis.ticks.message.tolist(),
         "further": np.stack([further.producer, further.consumer], axis=1).tolist(),
         "part": [part.numerator, part.denominator],
         "takes": [op.takes for op in COMPUTES],
@@ -138,7 +140,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "fill": {op.name: look.colour(op) for op in COMPUTES},
         "words": {op.name: look.words(op) for op in COMPUTES},
         "lighten": look.lighten,
-        "later": later(chart),
+        "later": chart.later,
         "source": where.name,
         "lines": where.texts,
         "bindings": where.bindings,
@@ -180,13 +182,13 @@ def _stops(chart: Chart) -> list[dict[str, object]]:
     """Each rank that never ends: words for its row, its instruction, the whole sentence, whether it is of the cycle."""
     return [
         {"rank": x.rank, "words": x.words, "at": x.blocked.at, "sentence": x.sentence, "cycle": x.cycle}
-        for x in caption.marks(chart.analysis.standstill)
+        for x in marks.marks(chart.analysis.standstill)
     ]
 
 
 def _cycle(chart: Chart) -> list[dict[str, object]]:
     """The messages between the ranks of the cycle: from whom, to whom; sent is false where neither sends."""
-    links = caption.messages(chart.analysis.standstill) if chart.analysis.standstill else []
+    links = marks.messages(chart.analysis.standstill) if chart.analysis.standstill else []
     return [{"from": x.ends[0], "to": x.ends[1], "sent": x.direction != 0} for x in links]
 
 

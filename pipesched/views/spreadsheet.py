@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from pipesched.chart import slots
 from pipesched.chart.chart import Chart
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
+from pipesched.views.columns import held, producers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,7 +35,7 @@ def csv(chart: Chart) -> str:
     """The lines of a chart, after a header."""
     made = columns(chart, shown, "")
     names = [f"{op}{stage}.{i}" for op, stage, i in zip(made["op"], made["stage"], made["microbatch"], strict=True)]
-    made["needs"] = [" ".join(names[i] for i in producers) for producers in slots.producers(chart)]
+    made["needs"] = [" ".join(names[i] for i in inputs) for inputs in producers(chart)]
     rows = zip(*(made[name] for name in HEADER.split(",")), strict=True)
     return "".join(f"{line}\n" for line in [HEADER, *(",".join(map(str, row)) for row in rows)])
 
@@ -53,7 +53,7 @@ def columns(chart: Chart, written: Callable[[Fraction], Cell], never: Cell) -> d
         "second": schedule.second.tolist(),
         "start": start,
         "end": end,
-        "held": slots.held(chart, written),
+        "held": held(chart, written),
     }
 
 

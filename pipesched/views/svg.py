@@ -25,7 +25,7 @@ from types import ModuleType
 import numpy as np
 
 from pipesched.chart import caption, slots
-from pipesched.chart.axis import WHOLE, Viewport, nice, shortest, unit
+from pipesched.chart.axis import WHOLE, Viewport, nice, unit
 from pipesched.chart.chart import Chart
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
@@ -89,8 +89,6 @@ class _Page:
         self.chart, self.how, self.style = chart, how, palette.style(how.style)
         self.paper = self.style.name != "default"
         self.begin, self.end = how.viewport.ticks(chart)
-        self.chunk = slots.chunk_column(chart)
-        self.chunks = slots.chunks(chart)
         ranks = chart.schedule.ranks
         self.left = 12 + 7 * len(f"{self.style.row} {ranks}")
         curve = _CURVE if how.memory else 0
@@ -99,7 +97,7 @@ class _Page:
         self.frame = Frame(
             self._pixels(), self.begin, self.end, self.left, _TOP, pitch=self.pitch, row=_ROW, curve=curve, lanes=lanes
         )
-        self.cells = Cells(chart, self.style, self.chunk, self.chunks, self.frame)
+        self.cells = Cells(chart, self.style, self.frame)
         self.foot = _TOP + self.pitch * ranks
         self.stop = Stop(chart, chart.analysis.standstill, self.frame) if chart.analysis.standstill else None
         tail = self.stop.width if self.stop else 0
@@ -113,8 +111,8 @@ class _Page:
         if self.how.pixels is not None:
             return self.how.pixels
         one = unit(self.chart, self.begin)
-        slot = 4 + _LETTER * max(3, slots.widest(self.chart, stages=self.chunks > 2 and not self.style.numbers))
-        per_unit = Fraction(slot * one, min(shortest(self.chart), self.end - self.begin))
+        slot = 4 + _LETTER * max(3, slots.widest(self.chart, stages=self.chart.chunks > 2 and not self.style.numbers))
+        per_unit = Fraction(slot * one, min(self.chart.shortest, self.end - self.begin))
         widest = Fraction(_WIDEST * one, self.end - self.begin)
         if per_unit > widest:
             per_unit = widest
@@ -123,8 +121,8 @@ class _Page:
         return per_unit / one
 
     def lines(self) -> Iterator[str]:
-        outline = 0.6 if self.frame.length(shortest(self.chart)) > 8 else 0.15
-        scope, css = sheet(self.style, self._seen(), self.chunks, outline)
+        outline = 0.6 if self.frame.length(self.chart.shortest) > 8 else 0.15
+        scope, css = sheet(self.style, self._seen(), self.chart.chunks, outline)
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" width="{self.width}" height="{self.height}" '
             f'viewBox="0 0 {self.width} {self.height}" role="img">'
@@ -163,7 +161,7 @@ class _Page:
 
     def _seen(self) -> list[tuple[Op, int]]:
         """Every kind and chunk that occurs."""
-        pairs: Column = np.unique(np.stack([self.chart.schedule.op, self.chunk], axis=1), axis=0)
+        pairs: Column = np.unique(np.stack([self.chart.schedule.op, self.chart.chunk], axis=1), axis=0)
         return [(Op(op), chunk) for op, chunk in pairs.tolist()]
 
     def _rows(self) -> Iterator[str]:
@@ -218,8 +216,8 @@ class _Page:
         seen = {op for op, _ in self._seen()}
         for op in sorted(seen):
             yield f"{op.name}0", self.style.words(op)
-        if self.chunks > 1:
-            yield "", f"lighter: {slots.later(self.chart)}"
+        if self.chart.chunks > 1:
+            yield "", f"lighter: {self.chart.later}"
         if self.cells.form == "stage":
             yield "", "F9.5: stage 9, microbatch 5"
         if self.chart.schedule.joined.any():

@@ -19,12 +19,14 @@ import numpy as np
 from pipesched.analysis.standstill import Link, Standstill
 from pipesched.chart import caption
 from pipesched.chart.chart import Chart
-from pipesched.chart.slots import Places, most_fit, outline, phases, places, steps
-from pipesched.model.columns import RESULT, Column
+from pipesched.chart.slots import most_fit, phases, steps
+from pipesched.model.columns import RESULT, Column, Ints
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op, Result
 from pipesched.support.safe import safe
+from pipesched.views import marks
 from pipesched.views.palette import Style
+from pipesched.views.places import Places, places
 
 _LETTERS, _HALF = 10.5, 8.5  # pixels of a label in a whole cell, and in half of one
 _WIDE = Fraction(62, 100)  # of a letter, in its size
@@ -72,8 +74,6 @@ class Cells:
 
     chart: Chart
     style: Style
-    chunk: Column
-    chunks: int
     frame: Frame
 
     def slots(self) -> Iterator[str]:
@@ -101,7 +101,7 @@ class Cells:
             rank, op = int(schedule.rank[i]), Op(int(schedule.op[i]))
             x, width = frame.x(begin), frame.length(end - begin)
             y = frame.y(rank) + frame.row + 1 + half * (Result.OFFLOADED not in op.kind.makes)
-            kind = f"{op.name}{self.chunk[i]}"
+            kind = f"{op.name}{self.chart.chunk[i]}"
             box = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(half)}"'
             words = f"{self._named(i, rank)}: {self.chart.said(ticks[0])} to {self.chart.said(ticks[1])}"
             label = self._label(i, width, float(half) - 1, (x + width / 2, y + half / 2), kind)
@@ -114,7 +114,7 @@ class Cells:
         second, paired = bool(schedule.joined[i]), bool(schedule.paired[i])
         y = Fraction(frame.y(rank)) + (Fraction(frame.row, 2) if second else 0)
         height = Fraction(frame.row, 2 if paired else 1)
-        kind = f"{Op(int(schedule.op[i])).name}{self.chunk[i]}"
+        kind = f"{Op(int(schedule.op[i])).name}{self.chart.chunk[i]}"
         x, width = frame.x(begin), frame.length(end - begin)
         box = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
         label = self._label(i, width, _HALF if paired else _LETTERS, (x + width / 2, y + height / 2), kind)
@@ -133,7 +133,7 @@ class Cells:
     @cached_property
     def form(self) -> str:
         """The form of all labels: ``F9.5`` by stage of more than two chunks, else ``F5`` by letter, else ``5``."""
-        forms = ["number"] if self.style.numbers else ["stage", "letter", "number"][self.chunks <= 2 :]
+        forms = ["number"] if self.style.numbers else ["stage", "letter", "number"][self.chart.chunks <= 2 :]
         return next((form for form in forms if self._fits(form)), "number")
 
     def _fits(self, form: str) -> bool:
@@ -164,9 +164,9 @@ class Cells:
 
     def marks(self) -> Iterator[str]:
         """Bars between the phases of each rank."""
-        found, frame = phases(self.chart.schedule, self.chart.times), self.frame
+        frame = self.frame
         for rank in range(self.chart.schedule.ranks):
-            for instant in sorted({int(found.steady[rank]), int(found.cooling[rank])}):
+            for instant in sorted(set(phases(self.chart, rank))):
                 if frame.begin < instant < frame.end:
                     yield f'<path class="k" d="M{number(frame.x(instant))} {frame.y(rank) - 3}v{frame.row + 6}"/>'
 
@@ -219,6 +219,20 @@ class Cells:
         return path + f"H{number(frame.x(frame.end))}V{base}z"
 
 
+def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
+    """The steps as a line to look at: of those that share an instant the last, and before it the highest if that juts.
+
+    So an activation that is freed and one that is taken at the same time make no notch, and a peak is never lost.
+    """
+    first = np.flatnonzero(np.concatenate([np.ones(1, dtype=np.bool_), when[1:] > when[:-1]]))
+    last = np.append(first[1:], len(when)) - 1
+    most, rest = np.maximum.reduceat(held, first), held[last]
+    juts = most > np.maximum(rest, np.append(0, rest[:-1]))
+    instants, values = np.repeat(when[first], 2), np.stack([most, rest], axis=1).ravel()
+    kept = np.stack([juts, np.ones(len(first), dtype=np.bool_)], axis=1).ravel()
+    return instants[kept], values[kept]
+
+
 _LETTER, _LANE = 8, 12  # pixels: of a bold letter, and from message to message
 
 
@@ -242,8 +256,8 @@ class Stop:
         return self._label + 10 + _LANE * (max(self._lanes.values(), default=-1) + 1) if self.shown else 0
 
     @cached_property
-    def _marks(self) -> list[caption.Mark]:
-        return caption.marks(self.stop)
+    def _marks(self) -> list[marks.Mark]:
+        return marks.marks(self.stop)
 
     @property
     def _label(self) -> int:
@@ -259,7 +273,7 @@ class Stop:
         """Messages that pass each other have lanes of their own."""
         busy: list[set[int]] = []
         lanes: dict[Link, int] = {}
-        for x in sorted(caption.messages(self.stop), key=lambda x: abs(x.other - x.blocked.rank)):
+        for x in sorted(marks.messages(self.stop), key=lambda x: abs(x.other - x.blocked.rank)):
             low, high = sorted(x.ends)
             rows = set(range(low, high + 1))
             lane = next((i for i, taken in enumerate(busy) if not taken & rows), len(busy))
@@ -280,7 +294,7 @@ class Stop:
         if self.shown:
             yield from (self._message(x, lane) for x, lane in self._lanes.items())
 
-    def _row(self, mark: caption.Mark) -> Iterator[str]:
+    def _row(self, mark: marks.Mark) -> Iterator[str]:
         """From the end of the last operation of a rank on."""
         frame, start = self.frame, self.chart.schedule.start
         until = int(self.chart.times.end[int(start[mark.rank]) : int(start[mark.rank + 1])].max(initial=0))

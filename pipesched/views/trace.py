@@ -31,11 +31,12 @@ from heapq import heappop, heappush
 import numpy as np
 
 from pipesched.analysis.causes import critical_path
-from pipesched.chart import caption, slots
 from pipesched.chart.caption import cost
 from pipesched.chart.chart import Chart
 from pipesched.model.ops import Op, Result
 from pipesched.support.safe import safe
+from pipesched.views import marks
+from pipesched.views.columns import amounts, causes_of, delays, held, producers
 
 COMPUTE, MESSAGES, COPIES = 0, 1, 10_000
 
@@ -79,10 +80,10 @@ class _Trace:
         self.start, self.end = ([self.tick * x for x in ticks.tolist()] for ticks in (times.start, times.end))
         self.names = [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns]
         self.about = [f'"op":"{op}","stage":{stage},"microbatch":{microbatch}' for op, stage, microbatch in columns]
-        self.held = slots.held(chart, _number)
-        self.kept = slots.amounts(chart, chart.analysis.memory.kept, _number)
-        self.needs = slots.producers(chart)
-        self.critical = frozenset(critical_path(times, chart.causes))
+        self.held = held(chart, _number)
+        self.kept = amounts(chart, chart.analysis.memory.kept, _number)
+        self.needs = producers(chart)
+        self.critical = frozenset(critical_path(times, causes_of(chart)))
         self.messages = messages(chart, self.tick)
 
     def rank(self, rank: int) -> Iterator[str]:
@@ -164,7 +165,7 @@ class _Trace:
     def _stop(self, rank: int, when: int) -> Iterator[str]:
         """Where the rank stops for good: an instant, a slice until after all that runs, and its ends of messages."""
         stop = self.chart.analysis.standstill
-        mark = next((x for x in caption.marks(stop) if x.rank == rank), None)
+        mark = next((x for x in marks.marks(stop) if x.rank == rank), None)
         if stop is None or mark is None:
             return
         about = {"pid": rank, "tid": COMPUTE, "ts": when, "name": mark.sentence, "cat": "deadlock"}
@@ -238,10 +239,9 @@ def messages(chart: Chart, tick: int) -> list[list[Message]]:
     """The slices of every rank in the order of their begins. A message is sent when its producer ends."""
     found, schedule = chart.analysis.dependencies.messages(), chart.schedule
     sent = chart.times.end[found.producer] >= 0
-    producers, consumers = found.producer[sent], found.consumer[sent]
-    late = chart.delays(producers)
-    ranks = schedule.rank[producers], schedule.rank[consumers]
-    columns = (producers, consumers, *ranks, chart.times.end[producers], late)
+    makers, takers = found.producer[sent], found.consumer[sent]
+    ranks = schedule.rank[makers], schedule.rank[takers]
+    columns = (makers, takers, *ranks, chart.times.end[makers], delays(chart, makers))
     by_rank: list[list[Message]] = [[] for _ in range(schedule.ranks)]
     for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True), 1):
         producer, consumer, source, target, begin, length = *row[:4], tick * row[4], tick * row[5]

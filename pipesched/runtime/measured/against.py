@@ -8,21 +8,23 @@ kind   plan  run   run / plan           where the run leaves the plan
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from textwrap import wrap
 
 import numpy as np
 
 from pipesched.analysis.timeline import Timeline
-from pipesched.chart import caption, slots
+from pipesched.chart import caption
 from pipesched.chart.axis import Axis, Viewport, axis, ruler
-from pipesched.chart.chart import Chart, Clock
+from pipesched.chart.chart import Chart
+from pipesched.chart.slots import widest
 from pipesched.chart.text import Text, legend, row, spans
 from pipesched.chart.text_layout import Layout
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 from pipesched.model.numbers import shown
+from pipesched.model.units import NO_UNIT, Unit
 from pipesched.runtime.measured.deviation import Against, Ratio
 from pipesched.support.safe import safe
 from pipesched.views import svg
@@ -72,7 +74,7 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
     names = [f"rank {rank}" for rank in range(chart.schedule.ranks)]
     left = max(map(len, names)) + len(" plan  ")
     longer = max(plan, ran, key=lambda x: x.times.makespan)
-    clock = axis(longer, how.width - left, how.viewport, slots.widest(ran, False))
+    clock = axis(longer, how.width - left, how.viewport, widest(ran, False))
     lengths = (plan.times.end - plan.times.start)[~plan.schedule.joined]
     coarse = 4 * int(np.count_nonzero(lengths < float(clock.step))) > plan.schedule.slots
     above, below = _Shared(plan, how, clock, coarse), _Shared(ran, how, clock, coarse)
@@ -97,7 +99,7 @@ def _unseen(layout: Layout) -> int:
     """Number of slots in the drawn part of time that have no column."""
     clock, times, schedule = layout.axis, layout.chart.times, layout.chart.schedule
     inside = (times.end > clock.begin) & (times.start < clock.end) & ~schedule.joined
-    drawn = {i for rank in range(schedule.ranks) for i, _, _ in spans(layout, rank) if i >= 0}
+    drawn = {i for rank in range(schedule.ranks) for i, _, _ in spans(layout, layout.slots, rank) if i >= 0}
     return int(np.count_nonzero(inside)) - len(drawn)
 
 
@@ -196,6 +198,26 @@ def decimal(value: Fraction) -> str:
     return f"{float(value):.2f}".rstrip("0").rstrip(".")
 
 
+@dataclass(frozen=True, eq=False)
+class _Clocked(Chart):
+    """A chart of other times than those of the plan: ticks of 1 / a_unit, which have no unit."""
+
+    ran: Timeline = field(kw_only=True)
+    a_unit: int = field(kw_only=True)
+
+    @property
+    def times(self) -> Timeline:
+        return self.ran
+
+    @property
+    def scale(self) -> int:
+        return self.a_unit
+
+    @property
+    def unit(self) -> Unit:
+        return NO_UNIT
+
+
 def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
     """A plan and a step of a run of it on one clock: a tick is a nanosecond, a unit the time that a cost of 1 took."""
     schedule, scale = plan.schedule, run.unit
@@ -204,7 +226,10 @@ def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
         _rescaled(plan, plan.times.start, scale), _rescaled(plan, plan.times.end, scale), plan.times.turn, never
     )
     ran = Timeline(run.start, run.end, plan.times.turn, never)
-    return replace(plan, clock=Clock(planned, scale)), replace(plan, clock=Clock(ran, scale))
+    first, second = (
+        _Clocked(plan.analysis, plan.wrong, plan.name, ran=times, a_unit=scale) for times in (planned, ran)
+    )
+    return first, second
 
 
 def _rescaled(plan: Chart, ticks: Ints, scale: int) -> Ints:

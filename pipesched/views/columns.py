@@ -1,0 +1,45 @@
+"""What pictures write of every operation: whose outputs it takes, what its rank holds, how long its messages take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TypeVar
+
+from pipesched.analysis.causes import Causes, causes
+from pipesched.chart.chart import Chart
+from pipesched.model.columns import Ints
+
+Text = TypeVar("Text")
+
+
+def causes_of(chart: Chart) -> Causes:
+    """The cause of every wait."""
+    return causes(chart.schedule, chart.analysis.dependencies, chart.times, chart.analysis.ticks)
+
+
+def delays(chart: Chart, sent: Ints) -> Ints:
+    """How long the messages of these operations take, in ticks."""
+    return chart.analysis.ticks.delays(chart.schedule.stage[sent], chart.schedule.microbatch[sent])
+
+
+def producers(chart: Chart) -> list[tuple[int, ...]]:
+    """The operations whose results each one takes, the nearest first."""
+    dependencies = chart.analysis.dependencies
+    found: list[tuple[int, ...]] = [(x,) if x >= 0 else () for x in dependencies.producer.tolist()]
+    further = dependencies.further
+    for producer, consumer in zip(further.producer.tolist(), further.consumer.tolist(), strict=True):
+        found[consumer] += (producer,)
+    return found
+
+
+def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:
+    """Activations of a rank after each operation, and during it for an F; each value is written once."""
+    return amounts(chart, chart.analysis.memory.held, written)
+
+
+def amounts(chart: Chart, column: Ints, written: Callable[[Fraction], Text]) -> list[Text]:
+    """A column in parts, in the unit."""
+    values = column.tolist()
+    known = {value: written(value * chart.analysis.memory.part) for value in set(values)}
+    return [known[value] for value in values]

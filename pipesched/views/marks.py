@@ -1,0 +1,46 @@
+"""Marks in the rows of ranks that never end, and the messages between those of the cycle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipesched.analysis.standstill import Blocked, Link, Standstill
+from pipesched.chart.caption import blocked, link
+
+
+def messages(stop: Standstill) -> list[Link]:
+    """The steps of the cycle between two ranks."""
+    return [x for x in stop.cycle if x.other != x.blocked.rank]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark in the row of a rank that never ends. link: its step of the cycle, if it is on it."""
+
+    blocked: Blocked
+    link: Link | None
+
+    @property
+    def rank(self) -> int:
+        return self.blocked.rank
+
+    @property
+    def cycle(self) -> bool:
+        return self.link is not None
+
+    @property
+    def words(self) -> str:
+        """In its row: its instruction, and what that waits for."""
+        x = self.link
+        return f"{x.needs or x.blocked.at} waits for {x.until}" if x is not None and x.until else self.blocked.at
+
+    @property
+    def sentence(self) -> str:
+        """For who points at it."""
+        return link(self.link) if self.link is not None else blocked(self.blocked)
+
+
+def marks(stop: Standstill | None) -> list[Mark]:
+    """Marks of all ranks that never end, by rank."""
+    links = {} if stop is None else {x.blocked.rank: x for x in reversed(stop.cycle)}
+    return [] if stop is None else [Mark(x, links.get(x.rank)) for x in stop.waiting]

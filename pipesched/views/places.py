@@ -1,0 +1,60 @@
+"""Where operations stand in their file, for those who point at them.
+
+A .ps file has few places and many operations, so its origin gives the places once (`Sited`); a cell of a CSV or a line
+of a stream is one operation's own. Loop bindings are found by running a rank's program again, so they are looked up for
+small schedules only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipesched.model.columns import Column
+from pipesched.model.lists import Sited
+from pipesched.model.schedule import Schedule
+from pipesched.support.source import Span
+
+BOUND = 2_000
+"""Up to so many operations the bindings of each are looked up."""
+
+_LONGEST = 200  # a line that is longer, such as a row of a CSV, is not shown as text
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """line, column: from 1, shape (operations,), 0 where there is no place. texts: lines of the source by number.
+
+    bindings: of each operation, or none at all.
+    """
+
+    name: str
+    line: Column
+    column: Column
+    texts: dict[int, str]
+    bindings: tuple[str, ...]
+
+
+def places(schedule: Schedule) -> Places:
+    """The places of all operations."""
+    spans, site, bound = _sites(schedule)
+    at = [(0, 0) if span is None else span.source.position(span.start) for span in spans]
+    table = np.array([*at, (0, 0)], dtype=np.int64)
+    source = next((span.source for span in spans if span is not None), None)
+    if source is None:
+        return Places("", table[site, 0], table[site, 1], {}, bound)
+    texts = {line: source.line(line).strip() for line in sorted({line for line, _ in at if line})}
+    shown = {line: text for line, text in texts.items() if len(text) <= _LONGEST}
+    return Places(source.name, table[site, 0], table[site, 1], shown, bound)
+
+
+def _sites(schedule: Schedule) -> tuple[list[Span | None], Column, tuple[str, ...]]:
+    """The spans, the index of each operation's own, and the bindings if they were looked up."""
+    origin, count = schedule.origin, len(schedule)
+    if isinstance(origin, Sited) and count > BOUND:
+        site, spans = origin.sited()
+        return list(spans), site, ()
+    found = [origin.place(i) for i in range(count)]
+    bound = tuple(place.bindings for place in found)
+    return [place.span for place in found], np.arange(count), bound if any(bound) else ()
