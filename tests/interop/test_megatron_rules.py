@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -20,11 +21,11 @@ from typing import Any
 import pytest
 
 import pipesched
-from pipesched.interop.trainers.megatron_keys import CLI, CORE, RELEASES
-from pipesched.interop.trainers.megatron_rules import RULES
+from pipesched.interop.trainers.megatron_sizes import TABLES, Sizes
 from tests.depth import deep
 
 TOP = Path(__file__).parents[2]
+RELEASES = TABLES.releases
 BASE = {
     "num-layers": "12",
     "hidden-size": "64",
@@ -37,6 +38,7 @@ BASE = {
     "position-embedding-type": "rope",
     "bf16": "true",
 }
+FILLED = re.compile(r"\{([^{}]+)\}")
 EXPERTS = "num-experts 8, expert-model-parallel-size 2, moe-token-dispatcher-type alltoall"
 COMBINED = f"{EXPERTS}, overlap-moe-expert-parallel-comm true, num-virtual-stages-per-pipeline-rank 3"
 PARAMS = "use-distributed-optimizer true, overlap-grad-reduce true, overlap-param-gather true"
@@ -173,10 +175,15 @@ def test_what_a_script_leaves_to_its_caller_is_not_refused() -> None:
 
 
 def test_every_rule_names_settings_of_the_tables() -> None:
-    """A rule is placed at keys that are read, of releases that there are, and in the order of releases."""
-    keys = {*CLI, *CORE}
-    for rule in (rule for group in RULES for rule in group):
-        assert {*rule.at} <= keys
+    """A rule is placed at keys that are read, of releases that there are, and in the order of releases; every name in
+    it is a key or a fact.
+    """
+    keys = {*TABLES.keys()}
+    for rule in (rule for group in TABLES.groups for rule in group):
+        texts = f"{rule.says}{rule.source}{rule.help}"
+        named = {*rule.when.co_names, *(x for one in FILLED.findall(texts) for x in compile(one, "", "eval").co_names)}
+        assert all(name in keys or hasattr(Sizes, name) for name in named), named
+        assert {*rule.at} <= keys and rule.at
         assert RELEASES.index(rule.since) <= RELEASES.index(rule.until)
 
 

@@ -10,7 +10,7 @@ import pytest
 import pipesched
 from pipesched import Source
 from pipesched.interop.check_report import Checked
-from pipesched.interop.trainers import megatron_keys
+from pipesched.interop.trainers.megatron_sizes import TABLES
 from tests.depth import deep
 
 PLAIN = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 25 --pipeline-model-parallel-size 4 "
@@ -115,7 +115,7 @@ def test_an_error_is_one_of_every_release_that_has_the_settings() -> None:
     ends = "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 4 --pipeline-model-parallel-size 4"
     of_some = f"{RUN} --num-layers 7 {ends}"  # nothing is left for the ranks between: an error since 0.16
     for text in (of_some, *(command(chance) for _ in range(deep(12)))):
-        by_release = {x: checked("a.sh", text, trainer=f"megatron=={x}") for x in megatron_keys.RELEASES}
+        by_release = {x: checked("a.sh", text, trainer=f"megatron=={x}") for x in TABLES.releases}
         having = {x: made for x, made in by_release.items() if not any(c == "PS873" for c, _ in errors(made))}
         having = having or by_release
         assumed = checked("a.sh", text)

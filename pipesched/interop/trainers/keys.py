@@ -44,6 +44,16 @@ FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 TEXT = Kind("a text", lambda value: isinstance(value, str))
 PARTS = Kind("a list of lists of names", lambda value: isinstance(value, list | str))
 ANY = Kind("anything", lambda value: True)
+KINDS = {
+    "count": COUNT,
+    "from 0": FROM_0,
+    "rest": REST,
+    "flag": FLAG,
+    "text": TEXT,
+    "parts": PARTS,
+    "any": ANY,
+}
+"""Kinds by their names in the tables."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     order        interleaved, in groups of microbatch_group_size_per_vp_stage (p unless given); a combined 1F1B if
                  experts overlap with the pipeline
-    modules      `megatron_sizes`: the settings in numbers; `megatron_rules`: refusals; here: facts
+    modules      `megatron.toml`: keys and refusals; `megatron_sizes`: the settings in numbers; here: facts
 
 Statements about orders of messages follow from the order in which the code posts them, and were confirmed on real
 processes; NCCL itself was not measured. Source: Megatron-core 0.9.0 to 0.19.0; each rule names its file.
@@ -15,50 +15,30 @@ from dataclasses import replace
 
 from pipesched.interop.trainers.case import Case, Fact, Findings, Note, Plan, samples
 from pipesched.interop.trainers.keys import Key, judge
-from pipesched.interop.trainers.megatron_keys import (
-    BATCHED,
-    CLI,
-    COMBINED,
-    CORE,
-    FLUSH,
-    GLOBAL,
-    GROUP,
-    LAYERS,
-    LAYOUT,
-    MICRO,
-    OPTIONS,
-    OVERLAP,
-    PP,
-    RAMPUP,
-    STEPS,
-)
-from pipesched.interop.trainers.megatron_rules import refusals
-from pipesched.interop.trainers.megatron_sizes import Sizes
+from pipesched.interop.trainers.megatron_sizes import PP, TABLES, Sizes, is_cli
 from pipesched.interop.trainers.settings import Settings
 
 NAME = "Megatron-core"
+_GROUP = "microbatch_group_size_per_vp_stage"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
-
-
-def is_cli(settings: Settings) -> bool:
-    """True if the settings are options of the launcher, not fields of the core's configuration."""
-    return settings.kind == "cli" or any("--" in setting.key for setting in settings)
+_OPTIONS = TABLES.made["options"]
+_CLI, _CORE = TABLES.keys("both", "launcher"), TABLES.keys("both", "core")
 
 
 def canonical(key: str) -> str:
     """Name of the field that a key sets, without the sections around it."""
     name = key.rpartition("--")[2] if "--" in key else key.rpartition(".")[2]
-    return OPTIONS.get(name, name.replace("-", "_"))
+    return str(_OPTIONS.get(name, name.replace("-", "_")))
 
 
 def keys_of(settings: Settings) -> dict[str, Key]:
     """Table of keys for settings of this kind: launcher or core."""
-    return dict(CLI if is_cli(settings) else CORE)
+    return _CLI if is_cli(settings) else _CORE
 
 
 def plan(case: Case) -> Plan:
     """Schedule that the settings ask for."""
-    x = Sizes(case, is_cli(case.settings))
+    x = Sizes(case)
     if x.p == 1 and not x.encoder:
         return Plan(off=f"{PP} is 1")
     return Plan(
@@ -66,78 +46,74 @@ def plan(case: Case) -> Plan:
         ranks=x.p + x.encoder if x.p else None,
         chunks=x.v,
         microbatches=x.m,
-        microbatch_size=x.count(MICRO),
+        microbatch_size=x.count("micro_batch_size"),
         options=_options(x),
     )
 
 
 def _name(x: Sizes) -> str | None:
-    if x.on(COMBINED) and (x.v or 1) > 1:
+    if x.on("overlap_moe_expert_parallel_comm") and x.looped:
         return "interleaved_overlap" if x.group == x.p else None
-    return "interleaved" if (x.v or 1) > 1 else "1f1b"
+    return "interleaved" if x.looped else "1f1b"
 
 
 def _options(x: Sizes) -> tuple[str, ...]:
     """Options for Megatron's own code if its order or messages differ from the library's, which has groups of p."""
-    group = x.count(GROUP)
-    if x.v is None or x.v == 1 or x.on(COMBINED):
+    group = x.count(_GROUP)
+    if x.v is None or x.v == 1 or x.on("overlap_moe_expert_parallel_comm"):
         return ()
     usual = group in (None, x.p) and (x.m or 0) % (x.p or 1) == 0 and not x.flush and (x.overlaps or x.p > 2)
-    named = {OVERLAP: x.overlaps, BATCHED: x.batched} | ({FLUSH: True} if x.flush else {})
+    named = {"overlap_p2p_comm": x.overlaps, "batch_p2p_comm": x.batched} | (
+        {"overlap_p2p_comm_warmup_flush": True} if x.flush else {}
+    )
     own = [f"{key}={str(value).lower()}" for key, value in named.items()]
-    return () if usual else (*own, *([f"{GROUP}={group}"] if group else []))
+    return () if usual else (*own, *([f"{_GROUP}={group}"] if group else []))
 
 
 def check(case: Case, found: Plan) -> Findings:
     """Apply every rule."""
-    x = Sizes(case, is_cli(case.settings))
+    x = Sizes(case)
     where = (
         "training/arguments.py" if x.cli else "core/model_parallel_config.py, core/transformer/transformer_config.py"
     )
     yield from judge(case, keys_of(case.settings), f"Megatron-LM core_v{case.release}.0, megatron/{where}")
-    refused = [*refusals(x)]
-    yield from refused
+    yield from TABLES.findings(x)
     if not found.off:
-        yield from _facts(x, {str(one.code) for one in refused})
-
-
-def _facts(x: Sizes, wrong: set[str]) -> Findings:
-    """Facts about batch, stages and messages for which no rule is broken, and notes on parts that are not judged."""
-    if "PS874" not in wrong:
         yield from _batch(x)
-    if "PS873" not in wrong and x.v is not None:
         yield from _stages(x)
-    yield from _messages(x)
+        yield from _messages(x)
 
 
 def _batch(x: Sizes) -> Findings:
     """Report m, which follows from batch sizes and processes."""
-    if x[STEPS].value is not None:
-        yield Note(f"the batch grows by {STEPS}: m is not judged")
+    if x["step_batch_size_schedule"].value is not None:
+        yield Note("the batch grows by step_batch_size_schedule: m is not judged")
         return
-    batch, size = x.count(GLOBAL), x.count(MICRO)
+    batch, size = x.count("global_batch_size"), x.count("micro_batch_size")
     if batch is None or size is None:
-        absent = [key for key in (MICRO, GLOBAL) if key not in x.case.settings]
+        absent = [key for key in ("micro_batch_size", "global_batch_size") if key not in x.case.settings]
         if x.m is not None:
-            yield Fact("microbatches", f"1 of {samples(size)}: {GLOBAL} is not given")
+            yield Fact("microbatches", f"1 of {samples(size)}: global_batch_size is not given")
         elif absent:
             yield Note(f"{' and '.join(absent)} not in the file: m is not known")
     elif x.m is None:
         yield Note(f"{batch // size} of {samples(size)} for all replicas: give --processes N, and m is known")
     else:
         on = f" on {x.replicas} replica{'s' * (x.replicas != 1)}"
-        first = f", from {x.grown[0]} on" if x.grown and RAMPUP in x.case.settings else ""
+        first = f", from {x.grown[0]} on" if x.grown and "rampup_batch_size" in x.case.settings else ""
         yield Fact("microbatches", f"{x.m} of {samples(size)}: global_batch_size is {batch}{first}{on}")
 
 
 def _stages(x: Sizes) -> Findings:
     """Report the number of stages, and how the layers are divided over them."""
+    if x.v is None:
+        return
     if x.layout is not None or x.segments > 1:
         how = "layout" if x.layout is not None else "segments of the pattern"
         count = len(x.layout) if x.layout is not None else x.segments
         yield Fact("stages", f"{count} on {x.p} ranks, {x.v} of each, by the {how}")
     elif x.counted is None:
-        if LAYERS not in x.case.settings and LAYOUT not in x.case.settings:
+        if "num_layers" not in x.case.settings and "pipeline_model_parallel_layout" not in x.case.settings:
             yield Note("num_layers is not in the file: whether the layers go onto the stages is not judged")
     elif x.encoder:
         yield Fact("stages", f"{x.encoder} of the encoder, {x.p} of the decoder")
@@ -152,8 +128,8 @@ def _counted(x: Sizes) -> str:
 
 def _messages(x: Sizes) -> Findings:
     """Report how messages are posted, and a cycle of waits if all messages of a rank share one queue."""
-    if x.v == 1 and x.count(GROUP):
-        yield Note(f"{GROUP} means nothing without chunks: v is 1")
+    if x.v == 1 and x.count(_GROUP):
+        yield Note(f"{_GROUP} means nothing without chunks: v is 1")
     if x.v is None or x.v == 1:
         return
     if x.flush and x.overlaps and not x.batched and x.p > 2 and x.p % 2 == 0:
@@ -173,8 +149,8 @@ def part(settings: Settings) -> Settings:
     kept; its settings take precedence over those of the same name elsewhere.
     """
     if is_cli(settings):
-        spellings = {name: f"--{name.replace('_', '-')}" for name in CLI}
-        spellings |= {name: f"--{option}" for option, name in OPTIONS.items()}
+        spellings = {name: f"--{name.replace('_', '-')}" for name in _CLI}
+        spellings |= {name: f"--{option}" for option, name in _OPTIONS.items()}
         given = {
             x.key: replace(x, value=int(x.value)) if isinstance(x.value, str) and _NUMBER.fullmatch(x.value) else x
             for x in settings

@@ -12,48 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipesched.interop.trainers.case import Case
-from pipesched.interop.trainers.megatron_keys import (
-    ACTIVATIONS,
-    BATCHED,
-    CHUNKS,
-    CP,
-    DECODER,
-    DECREASE,
-    EMBEDDING,
-    ENCODER,
-    ENCODER_PP,
-    ENCODER_TP,
-    FLUSH,
-    GLOBAL,
-    GROUP,
-    IN_FIRST,
-    IN_LAST,
-    LAYERS,
-    LAYOUT,
-    LOSS,
-    MICRO,
-    MODULES,
-    MOE_RECOMPUTE,
-    MTP,
-    NO_OVERLAP,
-    OLD_FIRST,
-    OLD_LAST,
-    OLD_PATTERN,
-    OVERLAP,
-    PATTERN,
-    PER_CHUNK,
-    PP,
-    RAMPUP,
-    RECOMPUTE,
-    SEQUENCE,
-    SHARDS,
-    STEPS,
-    TP,
-    VPP,
-)
-from pipesched.interop.trainers.settings import Setting, Unset
-from pipesched.planning.transformer.megatron_layout import stages_of
+from pipesched.interop.trainers import tables
+from pipesched.interop.trainers.settings import Setting, Settings
+from pipesched.planning.transformer.megatron_layout import faults, stages_of
+
+TABLES = tables.read("megatron")
+PP = "pipeline_model_parallel_size"
+_ENDS = TABLES.places["ends"]
+_AS_LAYERS = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
+_CHUNKS = TABLES.places["chunks"]
+_PATTERNS = ("hybrid_layer_pattern", "hybrid_override_pattern")
+_RECOMPUTED = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn_norm_out")
+_LATER = {"shared_experts": "0.14", "gdn_norm_out": "0.19"}
 
 _USED = re.compile(r"\$\{?(\w+|[@*])")
 _ASSIGNED = re.compile(r"(?:^|[\s;(])(\w+)\+?=|\bfor\s+(\w+)\s+in\b", re.MULTILINE)
@@ -61,22 +31,13 @@ _LETTERS: Mapping[str, str] = {"embedding": "E", "decoder": "t", "mtp": "m", "lo
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """A case of Megatron in numbers. cli: its settings are options of the launcher."""
+class Sizes(tables.Facts):
+    """A case of Megatron in numbers."""
 
-    case: Case
-    cli: bool
-
-    def __getitem__(self, key: str) -> Setting:
-        return self.case.settings(key)
-
-    def on(self, *keys: str) -> bool:
-        """True if all of these flags are set."""
-        return all(self[key].value is True for key in keys)
-
-    def given(self, *keys: str) -> list[Setting]:
-        """Settings of these keys that are in the text with a value other than false and null."""
-        return [self[key] for key in keys if self[key].value not in (None, False) and self[key].at is not None]
+    @cached_property
+    def cli(self) -> bool:
+        """True if the settings are options of the launcher, not fields of the core's configuration."""
+        return is_cli(self.case.settings)
 
     def known(self, *keys: str) -> bool:
         """True if all these values are known: each key is in the text and not open, or the text is complete."""
@@ -86,14 +47,6 @@ class Sizes:
     def lacks(self, *keys: str) -> bool:
         """True if it is known that none of these keys has a value other than false and null."""
         return self.known(*keys) and not any(self[key].value not in (None, False) for key in keys)
-
-    def count(self, key: str) -> int | None:
-        """Value of a key if it is a whole number from 1, else None."""
-        return self.case.settings.count(key)
-
-    def text(self, key: str) -> str:
-        """Value of a key if it is a text, else empty."""
-        return self.case.settings.text(key) or ""
 
     def words(self, key: str) -> list[str]:
         """Words of a list, which may also be written as one text."""
@@ -112,7 +65,7 @@ class Sizes:
     @cached_property
     def pattern(self) -> str | None:
         """Pattern of the layers of a hybrid model, without the part for multi-token prediction."""
-        options = (PATTERN, OLD_PATTERN) if not self.cli or self.case.since("0.17") else ()
+        options = _PATTERNS if not self.cli or self.since("0.17") else ()
         said = next((self.text(key) for key in options if self.text(key)), None)
         return None if said is None else said.partition("/")[0]
 
@@ -126,23 +79,23 @@ class Sizes:
         """Number of layers of the model."""
         if self.pattern is not None:
             return len(self.pattern.replace("|", ""))
-        return self.count(LAYERS) or self.count(ENCODER)
+        return self.count("num_layers") or self.count("encoder_num_layers")
 
     @cached_property
     def counted(self) -> int | None:
         """Number of layers, including the embedding and the loss if they count as layers."""
-        more = sum(self.on(key) for key in (EMBEDDING, LOSS))
+        more = sum(self.on(key) for key in _AS_LAYERS)
         return None if self.layers is None else self.layers + more
 
     @cached_property
     def ends(self) -> list[Setting]:
         """Settings that give the layers of the first and of the last stage."""
-        return [self[key] for key in (IN_FIRST, OLD_FIRST, IN_LAST, OLD_LAST) if self.count(key)]
+        return [self[key] for key in _ENDS if self.count(key)]
 
     @cached_property
     def as_layers(self) -> list[Setting]:
         """Flags, of those that are set, by which the embedding and the loss count as layers."""
-        return self.given(EMBEDDING, LOSS)
+        return self.given(*_AS_LAYERS)
 
     @cached_property
     def middle(self) -> int | None:
@@ -161,46 +114,100 @@ class Sizes:
         each = [self.middle // self.between] if self.between > 0 and self.middle is not None else []
         return [*(self.count(x.key) or 0 for x in self.ends), *each]
 
+    @property
+    def uneven(self) -> int:
+        """Layers of the first kind of rank whose layers its chunks do not divide; 0 if there is none."""
+        return next((each for each in self.by_rank if self.v and each % self.v), 0)
+
+    @property
+    def by_number(self) -> bool:
+        """True if layers are divided over ranks by number alone, without layout or pattern."""
+        return self.layout is None and not self.segments and self.layers is not None and self.p > 0
+
+    @property
+    def unchunked(self) -> int:
+        """Layers of a rank if the layers of a chunk do not divide them, else 0."""
+        each, rank = self.count("num_layers_per_virtual_pipeline_stage"), (self.counted or 0) // (self.p or 1)
+        return rank if each and rank % each else 0
+
+    @property
+    def left(self) -> str:
+        """Layers that are divided, as a text: ``10 of 12`` if the ends have layers of their own."""
+        return f"{self.middle} of {self.counted}" if self.ends else str(self.counted)
+
+    @property
+    def split(self) -> str:
+        """The beginning of a message: the layers do not go onto the ranks."""
+        named = " and the ".join(key.key.split("_")[2] for key in self.as_layers)
+        counted = f", the {named} among them," if named else ""
+        ends = " between the ends" * bool(self.ends)
+        return f"{self.left} layers{counted} do not go onto {self.between} ranks{ends}"
+
     @cached_property
     def layout(self) -> list[str] | str | None:
         """Stages of a layout, one text of letters each; or a message if it is wrong."""
-        value = self[LAYOUT].value
+        value = self["pipeline_model_parallel_layout"].value
         if isinstance(value, list):
             rows = [row if isinstance(row, list) else ["?"] for row in value]
             return ["".join(_LETTERS.get(str(x).lower(), "?") for x in row) for row in rows]
         return stages_of(value) if isinstance(value, str) else None
 
+    @property
+    def letters(self) -> str:
+        """Letters of all stages of a layout."""
+        return "".join(self.layout or "")
+
+    @property
+    def layout_faults(self) -> list[str]:
+        """What is wrong with a layout, as the ends of messages."""
+        if self.layout is None or isinstance(self.layout, str):
+            return [self.layout] if self.layout else []
+        return [*faults(self.layout, self.p, self.layers, self.predicted)] if self.p else []
+
     @cached_property
     def v(self) -> int | None:
         """Stages per rank."""
-        if not self.p or self.open(PER_CHUNK, CHUNKS, LAYOUT, VPP, PATTERN, OLD_PATTERN):
-            return None
-        if isinstance(self.layout, str):
+        if not self.p or self.open(*_CHUNKS) or isinstance(self.layout, str):
             return None
         stages = len(self.layout or ()) or (self.segments if self.segments > 1 else 0)
         if stages:
             return stages // self.p if stages % self.p == 0 else None
-        return self._by_layers if self.count(PER_CHUNK) else self.count(CHUNKS) or self.count(VPP) or 1
+        if each := self.count("num_layers_per_virtual_pipeline_stage"):
+            layers = self.counted if self.given("num_layers") else self.count("decoder_num_layers")
+            return layers // (each * self.p) if layers and layers % (each * self.p) == 0 else None
+        said = (self.count("num_virtual_stages_per_pipeline_rank"), self.count("virtual_pipeline_model_parallel_size"))
+        return said[0] or said[1] or 1
 
     @property
-    def _by_layers(self) -> int | None:
-        """Stages per rank, from the layers per stage."""
-        each = self.p * (self.count(PER_CHUNK) or 1)
-        layers = self.counted if self.given(LAYERS) else self.count(DECODER)
-        return layers // each if layers and layers % each == 0 else None
+    def looped(self) -> bool:
+        """True if a rank has several stages."""
+        return (self.v or 1) > 1
+
+    @property
+    def ways(self) -> int:
+        """Number of options by which the chunks of a rank are given."""
+        return len(self.given(*_CHUNKS[:3]))
 
     @cached_property
     def replica(self) -> int | None:
         """Number of processes of one copy of the model."""
-        tensor, context = self.count(TP), self.count(CP)
-        if self.given(SHARDS) or not (self.p and tensor and context):
+        tensor, context = self.count("tensor_model_parallel_size"), self.count("context_parallel_size")
+        if self.given("tensor_parallel_num_weight_shards") or not (self.p and tensor and context):
             return None
-        return (self.p * tensor + self.encoder * (self.count(ENCODER_TP) or tensor)) * context
+        return (self.p * tensor + self.encoder * (self.count("encoder_tensor_model_parallel_size") or tensor)) * context
+
+    @property
+    def of_experts(self) -> int | None:
+        """Number of processes of one copy of the experts, None if not known."""
+        own, experts = "expert_tensor_parallel_size", self.count("expert_model_parallel_size")
+        tensor = self.count(own) or self.count("tensor_model_parallel_size")
+        known = self.p and self.replica and self.known("expert_model_parallel_size", own)
+        return tensor * experts * self.p if tensor and experts and known else None
 
     @cached_property
     def encoder(self) -> int:
         """Number of ranks of the encoder's own pipeline, which come before those of the decoder."""
-        return self.count(ENCODER_PP) or 0
+        return self.count("encoder_pipeline_model_parallel_size") or 0
 
     @cached_property
     def replicas(self) -> int | None:
@@ -208,18 +215,35 @@ class Sizes:
         world = self.case.processes
         return None if world is None or not self.replica or world % self.replica else world // self.replica
 
+    @property
+    def on_replicas(self) -> str:
+        """The end of a message: the number of copies, if it is known."""
+        return "" if self.replicas is None else f" on {self.replicas} replica{'s' * (self.replicas != 1)}"
+
     @cached_property
     def at_once(self) -> int | None:
         """Number of samples in one microbatch of all copies together."""
-        size = self.count(MICRO)
+        size = self.count("micro_batch_size")
         return None if size is None or self.replicas is None else size * self.replicas
 
     @cached_property
     def batch(self) -> int | None:
         """Samples per step; if no batch size is given, the launcher takes one microbatch."""
-        if GLOBAL in self.case.settings or STEPS in self.case.settings:
-            return None if STEPS in self.case.settings else self.count(GLOBAL)
+        if "step_batch_size_schedule" in self.case.settings:
+            return None
+        if "global_batch_size" in self.case.settings:
+            return self.count("global_batch_size")
         return self.at_once if self.complete else None
+
+    @property
+    def eval_batch(self) -> int | None:
+        """Samples of an evaluation."""
+        return self.count("eval_global_batch_size") or self.batch
+
+    @property
+    def eval_micro(self) -> int | None:
+        """Samples of a microbatch of an evaluation."""
+        return self.count("eval_micro_batch_size") or self.count("micro_batch_size")
 
     @cached_property
     def complete(self) -> bool:
@@ -234,57 +258,81 @@ class Sizes:
         """Microbatches per step; if the batch grows, those of the final batch size."""
         if not self.at_once or not self.batch:
             return None
-        exact = self.batch % self.at_once == 0 or self.on(DECREASE)
+        exact = self.batch % self.at_once == 0 or self.on("decrease_batch_size_if_needed")
         return self.batch // self.at_once if exact else None
 
     @cached_property
     def grown(self) -> list[int]:
         """Ramp-up of the batch: first size, increment, and number of samples until the full size; or empty."""
-        words = self.words(RAMPUP)
+        words = self.words("rampup_batch_size")
         return [int(x) for x in words] if len(words) == 3 and all(x.isdigit() for x in words) else []
 
     @cached_property
     def overlaps(self) -> bool:
         """True if messages overlap with compute."""
-        return (not self.on(NO_OVERLAP) and (self.v or 1) > 1) if self.cli else self.on(OVERLAP)
+        return self.looped and not self.on("no_overlap_p2p_communication") if self.cli else self.on("overlap_p2p_comm")
 
     @cached_property
     def batched(self) -> bool:
         """True if messages are posted in batches."""
-        return not self.overlaps if self.cli else self.on(BATCHED)
+        return not self.overlaps if self.cli else self.on("batch_p2p_comm")
 
     @cached_property
     def flush(self) -> bool:
         """True if messages overlap in warm-up and flush too."""
-        return self.on(FLUSH)
+        return self.on("overlap_p2p_comm_warmup_flush")
 
     @cached_property
     def group(self) -> int:
         """Microbatches per group of the interleaved order."""
-        return self.count(GROUP) or self.p
+        return self.count("microbatch_group_size_per_vp_stage") or self.p
 
     @cached_property
     def recompute(self) -> str:
         """Kind of recomputation: ``full``, ``selective``, or empty."""
-        selective = (self.cli and self.on(ACTIVATIONS)) or (self.on(MOE_RECOMPUTE) and not self.text(RECOMPUTE))
-        return "selective" if selective else self.text(RECOMPUTE)
+        said = self.text("recompute_granularity")
+        selective = (self.cli and self.on("recompute_activations")) or (self.on("moe_layer_recompute") and not said)
+        return "selective" if selective else said
 
     @cached_property
     def modules(self) -> list[str]:
         """Modules that selective recomputation computes again."""
-        named = self.words(MODULES) if self[MODULES].value is not None else ["core_attn"]
-        return [*named, "moe"] if self.on(MOE_RECOMPUTE) else named
+        named = self.words("recompute_modules") if self["recompute_modules"].value is not None else ["core_attn"]
+        return [*named, "moe"] if self.on("moe_layer_recompute") else named
+
+    @property
+    def no_module(self) -> str:
+        """First given module that this release cannot recompute, or empty."""
+        able = [name for name in _RECOMPUTED if self.since(_LATER.get(name, TABLES.releases[0]))]
+        return next((name for name in self.modules if name not in able), "")
+
+    @property
+    def graphs(self) -> str:
+        """Kind of the CUDA graphs, empty if there are none or it is not known."""
+        return "" if self.open("cuda_graph_impl") else self.text("cuda_graph_impl").replace("none", "")
+
+    @property
+    def full_graph(self) -> bool:
+        """True if a CUDA graph captures a whole iteration."""
+        return "full_iteration" in (self.text("cuda_graph_impl"), *self.words("cuda_graph_scope"))
+
+    @property
+    def captured(self) -> set[str]:
+        """Modules of a layer that a CUDA graph captures."""
+        return {*self.words("cuda_graph_scope"), *self.words("cuda_graph_modules")}
 
     @cached_property
     def sequence(self) -> bool:
         """True for sequence parallelism over the tensor ranks; the launcher turns it off if there is only one."""
-        return self.on(SEQUENCE) and not (self.cli and self.case.since("0.10") and self.count(TP) == 1)
+        off = self.cli and self.since("0.10") and self.count("tensor_model_parallel_size") == 1
+        return self.on("sequence_parallel") and not off
 
     @cached_property
     def predicted(self) -> int:
         """Number of layers for multi-token prediction."""
-        return self.case.settings.whole(MTP) or 0
+        return self.whole("mtp_num_layers") or 0
 
-    def open(self, *keys: str) -> bool:
-        """True if the text leaves the value of any of these keys open."""
-        return any(isinstance(self[key].value, Unset) for key in keys)
+
+def is_cli(settings: Settings) -> bool:
+    """True if the settings are options of the launcher, not fields of the core's configuration."""
+    return settings.kind == "cli" or any("--" in setting.key for setting in settings)

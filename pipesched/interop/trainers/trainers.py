@@ -16,7 +16,7 @@ from difflib import get_close_matches
 
 from pipesched.diagnostics import Code, Label, fail
 from pipesched.interop.codes import InteropCode
-from pipesched.interop.trainers import deepspeed, megatron, megatron_keys, torchtitan, torchtitan_keys
+from pipesched.interop.trainers import deepspeed, megatron, megatron_sizes, torchtitan, torchtitan_keys
 from pipesched.interop.trainers.case import Case, Findings, Plan
 from pipesched.interop.trainers.keys import Key, known_in, nearest
 from pipesched.interop.trainers.marks import others, own
@@ -114,13 +114,13 @@ TRAINERS = (
         name=megatron.NAME,
         typed="megatron",
         texts=("shell", "yaml"),
-        releases=megatron_keys.RELEASES,
+        releases=megatron_sizes.TABLES.releases,
         keys=megatron.keys_of,
         plan=megatron.plan,
         check=megatron.check,
         part=megatron.part,
         canonical=megatron.canonical,
-        ranks=megatron_keys.PP,
+        ranks=megatron_sizes.PP,
         forked=True,
     ),
     Trainer(

@@ -1,0 +1,198 @@
+"""The tables of a trainer, from its TOML file: releases, keys, and rules as rows.
+
+    releases = ["0.18", "0.19"]
+    keys.launcher.micro_batch_size = {kind = "count", first = "0.18"}        a row of `keys`
+    places.ends = ["num_layers_in_first_pipeline_stage", …]                  a name for several keys
+    sources.config = "Megatron-LM core_v{release}.0, transformer_config.py"
+
+    [[groups]]                                  only the first broken row of a group is reported
+    when = "on(moe_shared_expert_overlap)"      what its rows have in common; a group without rows is one row
+    source = "config"
+
+    [[groups.rows]]
+    when = "text(moe_token_dispatcher_type) not in ('alltoall', 'flex')"
+    says = "shared experts overlap with the dispatch only with the dispatcher alltoall or flex"
+    since = "0.18"
+
+A condition (`when`) is an expression of Python. Its names are those of `Facts`, and keys, which stand for themselves.
+Texts have such expressions in braces. A rule is reported at the settings `at`, or at the keys of its condition; it is a
+note if it has `notes` in place of `says`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from pipesched.interop.codes import InteropCode
+from pipesched.interop.trainers.case import Case, Finding, Findings, Note, wrong
+from pipesched.interop.trainers.keys import KINDS, Key, one_of
+from pipesched.interop.trainers.settings import Setting
+
+_FILLED = re.compile(r"\{([^{}]+)\}")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules of a trainer know of a case; a trainer adds its own names."""
+
+    case: Case
+
+    def __getitem__(self, key: str) -> Setting:
+        return self.case.settings(key)
+
+    @property
+    def release(self) -> str:
+        """Release of the trainer."""
+        return self.case.release
+
+    @property
+    def torch(self) -> str:
+        """Version of torch."""
+        return str(self.case.torch)
+
+    @property
+    def processes(self) -> int | None:
+        """Number of all processes, None if not known."""
+        return self.case.processes
+
+    def since(self, release: str) -> bool:
+        """True for this release and later ones."""
+        return self.case.since(release)
+
+    def on(self, *keys: str) -> bool:
+        """True if all of these flags are set."""
+        return all(self[key].value is True for key in keys)
+
+    def given(self, *keys: str) -> list[Setting]:
+        """Settings of these keys that are in the text with a value other than false and null."""
+        return [self[key] for key in keys if self[key].value not in (None, False) and self[key].at is not None]
+
+    def open(self, *keys: str) -> bool:
+        """True if the text leaves the value of any of these keys open."""
+        return any(self.case.settings.open(key) for key in keys)
+
+    def whole(self, key: str) -> int | None:
+        """Value of a key if it is a whole number, else None."""
+        return self.case.settings.whole(key)
+
+    def count(self, key: str) -> int | None:
+        """Value of a key if it is a whole number from 1, else None."""
+        return self.case.settings.count(key)
+
+    def text(self, key: str) -> str:
+        """Value of a key if it is a text, else empty."""
+        return self.case.settings.text(key) or ""
+
+    def places(self, keys: tuple[str, ...]) -> list[Setting]:
+        """Settings at which a rule about these keys is reported: those that are in the text, else the first."""
+        return [self[key] for key in keys if key in self.case.settings] or [self[key] for key in keys[:1]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A refusal, or a note if its code is None. at: keys of the settings that take part. since, until: releases."""
+
+    when: CodeType
+    says: str
+    at: tuple[str, ...]
+    source: str
+    code: InteropCode | None
+    since: str
+    until: str
+    help: str | None = None
+
+
+class _Names(dict[str, object]):
+    """Names of a condition: keys, which stand for themselves, and facts."""
+
+    def __init__(self, keys: Iterable[str], facts: Facts) -> None:
+        super().__init__((key, key) for key in keys)
+        self.facts = facts
+
+    def __missing__(self, name: str) -> object:
+        return getattr(self.facts, name)
+
+    def filled(self, text: str) -> str:
+        """A text with the values of its expressions."""
+        return _FILLED.sub(lambda found: str(eval(found[1], {}, self)), text)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a trainer. made: its TOML file."""
+
+    made: Mapping[str, Any]
+
+    @cached_property
+    def releases(self) -> tuple[str, ...]:
+        """Releases that are known, from the first to the last."""
+        return tuple(self.made["releases"])
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[str, ...]]:
+        """Names for several keys."""
+        return {name: tuple(keys) for name, keys in self.made.get("places", {}).items()}
+
+    def keys(self, *sections: str) -> dict[str, Key]:
+        """The keys of these sections, or of all."""
+        rows = (row for section in sections or self.made["keys"] for row in self.made["keys"][section].items())
+        return {name: _key(**row) for name, row in rows}
+
+    @cached_property
+    def groups(self) -> tuple[tuple[Rule, ...], ...]:
+        """Rules by group."""
+        return tuple(tuple(self._rule(group, row) for row in group.get("rows", ({},))) for group in self.made["groups"])
+
+    def _rule(self, group: Mapping[str, Any], row: Mapping[str, Any]) -> Rule:
+        said = {"since": self.releases[0], "until": self.releases[-1], **self.made.get("defaults", {}), **group, **row}
+        when = compile(" and ".join(f"({x['when']})" for x in (group, row) if "when" in x), "when", "eval")
+        at = [key for name in said.get("at", when.co_names) for key in self.places.get(name, (name,))]
+        return Rule(
+            when,
+            said["notes"] if "notes" in said else said["says"],
+            tuple(key for key in at if "at" in said or key in self._all),
+            self.made["sources"].get(said["source"], said["source"]),
+            None if "notes" in said else InteropCode(said.get("code", InteropCode.CONFIG_COMBINATION)),
+            since=said["since"],
+            until=said["until"],
+            help=said.get("help"),
+        )
+
+    @cached_property
+    def _all(self) -> dict[str, Key]:
+        return self.keys()
+
+    def findings(self, facts: Facts) -> Findings:
+        """Yield a finding for the first broken row of every group."""
+        names, order = _Names(self._all, facts), self.releases.index
+        now = order(facts.release)
+        for group in self.groups:
+            there = (rule for rule in group if order(rule.since) <= now <= order(rule.until))
+            broken = next((rule for rule in there if eval(rule.when, {}, names)), None)
+            if broken is not None:
+                yield _told(broken, names)
+
+
+def _told(rule: Rule, names: _Names) -> Finding:
+    says = names.filled(rule.says)
+    if rule.code is None:
+        return Note(says)
+    help = None if rule.help is None else names.filled(rule.help)
+    return wrong(rule.code, says, names.filled(rule.source), *names.facts.places(rule.at), help=help)
+
+
+def _key(kind: str | list[str] = "any", *, minor: bool = False, optional: bool = False, **row: Any) -> Key:
+    own = KINDS[kind] if isinstance(kind, str) else one_of(*kind)
+    return Key(own, minor=minor, optional=optional or minor, **row)
+
+
+def read(trainer: str) -> Tables:
+    """Read the tables of a trainer."""
+    return Tables(tomllib.loads(Path(__file__).with_name(f"{trainer}.toml").read_text("utf-8")))
