@@ -18,7 +18,7 @@ import numpy as np
 from pipesched.analysis.pairing import Pairing
 from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import Ints, among
+from pipesched.model.columns import Ints, among, fresh, running_sum
 from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
@@ -40,22 +40,19 @@ _AWAITED = {Op.WAIT_SEND_F: Op.SEND_F, Op.WAIT_SEND_B: Op.SEND_B, Op.WAIT_REDUCE
 
 def check_waits(program: Program) -> Iterator[Diagnostic]:
     """PS406; O(instructions log instructions). Each WAIT ends one send, or one reduction, of its rank."""
-    begins, waits = among(program.op, _AWAITED.values()), among(program.op, _AWAITED)
+    waits = among(program.op, _AWAITED)
     if not waits.any():
         return
-    index = np.flatnonzero(begins | waits)
+    index = np.flatnonzero(waits | among(program.op, _AWAITED.values()))
     awaited = np.array([_AWAITED.get(op, op) for op in Op])[program.op[index]]
     other = program.stage[index] if program.other is None else program.other[index]
     columns = (other, program.microbatch[index], program.stage[index], awaited, program.rank[index])
     order = np.lexsort((index, *columns))
-    index, alike = index[order], np.stack(columns)[:, order]
-    group = np.append(0, np.cumsum(np.any(alike[:, 1:] != alike[:, :-1], axis=0)))
-    under_way = np.cumsum(np.where(waits[index], -1, 1))
-    start = np.searchsorted(group, group)
-    zero = -group * (len(index) + 1)  # so far below that of the group before that its least does not count here
-    level = under_way - np.append(0, under_way)[start] + zero
-    least = np.minimum(np.append(0, np.minimum.accumulate(level)[:-1]), zero)
-    early = np.sort(index[waits[index] & (level < least)])
+    index, begins = index[order], fresh(*(column[order] for column in columns))
+    under_way = running_sum(np.where(waits[index], -1, 1), np.append(np.flatnonzero(begins), len(index)))
+    zero = -np.cumsum(begins) * (len(index) + 1)  # so far below those before it that their least does not count here
+    least = np.minimum.accumulate(np.minimum(under_way, 0) + zero)
+    early = np.sort(index[least < np.minimum(np.append(0, least[:-1]), zero)])
     for i, more in limited(early.tolist()):
         x = program[i]
         name = str(x).replace("WAIT_", "")
@@ -170,9 +167,7 @@ def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
     """The first difference on each channel; those after it follow from it."""
     first: dict[int, tuple[int, ...]] = {}
     for send, receive in labels_of(program, pairing):
-        channel = int(pairing.channel[send])
-        if channel not in first or pairing.position[send] < pairing.position[first[channel][0]]:
-            first[channel] = (send, receive)
+        first.setdefault(int(pairing.channel[send]), (send, receive))
     for (send, receive), more in limited(list(first.values())):
         source, target = int(program.rank[send]), int(program.rank[receive])
         place = int(pairing.position[send]) + 1

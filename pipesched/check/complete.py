@@ -19,7 +19,7 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.check.findings import by_statement, label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.model.columns import Bools, Ints, among
+from pipesched.model.columns import Bools, among
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, Op, Result
 from pipesched.model.schedule import Schedule
 
@@ -129,17 +129,21 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
         if op.backward and schedule.forward_only:
             lacks &= np.any([dependencies.made[result] >= 0 for result in FOR_BACKWARDS], axis=0)
         name = f"{op.name} (or {' and '.join(part.name for part in op.parts)})" if op.parts else op.name
-        for (stage, rank, keys), more in limited(_grouped(schedule, np.flatnonzero(lacks)), 3):
+        holes = np.flatnonzero(lacks)
+        stages, rank_of = holes // schedule.microbatches, schedule.placement.table.reshape(-1)[holes].astype(np.int64)
+        _, first, group = np.unique(stages * (schedule.ranks + 1) + rank_of, return_index=True, return_inverse=True)
+        for hole, more in limited(np.sort(first).tolist(), 3):
+            stage, rank = int(stages[hole]), int(rank_of[hole])
             where = f" on rank {rank}" if rank >= 0 else ""
-            microbatches = [key % schedule.microbatches for key in keys]
-            never = op in (Op.B, Op.W) and len(keys) == schedule.microbatches > 1
+            microbatches = (holes[group == group[hole]] % schedule.microbatches).tolist()
+            never = op in (Op.B, Op.W) and len(microbatches) == schedule.microbatches > 1
             yield Diagnostic(
                 Code.MISSING,
                 f"stage {stage} never runs {name} of {_listed(microbatches)}{where}",
-                _near(schedule, dependencies, keys[0]),
+                _near(schedule, dependencies, int(holes[hole])),
                 notes(why, more),
                 f"add the {op.name} of stage {stage}, microbatch {microbatches[0]}{where and ','}{where}"
-                + (" and the others" if len(keys) > 1 else "")
+                + (" and the others" if len(microbatches) > 1 else "")
                 + (", or name the stage frozen" if never else ""),
             )
 
@@ -182,17 +186,6 @@ def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
         return np.asarray(np.all(lacks, axis=0))
 
     return np.asarray(np.all([missing(op), *(~missing(whole) for whole in COMPUTES if op in whole.parts)], axis=0))
-
-
-def _grouped(schedule: Schedule, keys: Ints) -> list[tuple[int, int, list[int]]]:
-    """(stage, rank, keys) of holes of one stage on one rank."""
-    stage, microbatch = np.divmod(keys, schedule.microbatches)
-    rank = schedule.placement.table[stage, microbatch].astype(np.int64)
-    _, first, group = np.unique(stage * (schedule.ranks + 1) + rank, return_index=True, return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    cut = np.searchsorted(group[order], np.arange(len(first) + 1)).tolist()
-    by_first = np.argsort(first).tolist()
-    return [(int(stage[first[g]]), int(rank[first[g]]), keys[order[cut[g] : cut[g + 1]]].tolist()) for g in by_first]
 
 
 def _listed(microbatches: list[int]) -> str:

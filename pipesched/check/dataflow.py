@@ -18,7 +18,7 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies, between_slices
 from pipesched.analysis.standstill import compute_cycle
 from pipesched.analysis.timeline import Timeline
-from pipesched.check.findings import by_statement, label, limited, notes, rows
+from pipesched.check.findings import by_statement, label, limited, moved, notes, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints, among, makes
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, SAME, Compute, Result, overlap
@@ -132,16 +132,9 @@ def _remedy(schedule: Schedule, cycle: list[tuple[int, int]]) -> str:
     for _, awaited in cycle[:TRIED] if len(schedule) <= SMALL and not np.any(schedule.second) else ():
         at = stopped[int(schedule.rank[awaited])]
         for source, target in ((awaited, at), (at, awaited)):
-            moved = _moved(schedule, source, target)
-            made = Analysis(moved)
-            if made.finished and not any(_order(moved, made.dependencies)):
+            made = Analysis(moved(schedule, source, target))
+            if made.finished and not any(_order(made.schedule, made.dependencies)):
                 where = "before" if source == awaited else "behind"
                 rank = int(schedule.rank[at])
                 return f"on rank {rank}, put {schedule[source]} {where} {schedule[target]}: then no rank waits for ever"
     return "on one of these ranks, run the awaited operation before the one that waits"
-
-
-def _moved(schedule: Schedule, source: int, target: int) -> Schedule:
-    """The order with one operation put in the place of another of its rank, and those between moved by one."""
-    order = np.delete(np.arange(len(schedule)), source)
-    return schedule.taken(np.insert(order, target, source))

@@ -16,9 +16,9 @@ from pipesched.analysis.pairing import pair
 from pipesched.analysis.standstill import of_program, together
 from pipesched.analysis.termination import holds
 from pipesched.check.channels import labels_of
-from pipesched.check.findings import label
+from pipesched.check.findings import label, moved
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import RESULT, Ints
+from pipesched.model.columns import RESULT
 from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
 
@@ -62,7 +62,7 @@ def _moves(program: Program, model: Model, hops: list[Hop]) -> Iterator[str]:
         blocked = hops[(i + 1) % len(hops)].here
         if hop.there < 0 or not program.receives[hop.there] or not blocked < hop.there:
             continue
-        if _cured(_moved(program, hop.there, blocked), model):
+        if _cured(moved(program, hop.there, blocked), model):
             yield f"on rank {hop.other}, put {program[hop.there]} before {program[blocked]}"
             return
 
@@ -85,11 +85,3 @@ def _communicators(program: Program, model: Model) -> Iterator[str]:
 def _cured(program: Program, model: Model) -> bool:
     """True if the program ends and no message is taken for another."""
     return holds(program, model) and not any(labels_of(program, pair(program)))
-
-
-def _moved(program: Program, index: int, before: int) -> Program:
-    """The program with one instruction moved up on its rank."""
-    order: Ints = np.arange(len(program))
-    order[before + 1 : index + 1] = order[before:index].copy()
-    order[before] = index
-    return program.taken(order)

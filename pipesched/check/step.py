@@ -12,7 +12,7 @@ A program without any STEP or SYNC leaves both to its caller, as torch's files d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -40,13 +40,13 @@ def check_step(program: Program) -> Iterator[Diagnostic]:
     yield from _out_of_turn(program, syncs)
     yield from _crossed(program, syncs)
     yield from _counts(program, syncs)
-    yield from _early(program, syncs)
+    yield from _early(program, syncs, _BEFORE_SYNC, program.stage.astype(np.int64) * program.ranks + program.rank)
     if len(steps):
         yield from _steps(program, steps)
 
 
 def _forward_only(program: Program) -> Iterator[Diagnostic]:
-    for i, more in limited(np.flatnonzero(np.isin(program.op, _OF_TRAINING)).tolist()):
+    for i, more in limited(np.flatnonzero(among(program.op, _OF_TRAINING)).tolist()):
         yield Diagnostic(
             Code.ONLY_TRAINING,
             f"{program[i]} on rank {int(program.rank[i])}, but the program is forward-only: there is no gradient",
@@ -140,33 +140,24 @@ def _last(program: Program, rank: int, text: str) -> tuple[Label, ...]:
     return (label(program, high - 1, text),) if high > low else ()
 
 
-def _early(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """SYNCs before the last W, B or REDUCE_GRAD of their stage on their rank."""
-    late = np.flatnonzero(np.isin(program.op, _BEFORE_SYNC))
-    key = program.stage[late].astype(np.int64) * program.ranks + program.rank[late]
-    last = dict(zip(key.tolist(), late.tolist(), strict=True))  # of repeated keys the last one stays
-    found = [(i, last.get(int(program.stage[i]) * program.ranks + int(program.rank[i]), -1)) for i in syncs.tolist()]
+def _early(program: Program, at: Ints, kinds: Sequence[Op], key: Ints) -> Iterator[Diagnostic]:
+    """SYNCs or STEPs before the last instruction of some kinds that has their key."""
+    late = np.flatnonzero(among(program.op, kinds))
+    last = dict(zip(key[late].tolist(), late.tolist(), strict=True))  # of repeated keys the last one stays
+    found = [(i, last.get(of, -1)) for i, of in rows(at, key[at])]
     for (i, after), more in limited([(i, j) for i, j in found if j > i]):
-        help = f"put it after {program[after]}"
         what = f"comes before {program[after]}, which must come first"
-        yield _finding(program, i, what, more, help, label(program, after, str(program[after])))
+        here = label(program, after, str(program[after]))
+        yield _finding(program, i, what, more, f"put it after {program[after]}", here)
 
 
 def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
     """Once on every rank, last."""
-    ranks = program.rank[steps].tolist()
-    for rank, more in limited(sorted(set(range(program.ranks)) - set(ranks))):
+    for rank, more in limited(np.setdiff1d(np.arange(program.ranks), program.rank[steps]).tolist()):
         help = "end the list of every rank with STEP, or leave all of them to the caller"
         what = f"rank {rank} has no STEP, and others do: its weights stay as they are"
         yield Diagnostic(Code.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
     again, first = repeats(program.rank[steps])
     for (i, before), more in limited(rows(steps[again], steps[first])):
         yield _finding(program, i, "is its second", more, "keep the last", label(program, before, "already here"))
-    late = np.flatnonzero(np.isin(program.op, _BEFORE_STEP))
-    last = dict(zip(program.rank[late].tolist(), late.tolist(), strict=True))
-    early = [(i, last.get(rank, -1)) for i, rank in zip(steps.tolist(), ranks, strict=True)]
-    for (i, after), more in limited([(i, j) for i, j in early if j > i]):
-        help = "put it at the end"
-        yield _finding(
-            program, i, f"comes before {program[after]}", more, help, label(program, after, "comes after it")
-        )
+    yield from _early(program, steps, _BEFORE_STEP, program.rank)
