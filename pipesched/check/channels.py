@@ -50,7 +50,7 @@ def check_waits(program: Program) -> Iterator[Diagnostic]:
     order = np.lexsort((index, *columns))
     index, begins = index[order], fresh(*(column[order] for column in columns))
     under_way = running_sum(np.where(waits[index], -1, 1), np.append(np.flatnonzero(begins), len(index)))
-    zero = -np.cumsum(begins) * (len(index) + 1)  # so far below those before it that their least does not count here
+    zero = np.cumsum(begins) * -(len(index) + 1)  # so far below those before it that their least does not count here
     least = np.minimum.accumulate(np.minimum(under_way, 0) + zero)
     early = np.sort(index[least < np.minimum(np.append(0, least[:-1]), zero)])
     for i, more in limited(early.tolist()):

@@ -17,8 +17,7 @@ with ``#`` are comments. A message on another communicator than 0 ends in ``@`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -30,6 +29,7 @@ from pipesched.formats.rows import (
     AnyOrder,
     Bad,
     Rows,
+    disagreements,
     number,
     other_stage,
     place,
@@ -38,7 +38,7 @@ from pipesched.formats.rows import (
     require_ranks,
     short,
 )
-from pipesched.formats.words import Entry, Notation, TextOrigin
+from pipesched.formats.words import Entry, Notation, rows_of
 from pipesched.model.columns import NEIGHBOUR, Column, among
 from pipesched.model.ops import RECEIVES, Op, overlap
 from pipesched.model.placement import RANKS, Placement
@@ -47,29 +47,61 @@ from pipesched.support.source import Source
 __all__ = ["read", "write"]
 
 
-def read(source: Source, most_ranks: int = RANKS) -> AnyOrder:
+def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: int = RANKS) -> AnyOrder:
     """The schedule, or the program where the file has more than computes. Its placement is inferred.
 
+    given (`rows.SIZES`): what the file must agree with.
     Raises PipeschedError: PS801 words that are not operations, PS304 numbers beyond all bounds, PS104 a file
-    without operations.
+    without operations, PS803 a file that disagrees with what was given, PS210 more ranks than `most_ranks`.
     Fragments are read too: a rank that a message names is that of the stage at its other end.
     """
-    lines = Lines(source, most_ranks)
-    lines.read()
-    if lines.problems:
-        raise PipeschedError(lines.problems[:SHOWN])
-    if not any(rank.shape[1] for rank in lines.ranks):
+    notation, columns, reach = Notation(_DEFAULTS, _meaning), list[Column](), list[tuple[int, int]]()
+    problems: list[Diagnostic] = []
+    for begin, text in _lines(source):
+        rank, (end, bad) = len(columns), _head(text, len(columns))
+        if end:
+            reach.append((begin + end, begin + len(text)))
+            require_ranks(len(reach), most_ranks)
+            made, wrong = _words(notation, text[end:].replace("\t", " ").replace("\r", " "))
+            columns.append(made)
+            bad += [(end + low, end + high, why) for low, high, why in wrong]
+        for low, high, why in bad:
+            label = Label(source.span(begin + low, begin + high), f"rank {rank}")
+            problems.append(Diagnostic(why.code, why.reason, (label,), (), why.help))
+        if len(problems) >= SHOWN:
+            break
+    if problems:
+        raise PipeschedError(problems[:SHOWN])
+    if not any(rank.shape[1] for rank in columns):
         raise fail(
             Code.EMPTY,
             "the file has no operations",
             Label(source.span(0, 0), "no rank does anything"),
             help="write a line a rank, as in rank 0: F0.0 F0.1 B0.0 B0.1",
         )
-    start = np.cumsum([0] + [rank.shape[1] for rank in lines.ranks], dtype=np.int64)
-    op, second, stage, microbatch, peer, communicator, group = np.concatenate(lines.ranks, axis=1)
-    origin = TextOrigin(source, start, _INSTRUCTION, lines.reach.__getitem__)
-    rows = Rows(op.astype(np.int8), stage, microbatch, second > 0, start, origin)
-    return rows.order(source.name, _placement(rows, peer), peer, group, communicator)
+    rows, (peer, communicator, group) = rows_of(source, columns, _INSTRUCTION, reach.__getitem__)
+    order = rows.order(source.name, _placement(rows, peer), peer, group, communicator)
+    if problems := [*disagreements(order, given or {})]:
+        raise PipeschedError(problems)
+    return order
+
+
+def _lines(source: Source) -> Iterator[tuple[int, str]]:
+    """Where each line begins that says something, and what, without its comment."""
+    for at, begin in enumerate(source.line_starts, 1):
+        text = source.line(at).partition("#")[0]
+        if text.strip():
+            yield begin, text
+
+
+def _head(text: str, rank: int) -> tuple[int, list[tuple[int, int, Bad]]]:
+    """Where the head of a line ends, 0 if it has none, and what is wrong with it."""
+    head = _HEAD.match(text)
+    if head is None:
+        return 0, [(0, len(text), Bad("a line must begin with its rank", "write rank 0: F0.0 F0.1 B0.0 B0.1"))]
+    turn = f"rank {int(head[1])} is out of turn: rank {rank} is expected here"
+    bad = [(0, head.end(), Bad(turn, "list every rank once, from 0 on"))] if int(head[1]) != rank else []
+    return head.end(), bad
 
 
 def _placement(rows: Rows, peer: Column) -> Placement:
@@ -137,7 +169,7 @@ def _meaning(shape: str) -> Sequence[Entry] | None:
 def _why(word: str) -> Bad:
     """Why a word is refused that stands where it does."""
     if word in BRACKETS:
-        return Bad(f"{word!r} without its other half", "batches are ( … ), not nested")
+        return Bad(f"{word!r} without its other half", "a batch is ( … ) on one line, with no other in it")
     found = read_word(word)
     if isinstance(found, Bad):
         return found
@@ -163,85 +195,36 @@ _HEAD = re.compile(r"[ \t]*rank[ \t]+([0-9]{1,7})[ \t]*:")
 _INSTRUCTION = re.compile(r"[^ \t\r\n#+()]+")  # one of the two of an overlap pair, no bracket of a batch
 
 
-@dataclass
-class Lines:
-    """The lines that were read so far.
-
-    ranks: a row each of op, second, stage, microbatch, peer, communicator and group. reach: where the words of a rank
-    begin and end.
-    """
-
-    source: Source
-    most_ranks: int = RANKS
-    ranks: list[Column] = field(default_factory=list)
-    reach: list[tuple[int, int]] = field(default_factory=list)
-    notation: Notation = field(default_factory=lambda: Notation(_DEFAULTS, _meaning))
-    problems: list[Diagnostic] = field(default_factory=list)
-
-    def read(self) -> None:
-        """All lines, until too much is wrong."""
-        for line in range(1, len(self.source.line_starts) + 1):
-            self._line(line)
-            if len(self.problems) >= SHOWN:
-                return
-
-    def _bad(self, begin: int, end: int, why: Bad) -> None:
-        label = Label(self.source.span(begin, end), f"rank {len(self.ranks)}")
-        self.problems.append(Diagnostic(why.code, why.reason, (label,), (), why.help))
-
-    def _line(self, number: int) -> None:
-        text, begin = self.source.line(number).partition("#")[0], self.source.line_starts[number - 1]
-        if not text.strip():
-            return
-        head = _HEAD.match(text)
-        if head is None:
-            why = Bad("a line must begin with its rank", "write rank 0: F0.0 F0.1 B0.0 B0.1")
-            self._bad(begin, begin + len(text), why)
-            return
-        if int(head[1]) != len(self.ranks):
-            turn = f"rank {int(head[1])} is out of turn: rank {len(self.ranks)} is expected here"
-            self._bad(begin, begin + head.end(), Bad(turn, "list every rank once, from 0 on"))
-        self.reach.append((begin + head.end(), begin + len(text)))
-        require_ranks(len(self.reach), self.most_ranks)
-        self.ranks.append(self._words(text[head.end() :].replace("\t", " ").replace("\r", " ")))
-
-    def _words(self, text: str) -> Column:
-        """The columns of a line's words; batches are numbered from 0 on each rank."""
-        found = self.notation.read(text, " ")
-        op, stage = found.columns[0], found.columns[2]
-        received = among(op, RECEIVES)
-        stage -= received * NEIGHBOUR[op]  # the words name the stage that made what is received
-        batches, odd, opened = _batches(found.shapes if "(" in text or ")" in text else ())
-        wrong = {*found.bad.tolist(), *found.word[received & (stage < 0)].tolist(), *odd}
-        if wrong or opened is not None:
-            self._report(text, sorted(wrong), opened)
-        begin, end = np.array([(-1, -1), *batches]).T
-        batch = np.searchsorted(begin, found.word, side="right") - 1
-        group = np.where(found.word < end[batch], batch - 1, -1)
-        return np.concatenate([found.columns, group[None].astype(np.int32)])
-
-    def _report(self, text: str, wrong: list[int], opened: int | None) -> None:
-        """Words that are refused, by their number, and the bracket of a batch that does not end."""
-        words = text.split(" ")
-        starts = [*accumulate((len(word) + 1 for word in words), initial=self.reach[-1][0])]
-        for i in wrong[:SHOWN]:
-            self._bad(starts[i], starts[i] + len(words[i]), _why(words[i]))
-        if opened is not None:
-            why = Bad("'(' without its other half", "a batch ends in ) on the same line")
-            self._bad(starts[opened], starts[opened] + 1, why)
+def _words(notation: Notation, text: str) -> tuple[Column, list[tuple[int, int, Bad]]]:
+    """The columns of a line's words, and which are refused, from where to where; batches are numbered on each rank."""
+    found = notation.read(text, " ")
+    op, stage = found.columns[0], found.columns[2]
+    received = among(op, RECEIVES)
+    stage -= received * NEIGHBOUR[op]  # the words name the stage that made what is received
+    batches, odd = _batches(found.shapes if "(" in text or ")" in text else ())
+    wrong = sorted({*found.bad.tolist(), *found.word[received & (stage < 0)].tolist(), *odd})
+    words = text.split(" ") if wrong else []
+    ends = [*accumulate((len(word) + 1 for word in words), initial=0)]
+    begin, end = np.array([(-1, -1), *batches]).T
+    batch = np.searchsorted(begin, found.word, side="right") - 1
+    group = np.where(found.word < end[batch], batch - 1, -1).astype(np.int32)
+    bad = [(ends[i], ends[i] + len(words[i]), _why(words[i])) for i in wrong[:SHOWN]]
+    return np.concatenate([found.columns, group[None]]), bad
 
 
-def _batches(shapes: Sequence[bytes]) -> tuple[list[tuple[int, int]], list[int], int | None]:
-    """The brackets of each batch of a line, those without their other half, and one that is never closed."""
+def _batches(shapes: Sequence[bytes]) -> tuple[list[tuple[int, int]], list[int]]:
+    """The brackets of each batch of a line, and those without their other half."""
     batches: list[tuple[int, int]] = []
     odd: list[int] = []
     opened: int | None = None
     for at, shape in enumerate(shapes):
-        if shape == b"(" and opened is None:
+        if shape not in (b"(", b")"):
+            continue
+        if (shape == b"(") != (opened is None):
+            odd.append(at)
+        elif opened is None:
             opened = at
-        elif shape == b")" and opened is not None:
+        else:
             batches.append((opened, at))
             opened = None
-        elif shape in (b"(", b")"):
-            odd.append(at)
-    return batches, odd, opened
+    return batches, odd if opened is None else [*odd, opened]

@@ -134,27 +134,21 @@ def _ps(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loa
     return Loaded(source.name, unit.schedule, unit=unit)
 
 
-def _order(source: Source, *, parameters: Mapping[str, Value], microbatches: int | None, max_ops: int) -> Loaded:
+def _order(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
     from pipesched.formats import order_text
-    from pipesched.formats.rows import first, there
 
-    _require_sizes_alone(source, parameters)
-    order = order_text.read(source, most_ranks=most_ranks(max_ops))
-    _require_ranks(source, order, parameters)
-    if microbatches not in (None, order.placement.microbatches):
-        last = order.placement.microbatches - 1
-        message = f"{source.name} has {last + 1} microbatches; {microbatches} were given"
-        at = there(order.origin, first(order.microbatch, last), f"its last microbatch is {last}")
-        raise fail(Code.FILE_DISAGREES, message, at, help=f"leave out --m, or give --m {last + 1}")
+    order = order_text.read(source, _sizes(source, parameters), most_ranks(max_ops))
     return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule)
 
 
-def _torch_csv(source: Source, *, parameters: Mapping[str, Value], max_ops: int, **expected: Any) -> Loaded:
+def _torch_csv(
+    source: Source, *, parameters: Mapping[str, Value], stages: int | None, max_ops: int, **expected: Any
+) -> Loaded:
     from pipesched.formats import torch_csv
 
-    _require_sizes_alone(source, parameters)
-    order = _explained("torch-csv", source, partial(torch_csv.read, most_ranks=most_ranks(max_ops), **expected))
-    _require_ranks(source, order, parameters)
+    given = {"stages": stages, **_sizes(source, parameters)}
+    read = partial(torch_csv.read, given=given, most_ranks=most_ranks(max_ops), **expected)
+    order = _explained("torch-csv", source, read)
     return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule, torch=True)
 
 
@@ -205,21 +199,12 @@ def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOr
     return order if len(at) == len(op) else order.taken(at)
 
 
-def _require_sizes_alone(source: Source, parameters: Mapping[str, Value]) -> None:
+def _sizes(source: Source, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
     """Raises PipeschedError: PS208, an order has its p and m and nothing else."""
-    extra = sorted(set(parameters) - {"p", "m"})
-    if extra:
+    if extra := sorted(set(parameters) - {"p", "m"}):
         raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
+    return parameters
 
-
-def _require_ranks(source: Source, order: Order, parameters: Mapping[str, Value]) -> None:
-    """Raises PipeschedError: PS803, the file has another p than was given."""
-    if parameters.get("p", order.ranks) != order.ranks:
-        message = f"{source.name} has {order.ranks} ranks, one a row; {parameters['p']} were given"
-        raise fail(Code.FILE_DISAGREES, message, help=f"one row a rank: leave out --p, or give --p {order.ranks}")
-
-
-ORDERED = ("parameters", "microbatches", "max_ops")
 
 ORDER = Reader(
     "order",
@@ -227,7 +212,7 @@ ORDER = Reader(
     None,
     lambda first, _: bool(_ORDER.match(first) or _IDLE.match(first)),
     Lazy("formats.readers:_order"),
-    ORDERED,
+    ("parameters", "max_ops"),
 )
 STREAM = Reader(
     "stream",
@@ -244,7 +229,7 @@ TORCH_CSV = Reader(
     ".csv",
     lambda first, _: bool(_CELL.match(first)),
     Lazy("formats.readers:_torch_csv"),
-    (*ORDERED, "torch_version", "stages", "placement"),
+    ("parameters", "max_ops", "torch_version", "stages", "placement"),
     place=30,
 )
 PS = Reader(

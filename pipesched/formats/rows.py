@@ -11,7 +11,7 @@ A message between stages s and s + 1 is sent from the one row to the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
@@ -105,10 +105,6 @@ class Rows:
         forward, compute = makes(self.op, Result.ACTIVATION), computes(self.op)
         return np.concatenate([np.flatnonzero(x) for x in (forward, compute & ~forward, self.messages)])
 
-    def there(self, index: int, text: str) -> Label:
-        """A label at an operation."""
-        return there(self.origin, index, text)
-
     def order(self, file: str, placement: Placement, peer: Column, group: Column, communicator: Column) -> AnyOrder:
         """The schedule, or the program where there is more than computes."""
         name, here, rest = PurePath(file).stem, (self.op, self.stage, self.microbatch), (self.second, self.start)
@@ -186,7 +182,8 @@ def peers(rows: Rows, table: Column) -> Column:
 SHOWN = 8
 """So many places of one kind are reported."""
 
-_MANY = {"stage": "stages", "microbatch": "microbatches"}
+SIZES = {"p": ("rank", "ranks"), "stages": ("stage", "stages"), "m": ("microbatch", "microbatches")}
+"""By option, what it counts: one, and several."""
 
 
 def table_of(rows: Rows) -> Column:
@@ -196,15 +193,23 @@ def table_of(rows: Rows) -> Column:
         raise fail(
             Code.EMPTY,
             "the file has no computes and no messages",
-            rows.there(0, "nothing here runs a stage"),
+            there(rows.origin, 0, "nothing here runs a stage"),
             help="one row a rank, one cell an action, as in 0F0,0F1,0B0,0B1",
         )
     stage, microbatch = rows.stage[placed], rows.microbatch[placed]
     shape = int(stage.max()) + 1, int(microbatch.max()) + 1
     require_dense(rows, shape)
-    outside = np.flatnonzero(rows.stage >= shape[0])
-    if len(outside):
-        raise PipeschedError(_no_such_stage(rows, int(i), shape[0]) for i in outside[:SHOWN])
+    outside = np.flatnonzero(rows.stage >= shape[0])[:SHOWN].tolist()
+    if outside:
+        runs = f"the file runs stages 0 to {shape[0] - 1} only"
+        raise PipeschedError(
+            Diagnostic(
+                Code.OUT_OF_RANGE,
+                f"{Op(int(rows.op[i])).name} of stage {rows.stage[i]}, but {runs}",
+                (there(rows.origin, i, f"rank {rows.rank[i]}: no row computes stage {rows.stage[i]}"),),
+            )
+            for i in outside
+        )
     return rank_table(shape, [(stage, microbatch, rows.rank[placed])])
 
 
@@ -217,18 +222,9 @@ def require_dense(rows: Rows, shape: tuple[int, int]) -> None:
         Code.OUT_OF_RANGE,
         f"{shape[0]:,} stages and {shape[1]:,} microbatches need {shape[0] * shape[1]:,} forwards, "
         f"but the file has {len(rows.op):,} operations",
-        rows.there(first(rows.stage, last[0]), f"stage {last[0]}"),
-        rows.there(first(rows.microbatch, last[1]), f"microbatch {last[1]}"),
+        there(rows.origin, first(rows.stage, last[0]), f"stage {last[0]}"),
+        there(rows.origin, first(rows.microbatch, last[1]), f"microbatch {last[1]}"),
         help="stages and microbatches count from 0 without gaps",
-    )
-
-
-def _no_such_stage(rows: Rows, index: int, stages: int) -> Diagnostic:
-    stage, op = int(rows.stage[index]), Op(int(rows.op[index]))
-    return Diagnostic(
-        Code.OUT_OF_RANGE,
-        f"{op.name} of stage {stage}, but the file runs stages 0 to {stages - 1} only",
-        (rows.there(index, f"rank {int(rows.rank[index])}: no row computes stage {stage}"),),
     )
 
 
@@ -243,64 +239,51 @@ def first(column: Column, value: int) -> int:
     return int(np.argmax(column == value))
 
 
-def disagreements(
-    rows: Rows,
-    inferred: Placement,
-    stages: int | None,
-    microbatches: int | None,
-    placement: Sequence[int] | None,
-) -> Iterator[Diagnostic]:
-    """Differences between the file and what was said about it."""
-    for what, option, column, here, given in (
-        ("stage", "stages", rows.stage, inferred.stages, stages),
-        ("microbatch", "m", rows.microbatch, inferred.microbatches, microbatches),
-    ):
-        if given is not None and given != here:
+def disagreements(order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diagnostic]:
+    """Sizes of an order that are not those that were given, by option."""
+    for option, (what, many) in SIZES.items():
+        here = getattr(order, many)
+        if given.get(option) not in (None, here):
+            last = np.flatnonzero(getattr(order, what) == here - 1)[:1].tolist()
             yield Diagnostic(
                 Code.FILE_DISAGREES,
-                f"the file has {here} {_MANY[what]}, but {given} were given",
-                (rows.there(first(column, here - 1), f"its last {what} is {here - 1}"),),
+                f"the file has {here} {many}, but {given[option]} were given",
+                tuple(there(order.origin, index, f"its last {what} is {here - 1}") for index in last),
                 (),
                 f"leave out --{option}, or give --{option} {here}",
             )
-        else:
-            yield from _gap(rows, what, column)
-    if placement is not None:
-        yield from _misplaced(rows, inferred.stages, placement)
 
 
-def _gap(rows: Rows, what: str, column: Column) -> Iterator[Diagnostic]:
-    """A number that nothing bears although a later one is there: more often a slip in the later one."""
-    present = np.unique(column[rows.placed])
-    jump = np.flatnonzero(np.diff(present, prepend=-1) > 1)
-    if not len(jump):
-        return
-    after = int(present[jump[0]])
-    before = int(present[jump[0] - 1]) if jump[0] else -1
-    missing = f"{what} {before + 1} is" if after - before == 2 else f"{_MANY[what]} {before + 1} to {after - 1} are"
-    yield Diagnostic(
-        Code.OUT_OF_RANGE,
-        f"{what} {after} is in the file, but {missing} not",
-        (rows.there(first(column, after), f"the first cell of {what} {after}"),),
-        (),
-        f"{_MANY[what]} count from 0 without gaps",
-    )
+def gaps(rows: Rows) -> Iterator[Diagnostic]:
+    """Numbers that nothing bears although a later one is there: more often a slip in the later one."""
+    for (what, many), column in ((SIZES["stages"], rows.stage), (SIZES["m"], rows.microbatch)):
+        present = np.unique(column[rows.placed])
+        for jump in np.flatnonzero(np.diff(present, prepend=-1) > 1)[:1].tolist():
+            before, after = int(present[jump - 1]) if jump else -1, int(present[jump])
+            missing = f"{what} {before + 1} is" if after - before == 2 else f"{many} {before + 1} to {after - 1} are"
+            yield Diagnostic(
+                Code.OUT_OF_RANGE,
+                f"{what} {after} is in the file, but {missing} not",
+                (there(rows.origin, first(column, after), f"the first cell of {what} {after}"),),
+                (),
+                f"{many} count from 0 without gaps",
+            )
 
 
-def _misplaced(rows: Rows, stages: int, placement: Sequence[int]) -> Iterator[Diagnostic]:
+def misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic]:
     """Computes on another rank than the one that was given for their stage: the first of each stage."""
-    if len(placement) != stages:
+    if len(placement) != order.stages:
         yield Diagnostic(
             Code.FILE_DISAGREES,
-            f"the file has {stages} stages, but the placement names the ranks of {len(placement)}",
-            (rows.there(first(rows.stage, stages - 1), f"its last stage is {stages - 1}"),),
+            f"the file has {order.stages} stages, but the placement names the ranks of {len(placement)}",
+            (there(order.origin, first(order.stage, order.stages - 1), f"its last stage is {order.stages - 1}"),),
         )
         return
-    wrong = np.flatnonzero(computes(rows.op) & (np.array(placement)[rows.stage] != rows.rank))
-    for index in wrong[np.unique(rows.stage[wrong], return_index=True)[1]][:SHOWN].tolist():
-        stage, rank = int(rows.stage[index]), int(rows.rank[index])
+    wrong = np.flatnonzero(computes(order.op) & (np.array(placement)[order.stage] != order.rank))
+    for index in wrong[np.unique(order.stage[wrong], return_index=True)[1]][:SHOWN].tolist():
+        stage, rank = int(order.stage[index]), int(order.rank[index])
         yield Diagnostic(
             Code.FILE_DISAGREES,
             f"stage {stage} is on rank {rank} in the file, but rank {placement[stage]} was given",
-            (rows.there(index, f"row {rank + 1} is rank {rank}"),),
+            (there(order.origin, index, f"row {rank + 1} is rank {rank}"),),
         )

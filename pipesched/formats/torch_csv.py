@@ -10,7 +10,7 @@ Source: ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_loa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -19,9 +19,21 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import numbered
-from pipesched.formats.rows import AnyOrder, Bad, Rows, disagreements, peers, place, require_ranks, short, table_of
+from pipesched.formats.rows import (
+    AnyOrder,
+    Bad,
+    Rows,
+    disagreements,
+    gaps,
+    misplaced,
+    peers,
+    place,
+    require_ranks,
+    short,
+    table_of,
+)
 from pipesched.formats.torch_cells import cells, notation, read_cell
-from pipesched.formats.words import TextOrigin
+from pipesched.formats.words import rows_of
 from pipesched.model.columns import Column
 from pipesched.model.ops import Op
 from pipesched.model.placement import RANKS
@@ -37,15 +49,14 @@ _OPERATION = re.compile(r"[0-9]+[A-Z_]+[0-9]*")
 def read(
     source: Source,
     *,
+    given: Mapping[str, object] | None = None,
     torch_version: TorchVersion | None = None,
-    stages: int | None = None,
-    microbatches: int | None = None,
     placement: Sequence[int] | None = None,
     most_ranks: int = RANKS,
 ) -> AnyOrder:
     """The schedule or program of a file, with its placement inferred.
 
-    stages, microbatches, placement (the rank of each stage): what the file must agree with, where given.
+    given (`rows.SIZES`), placement (the rank of each stage): what the file must agree with.
     Raises PipeschedError: PS801 cells that are no action of this torch, PS802 empty cells of a program and ranks
     without actions, PS304 numbers beyond all bounds or after a gap, PS803 a file that disagrees with what was given,
     PS104 a file that runs nothing, PS210 more ranks than `most_ranks`.
@@ -56,11 +67,12 @@ def read(
     if bubbles and not rows.compute_only:
         raise PipeschedError(_empty_cell(source, *bubble) for bubble in bubbles[:SHOWN])
     table = table_of(rows)
-    inferred = place(table, count)
-    if problems := list(disagreements(rows, inferred, stages, microbatches, placement)):
-        raise PipeschedError(problems)
     none = np.full(len(rows.op), -1, dtype=np.int32)
-    return rows.order(source.name, inferred, peers(rows, table), none, 0 * none)
+    order = rows.order(source.name, place(table, count), peers(rows, table), none, 0 * none)
+    problems = [*disagreements(order, given or {}), *([] if placement is None else misplaced(order, placement))]
+    if problems := problems or [*gaps(rows)]:
+        raise PipeschedError(problems)
+    return order
 
 
 def _reach(source: Source, rank: int) -> tuple[int, int]:
@@ -93,10 +105,7 @@ def _rows(source: Source, count: int, version: TorchVersion) -> tuple[Rows, list
             break
     if problems:
         raise PipeschedError(problems)
-    start = np.cumsum([0] + [each.shape[1] for each in columns], dtype=np.int64)
-    op, second, stage, microbatch = np.concatenate(columns, axis=1)
-    origin = TextOrigin(source, start, _OPERATION, partial(_reach, source))
-    return Rows(op.astype(np.int8), stage, microbatch, second > 0, start, origin), bubbles
+    return rows_of(source, columns, _OPERATION, partial(_reach, source))[0], bubbles
 
 
 def _require_text(source: Source) -> None:

@@ -275,8 +275,8 @@ def test_nothing_to_run(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "numbers"),
     [
-        ({"stages": 3}, {"2", "3"}),
-        ({"microbatches": 4}, {"2", "4"}),
+        ({"given": {"stages": 3}}, {"2", "3"}),
+        ({"given": {"m": 4}}, {"2", "4"}),
         ({"placement": [0, 0]}, {"0", "1"}),
         ({"placement": [0, 1, 0]}, {"2", "3"}),
     ],
@@ -287,7 +287,7 @@ def test_what_was_said_must_agree(options: dict[str, object], numbers: set[str])
     (found,) = refused(text, **options)
     assert found.code is Code.FILE_DISAGREES
     assert numbers <= set(re.findall(r"\d+", found.message))
-    assert isinstance(read(text, stages=2, microbatches=2, placement=[0, 1]), Schedule)
+    assert isinstance(read(text, given={"stages": 2, "m": 2, "p": 2}, placement=[0, 1]), Schedule)
 
 
 @pytest.mark.parametrize(
