@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import TypeGuard
 
 VERSION = 2
+_TOO_LARGE = 2**53  # for a double, as which some readers of JSON take every number
 
 # The fields of each instruction, in the order in which they are written.
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -256,28 +257,15 @@ def header(data: object) -> Stream:
         raise StreamError("parameters", "whole numbers by name")
     _need(isinstance(data.get("name"), str), "name", "a text")
     stages = len(routes[0].ranks)
-    frozen = _frozen(data["frozen"], stages) if "frozen" in data else ()
+    trained = "stages that are there, ascending; left out where all are trained"
+    frozen = _numbers(data["frozen"], "frozen", trained, 0, stages) if "frozen" in data else ()
+    _need(sorted({*frozen}) == [*frozen], "frozen", trained)
     reads = _reads(data["reads"], stages) if "reads" in data else {}
-    slices = _slices(data["slices"], routes) if "slices" in data else 1
+    slices = data.get("slices", 1)
+    cut = "slices" not in data or (_whole(slices) and slices > 1)
+    cut = cut and not any(end % slices for route in routes for end in route.microbatches)
+    _need(cut, "slices", "how many microbatches are one sequence, all on one route; left out where each is for itself")
     return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices)
-
-
-def _slices(value: object, routes: tuple[Route, ...]) -> int:
-    if not _whole(value) or value <= 1 or any(end % value for route in routes for end in route.microbatches):
-        wanted = "how many microbatches are one sequence, all on one route; left out where each is for itself"
-        raise StreamError("slices", wanted)
-    return value
-
-
-def _frozen(value: object, stages: int) -> tuple[int, ...]:
-    listed = _list(value, "frozen")
-    given = [x for x in listed if _whole(x) and 0 <= x < stages]
-    _need(
-        bool(listed) and sorted({*given}) == listed,
-        "frozen",
-        "stages that are there, ascending; left out where all are trained",
-    )
-    return tuple(given)
 
 
 def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
@@ -288,12 +276,10 @@ def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
     found: dict[int, tuple[int, ...]] = {}
     for key, given in value.items():
         _need(key in known, "reads", f"there is no stage {key}")
-        stage, listed = known[key], _list(given, f"reads.{key}")
-        read = [x for x in listed if _whole(x) and -1 <= x < stage]
-        right = bool(listed) and sorted({*read}, reverse=True) == listed
-        _need(right, f"reads.{key}", "stages before it, the nearest first")
-        _need(read != [stage - 1], f"reads.{key}", "left out where it is the stage before alone")
-        found[stage] = tuple(read)
+        stage, path, nearest = known[key], f"reads.{key}", "stages before it, the nearest first"
+        found[stage] = _numbers(given, path, nearest, -1, stage)
+        _need(sorted({*found[stage]}, reverse=True) == [*found[stage]], path, nearest)
+        _need(found[stage] != (stage - 1,), path, "left out where it is the stage before alone")
     read_by = {source for stage in range(stages) for source in found.get(stage, (stage - 1,))}
     unread = next((stage for stage in range(stages - 1) if stage not in read_by), None)
     _need(unread is None, "reads", f"stage {unread} is read by no other")
@@ -315,7 +301,7 @@ def _need(holds: bool, path: str, message: str) -> None:
 
 
 def _whole(value: object) -> TypeGuard[int]:
-    return type(value) is int and abs(value) < 2**53
+    return type(value) is int and abs(value) < _TOO_LARGE
 
 
 def _list(value: object, path: str) -> list[object]:
@@ -324,15 +310,22 @@ def _list(value: object, path: str) -> list[object]:
     return value
 
 
+def _numbers(value: object, path: str, wanted: str, low: int = 0, end: int = _TOO_LARGE) -> tuple[int, ...]:
+    """The whole numbers of a list that is not empty, each from `low` on and below `end`."""
+    listed = _list(value, path)
+    numbers = tuple(x for x in listed if _whole(x) and low <= x < end)
+    _need(len(numbers) == len(listed) > 0, path, wanted)
+    return numbers
+
+
 def _route(value: object, path: str) -> Route:
     if not isinstance(value, dict) or set(value) != {"name", "ranks", "microbatches"}:
         raise StreamError(path, "name, ranks, microbatches")
-    listed, given = _list(value["ranks"], f"{path}.ranks"), _list(value["microbatches"], f"{path}.microbatches")
-    ranks, ends = [x for x in listed if _whole(x) and x >= 0], [x for x in given if _whole(x)]
     _need(isinstance(value["name"], str), f"{path}.name", "a text")
-    _need(bool(ranks) and ranks == listed, f"{path}.ranks", "the rank of every stage")
-    _need(len(ends) == len(given) == 2 and 0 <= ends[0] <= ends[1], f"{path}.microbatches", "first and end")
-    return Route(value["name"], tuple(ranks), (ends[0], ends[1]))
+    ranks = _numbers(value["ranks"], f"{path}.ranks", "the rank of every stage")
+    ends = _numbers(value["microbatches"], f"{path}.microbatches", "first and end")
+    _need(len(ends) == 2 and ends[0] <= ends[1], f"{path}.microbatches", "first and end")
+    return Route(value["name"], ranks, (ends[0], ends[1]))
 
 
 def _instruction(value: object, path: str, routes: int) -> Instruction:

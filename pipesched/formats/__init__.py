@@ -1,15 +1,10 @@
 """Other people's files, in and out. Which text is read by which reader: READERS (`readers`); what is written: TARGETS.
 
-torch_csv, torch_cells    torch's compute_only and compute_comms files, read strictly, and written; torch_trainer: the
-                          settings that go with one
+torch_csv, torch_cells    torch's compute_only and compute_comms files, read strictly, and written
 order_text, order_write   the notation ``rank 0: F0.0 B0.0``
 stream_*                  the published form: read quickly where it is laid out as ours is, else strictly; and written
-deepspeed_write           a Python module for DeepSpeed's pipeline engine
-answer_read               what `pipesched optimize --json` prints
-measured_traces           measured runs, as Chrome's trace events
 in_memory                 orders that are values of Python, as texts
 rows                      what readers of rows share: the placement, and whether a file agrees with what was said of it
-misread                   the one thing that is wrong with all of a file, in place of every cell
 words                     many words that differ in their numbers, read at once; where each of them is
 numbered                  many lines that differ in one number each, written at once
 """

@@ -7,16 +7,20 @@ letter B, whether B or I made it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
+from pipesched.formats.targets import Head, Writer
 from pipesched.model.columns import Ints
+from pipesched.model.numbers import ranges
 from pipesched.model.ops import COMPUTES, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
+from pipesched.model.torch_versions import TorchVersion
 
 WORDS: Mapping[Op, str] = {
     **{op: f"{op.name}{{stage}}.{{microbatch}}" for op in COMPUTES},
@@ -85,3 +89,29 @@ def _word(
     fields = {"stage": stage, "made": made, "peer": peer, "communicator": f"@{communicator}" if communicator else ""}
     head, _, tail = WORDS[Op(op)].format(microbatch="\n", **fields).partition("\n")
     return ("+" if second else " ( " if opens else " ") + head, tail + " )" * closes
+
+
+@dataclass(frozen=True)
+class Words(Writer):
+    """The order notation, a line a rank; messages: with those."""
+
+    messages: bool
+
+    def require(self, schedule: Schedule, program: Program | None) -> None:
+        if self.messages:
+            require_names(schedule.placement)
+
+    def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
+        return lines(order)
+
+    def settings(self, order: Schedule | Program, path: str, version: TorchVersion) -> list[str]:
+        """Frozen stages, who reads whom, and slices: of the model, and in no word of an order."""
+        placement = order.placement
+        frozen = f"frozen: {ranges(placement.frozen)}" if placement.frozen else ""
+        cut = f"every {placement.slices} microbatches are one sequence" if placement.slices > 1 else ""
+        unsaid = [x for x in (frozen, "" if placement.chain else placement.skip, cut) if x]
+        help = "with --frozen it can be read again" if unsaid == [frozen] else "`--target ps` keeps all"
+        return [f"the notation of orders does not say: {'; '.join(unsaid)} ({help})"] if unsaid else []
+
+
+ORDER, PROGRAM = Words(messages=False), Words(messages=True)

@@ -31,10 +31,11 @@ def right(source: Source) -> Stream:
     Raises PipeschedError: PS811 what is no stream, PS812 another version, PS813 a fingerprint of something else, PS304
     numbers beyond all bounds.
     """
-    if (wrong := _not_json(source)) is not None:
-        raise PipeschedError([wrong])
     try:
+        json_of(source.text)  # its mistakes have places, and a budget
         made = loads(source.text)
+    except json.JSONDecodeError as wrong:
+        raise PipeschedError([_not_json(source, wrong)]) from None
     except StreamError as error:
         raise PipeschedError([_finding(source, error)]) from None
     if problems := [*islice(_problems(source, made), SHOWN)]:
@@ -84,18 +85,12 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
     return Diagnostic(Code.STREAM, f"not a stream: {where}{error.message}", labels, (), help)
 
 
-def _not_json(source: Source) -> Diagnostic | None:
+def _not_json(source: Source, wrong: json.JSONDecodeError) -> Diagnostic:
     """The place from which a text is no JSON."""
-    try:
-        json_of(source.text)
-    except json.JSONDecodeError as wrong:
-        label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is no JSON from here on")
-        ended = not source.text[wrong.pos :].strip()
-        help = "the file ends too early: write it again" if ended else "mend the JSON there, or emit the stream again"
-        return Diagnostic(Code.STREAM, f"not a stream: {wrong.msg[:1].lower()}{wrong.msg[1:]}", (label,), (), help)
-    except (ValueError, RecursionError):  # numbers of thousands of digits, brackets thousands deep
-        pass
-    return None
+    label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is no JSON from here on")
+    ended = not source.text[wrong.pos :].strip()
+    help = "the file ends too early: write it again" if ended else "mend the JSON there, or emit the stream again"
+    return Diagnostic(Code.STREAM, f"not a stream: {wrong.msg[:1].lower()}{wrong.msg[1:]}", (label,), (), help)
 
 
 def _at(source: Source, path: str, text: str) -> tuple[Label, ...]:
@@ -115,24 +110,23 @@ def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
         message = f"{sizes}, but {operations:,} instructions"
         yield Diagnostic(Code.OUT_OF_RANGE, message, _at(source, "placement", "so many are declared here"))
     else:
-        yield from _instructions(source, made)
+        yield from _nowhere(source, made)
+        routes = route_of(made.placement).tolist()
+        for rank, instructions in enumerate(made.ranks):
+            for index, instruction in enumerate(instructions):
+                if (found := _wrong(instruction, routes, made)) is not None:
+                    labels = _at(source, f"ranks[{rank}][{index}]", f"rank {rank}, step {index + 1}")
+                    yield Diagnostic(found[0], f"not a stream: {found[1]}", labels)
 
 
-def _instructions(source: Source, made: Stream) -> Iterator[Diagnostic]:
-    """Ranks and numbers that no program has, and routes that are not those of their microbatch."""
+def _nowhere(source: Source, made: Stream) -> Iterator[Diagnostic]:
+    """Stages on ranks that are not there."""
     for number, route in enumerate(made.placement):
         for stage, rank in enumerate(route.ranks):
             if rank >= len(made.ranks):
                 path = f"placement[{number}].ranks[{stage}]"
                 message = f"stage {stage} is on rank {rank}, but the stream has {len(made.ranks)} ranks"
                 yield Diagnostic(Code.STREAM, f"not a stream: {message}", _at(source, path, "no such rank"))
-    routes = route_of(made.placement).tolist()
-    for rank, instructions in enumerate(made.ranks):
-        for index, instruction in enumerate(instructions):
-            wrong = _wrong(instruction, routes, made)
-            if wrong is not None:
-                labels = _at(source, f"ranks[{rank}][{index}]", f"rank {rank}, step {index + 1}")
-                yield Diagnostic(wrong[0], f"not a stream: {wrong[1]}", labels)
 
 
 def _wrong(instruction: Instruction, routes: list[int], made: Stream) -> tuple[Code, str] | None:

@@ -8,16 +8,19 @@ byte.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
+from pipesched.formats.targets import Head, Writer
 from pipesched.model.columns import Column
+from pipesched.model.numbers import whole
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
-from pipesched.model.schedule import Program
+from pipesched.model.schedule import Program, Schedule
 from pipesched.stream import (
     FIELDS,
     VERSION,
@@ -29,6 +32,7 @@ from pipesched.stream import (
     text,
 )
 from pipesched.support.foreign import real
+from pipesched.support.safe import safe
 
 _BETWEEN = ",\n      "  # lines of a rank in the text
 _MARK = 10**15  # no stage, rank or microbatch is as large
@@ -170,3 +174,19 @@ def _kind(
     if batched:
         return f"{_BATCH}[" * opens + head, tail + (f"]{_CLOSE}{_BETWEEN}" if closes else ",")
     return head, tail + (f"]{_CLOSE}" if part == numbered.SECOND else "") + _BETWEEN
+
+
+class Streams(Writer):
+    """The published form."""
+
+    def require(self, schedule: Schedule, program: Program | None) -> None:
+        require_words(schedule.placement, program)
+
+    def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
+        return (safe(piece, "json") for piece in pieces(cast("Program", order), whole(head.parameters)))
+
+    def by_rank(self, order: Schedule | Program, head: Head) -> Iterator[str]:
+        return (safe(piece, "json") for piece in by_rank(cast("Program", order), whole(head.parameters)))
+
+
+STREAM = Streams()

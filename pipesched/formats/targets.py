@@ -18,15 +18,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from pipesched.extension import Lazy, Target, rows
-from pipesched.model.numbers import Value, ranges, whole
-from pipesched.support.safe import safe
 
 if TYPE_CHECKING:
     from pipesched.analysis.timeline import Timeline
     from pipesched.model.costs import Costs
+    from pipesched.model.numbers import Value
     from pipesched.model.schedule import Program, Schedule
     from pipesched.model.torch_versions import TorchVersion
 
@@ -53,9 +52,9 @@ class Writer(ABC):
     def pieces(self, order: Order, head: Head) -> Iterator[str]:
         """The text, a rank at a time."""
 
-    @abstractmethod
     def by_rank(self, order: Order, head: Head) -> Iterator[str]:
-        """Each rank's own file."""
+        """Each rank's own file: its piece, where no text of all ranks is around it."""
+        return self.pieces(order, head)
 
     def settings(self, order: Order, path: str, version: TorchVersion) -> list[str]:
         """Lines for a person: what its reader must know."""
@@ -70,70 +69,19 @@ class Writer(ABC):
         return schedule
 
 
-class Stream(Writer):
-    """The published form."""
-
-    def require(self, schedule: Schedule, program: Program | None) -> None:
-        from pipesched.formats import stream_write
-
-        stream_write.require_words(schedule.placement, program)
-
-    def pieces(self, order: Order, head: Head) -> Iterator[str]:
-        from pipesched.formats import stream_write
-
-        made = stream_write.pieces(cast("Program", order), whole(head.parameters))
-        return (safe(piece, "json") for piece in made)
-
-    def by_rank(self, order: Order, head: Head) -> Iterator[str]:
-        from pipesched.formats import stream_write
-
-        made = stream_write.by_rank(cast("Program", order), whole(head.parameters))
-        return (safe(piece, "json") for piece in made)
-
-
-@dataclass(frozen=True)
-class Words(Writer):
-    """The order notation, a line a rank; messages: with those."""
-
-    messages: bool
-
-    def require(self, schedule: Schedule, program: Program | None) -> None:
-        if self.messages:
-            from pipesched.formats import order_write
-
-            order_write.require_names(schedule.placement)
-
-    def pieces(self, order: Order, head: Head) -> Iterator[str]:
-        from pipesched.formats import order_write
-
-        return order_write.lines(order)
-
-    by_rank = pieces
-
-    def settings(self, order: Order, path: str, version: TorchVersion) -> list[str]:
-        """Frozen stages, who reads whom, and slices: of the model, and in no word of an order."""
-        placement = order.placement
-        frozen = f"frozen: {ranges(placement.frozen)}" if placement.frozen else ""
-        cut = f"every {placement.slices} microbatches are one sequence" if placement.slices > 1 else ""
-        unsaid = [x for x in (frozen, "" if placement.chain else placement.skip, cut) if x]
-        help = "with --frozen it can be read again" if unsaid == [frozen] else "`--target ps` keeps all"
-        return [f"the notation of orders does not say: {'; '.join(unsaid)} ({help})"] if unsaid else []
-
-
-STREAM, COMPUTES, ALL = Stream(), Words(messages=False), Words(messages=True)
 ROWS = (
     Target(
         "stream",
         "every instruction, as JSON: emit/README.md",
         ".json",
-        Lazy("formats.targets:STREAM"),
+        Lazy("formats.stream_write:STREAM"),
         messages=True,
     ),
     Target(
         "order",
         "the computes of every rank, as words; of a wrong order too",
         ".txt",
-        Lazy("formats.targets:COMPUTES"),
+        Lazy("formats.order_write:ORDER"),
         messages=False,
         judged=False,
         place=40,
@@ -142,7 +90,7 @@ ROWS = (
         "program",
         "its sends, receives and reductions too, likewise",
         ".txt",
-        Lazy("formats.targets:ALL"),
+        Lazy("formats.order_write:PROGRAM"),
         messages=True,
         judged=False,
         place=50,

@@ -91,35 +91,17 @@ def _entry(match: re.Match[str]) -> Operation | Bad:
 
 def _reading(text: str, version: TorchVersion) -> str:
     """How torch of this version reads a cell that is not an action."""
-    torch = f"torch {version}"
-    if text.startswith("(") and ")" in text:
-        return _overlap_reading(text, torch, version)
-    match = _prefix(text, version)
+    if text.startswith("("):
+        return "an overlap pair is an F and then a B or I"
+    letters = [op.name for op in sorted(version.accepts, key=lambda op: -len(op.name))]
+    match = re.match(rf"(\d+)({'|'.join(letters)})(\d*)", text)
     if match is None:
-        return f"{torch} refuses it when it loads the file"
+        return f"torch {version} refuses it when it loads the file"
     rest = text[match.end() :]
     drops = f" and drops {short(rest)!r}" if rest else ""
     without = " without a microbatch" if not match[3] and Op[match[2]] not in WITHOUT_MICROBATCH else ""
     read = f"{int(match[1])}{match[2]}{int(match[3]) if match[3] else ''}" if len(match[0]) < 40 else short(match[0])
-    return f"{torch} reads it as {read}{without}{drops}"
-
-
-def _prefix(text: str, version: TorchVersion) -> re.Match[str] | None:
-    """The action at the beginning of a text, as torch of this version finds it."""
-    letters = [op.name for op in sorted(version.accepts, key=lambda op: -len(op.name))]
-    return re.match(rf"(\d+)({'|'.join(letters)})(\d*)", text)
-
-
-def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
-    """How torch reads a cell that looks like an overlap: it cuts at the first ")"."""
-    inside, _, after = text[1:].partition(")")
-    pieces = [piece.strip() for piece in inside.split(";") if piece.strip()]
-    known = {op.name for op in version.accepts} | {"OVERLAP_F_B"}
-    if after not in known or not all(_prefix(piece, version) for piece in pieces):
-        return f"{torch} refuses it when it loads the file"
-    if after != "OVERLAP_F_B":
-        return f"{torch} loads it as {after} of no stage"
-    return f"an overlap is an F and then a B or I, and {torch} runs its parts one after the other, whatever they are"
+    return f"torch {version} reads it as {read}{without}{drops}"
 
 
 def _advice(text: str) -> str:

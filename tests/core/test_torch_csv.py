@@ -124,7 +124,7 @@ def test_every_operation_finds_its_cell(rows: list[list[str]]) -> None:
     """The place of an operation is its own text, in cells with quotes and blanks and in pairs too."""
     text = "".join(",".join(row) + "\n" for row in rows)
     try:
-        with mock.patch.object(torch_csv, "disagreements", return_value=()):  # gaps in the numbers
+        with mock.patch.object(torch_csv, "gaps", return_value=()):  # gaps in the numbers
             x = read(text, torch_version=V215)
     except PipeschedError:
         return

@@ -30,8 +30,6 @@ class Torch(Writer):
     def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
         return torch_csv.pieces(order)
 
-    by_rank = pieces
-
     def settings(self, order: Schedule | Program, path: str, version: TorchVersion) -> list[str]:
         if self.messages:
             return torch_trainer.comms_settings(order.placement, version)
