@@ -39,8 +39,8 @@ class Options(Extended):
     """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank.
 
     comm: strict where none is named; where one is, the time that messages take to queue under it counts too. frozen:
-    the stages of an order that are not trained. settings: the options of a framework that are no sizes; framework_path:
-    where it is; framework_time: the seconds that it may take.
+    the stages of an order that are not trained. settings: of an order that is named with a colon, parameters that are
+    no sizes.
     """
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -50,13 +50,10 @@ class Options(Extended):
     comm: str | None = None
     max_ops: int = MAX_OPS
     torch_version: TorchVersion | None = None
-    fsdp: bool = False
     stages: int | None = None
     placement: tuple[int, ...] | None = None
     frozen: tuple[int, ...] | None = None
     settings: Mapping[str, str | float] = field(default_factory=dict)
-    framework_path: str | None = None
-    framework_time: float = 60
 
     @property
     def microbatches(self) -> int | None:
@@ -177,7 +174,6 @@ class Examination:
             for_torch=loaded.torch or explicit,
             torch=options.torch_version or loaded.torch_version or DEFAULT,
             explicit=explicit,
-            fsdp=options.fsdp,
             written=loaded.unit is None and loaded.program is None,
             owned=(*options.owned, *loaded.owned),
         )

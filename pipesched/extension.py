@@ -111,8 +111,8 @@ class Option(Row):
 
     flags: on the command line, where that is not the name. terminal: it is no keyword of a function; sizes are, as
     parameters of the schedule. on: the verbs to which an extension adds it; after: the option that it follows there.
-    into: from the options with this `into`, and all that are given, the value of the extension in `Extended`; what it
-    takes out of the latter does not reach the core.
+    into: the class of the value in `Extended` that has the options with this `into` as its fields; or a function of
+    these and of all that are given, which makes it, and what it takes out of the latter does not reach the core.
     """
 
     name: str
@@ -126,7 +126,7 @@ class Option(Row):
     choices: tuple[str, ...] = field(default=(), kw_only=True)
     on: tuple[str, ...] = field(default=(), kw_only=True)
     after: str = field(default="", kw_only=True)
-    into: Lazy[Taker] | None = field(default=None, kw_only=True)
+    into: Lazy[type] | Lazy[Taker] | None = field(default=None, kw_only=True)
 
     @property
     def many(self) -> bool:
@@ -219,7 +219,8 @@ class Overlay(Row):
 class Verb(Row):
     """A command of the command line. group: its heading in the list of commands; help: its line there.
 
-    command: what click runs. options: its own, besides the rows that name it.
+    command: what click runs. options: its own, besides the rows that name it. forms: what it makes, each with the
+    endings of files that hold it; text or JSON where it does not say.
     """
 
     name: str
@@ -227,6 +228,7 @@ class Verb(Row):
     help: str
     command: Lazy[object]
     options: Lazy[tuple[Option, ...]] | None = None
+    forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

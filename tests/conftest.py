@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipesched.chart.chart import Chart
-from pipesched.command import progress
+from pipesched.planning import progress
 from pipesched.runtime.execute import launch
 from pipesched.runtime.execute.launch import Launcher
 from pipesched.views import html

@@ -33,7 +33,7 @@ class Subject(Extended):
     """The schedule that is judged. torch: the version whose rules count where `for_torch`; explicit: the user named it.
 
     written: the order is written down operation by operation, so that a slip of the pen is likely.
-    fsdp: stages are sharded although no action says so. owned: of the options and of the reader.
+    owned: of the options and of the reader.
     """
 
     analysis: Analysis
@@ -41,7 +41,6 @@ class Subject(Extended):
     for_torch: bool = False
     torch: TorchVersion = DEFAULT
     explicit: bool = False
-    fsdp: bool = False
     written: bool = False
 
     @property

@@ -18,34 +18,32 @@ from click.core import ParameterSource
 
 from pipesched.chart.views import views
 from pipesched.diagnostics import Code, fail
+from pipesched.extension import Verb, rows
 from pipesched.formats.targets import targets
 
 Forms: TypeAlias = Mapping[str, tuple[str, ...]]
 """What a verb makes, each with the endings of files that hold it."""
 
 LINES: Forms = {"text": (".txt",), "concise": (".txt",), "github": (".txt",), "json": (".json",)}
-_PAGE: Forms = {"text": (".txt",), "json": (".json",), "html": (".html", ".htm")}
-COSTS: Forms = {"costs": (".toml",), "json": (".json",)}
 OWN: Mapping[str, Forms] = {
-    "optimize": {"ps": (".ps",), "json": (".json",)},
     "emit": {row.name: (row.ending,) for row in targets().values()},
     "show": {view.name: (*view.suffixes, *view.forms) for view in views().values()},
     "list": {**LINES, "text": (".txt", ".ps", ".toml")},
-    "fmt": {"text": (".ps", ".txt", ".diff"), "concise": (".txt",), "github": (".txt",), "json": (".json",)},
-    "plan": _PAGE,
-    "calibrate": COSTS,
+    "fmt": {**LINES, "text": (".ps", ".txt", ".diff")},
+    **{verb.name: verb.forms for verb in rows(Verb) if verb.forms},
 }
 """By verb; the others make text or JSON."""
 KNOWN = frozenset(ending for forms in (LINES, *OWN.values()) for endings in forms.values() for ending in endings)
 
 
-def form(verb: str, path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
-    """The form of a file: as asked, else by its ending, else the default. forms: of a verb that makes
+def form(path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
+    """The form of a file of the verb that runs: as asked, else by its ending, else the default. forms: where it makes
     others this time.
 
     Raises:
         PipeschedError: PS225, an ending that contradicts what is asked for, or what the verb makes.
     """
+    verb = click.get_current_context().command.name or ""
     made, ending = forms or OWN.get(verb, LINES), os.path.splitext(path or "")[1].lower()
     if ending not in KNOWN:
         return asked or default
@@ -66,11 +64,4 @@ def form(verb: str, path: str | None, asked: str | None, default: str, forms: Fo
 
 def given(option: str) -> bool:
     """True if an option stands on the command line."""
-    context = click.get_current_context(silent=True)
-    return context is not None and context.get_parameter_source(option) is ParameterSource.COMMANDLINE
-
-
-def verb() -> str:
-    """The verb that runs."""
-    context = click.get_current_context(silent=True)
-    return (context.command.name if context else None) or ""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

@@ -15,7 +15,7 @@ import click
 from pipesched.command import endings
 from pipesched.command.options import Given, compile_options, of, reader
 from pipesched.command.sizes import Sizes, combinations
-from pipesched.command.terminal import Output, writable
+from pipesched.command.terminal import Output
 from pipesched.command.values import short
 from pipesched.diagnostics import Code, fail
 from pipesched.extension import Names, Option, flag, rows
@@ -45,19 +45,7 @@ def form_of(given: Given, forms: endings.Forms | None = None) -> str:
         PipeschedError: PS225, these contradict each other.
     """
     asked = "json" if given["json"] else given["format"] if endings.given("format") else None
-    return endings.form(endings.verb(), given["output"], asked, given["format"], forms)
-
-
-def costs_output(as_json: bool, color: str, path: str | None) -> Output:
-    """The place of results that are costs.
-
-    Raises:
-        PipeschedError: PS225, a file whose name contradicts them, or that cannot be.
-    """
-    holds = endings.form(endings.verb(), path, "json" if as_json else None, "costs", endings.COSTS)
-    if path and path != "-":
-        writable(path)
-    return Output("json" if holds == "json" else "text", color)
+    return endings.form(given["output"], asked, given["format"], forms)
 
 
 class _Reader(ParamType):

@@ -69,24 +69,26 @@ TORCH = (
     Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
     Option("frozen", sizes.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
 )
-FRAMEWORK = (
-    Option("framework_path", text, "Where a framework is installed: a folder of packages, an environment.", "DIR"),
-    Option("framework_time", values.seconds, "Seconds that its code may take.", "SECONDS", 60),
-)
-READ = (LIMIT, *TORCH, *FRAMEWORK)
-ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH, *FRAMEWORK)
+READ = (LIMIT, *TORCH)
+ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH)
 """Options of a verb that examines schedules."""
 
 FORMATS = ("text", "concise", "json", "github")
 _PER_CENT = "Significant digits of per cent [default: one decimal]."
 DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
 FORMAT = Option("format", choices=FORMATS, default="text", terminal=True)
-JSON = Option("json", flag, "--format json; its shape is emit/report.schema.json.", terminal=True)
+JSON = Option("json", flag, "--format json; emit/README.md has its shape.", terminal=True)
 COLOR = Option("color", choices=("auto", "always", "never"), default="auto", terminal=True)
 VERBOSE = Option("verbose", flag, "All that is assumed of the model and its device.", terminal=True)
 FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o", "--output"), terminal=True)
 OUTPUT = (FORMAT, JSON, COLOR, FILE)
 RESULTS = (DIGITS, *OUTPUT)
+
+
+def results(schema: str) -> tuple[Option, ...]:
+    """The options of results whose JSON has a schema in emit/."""
+    json = replace(JSON, help=f"--format json; its shape is emit/{schema}.")
+    return tuple(json if option is JSON else option for option in RESULTS)
 
 
 def _for(option: str) -> str:
@@ -95,12 +97,7 @@ def _for(option: str) -> str:
 
 
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
-    "verify": (
-        *ALL,
-        Option("fsdp", flag, "Ask for UNSHARD and RESHARD in a torch CSV.", default=False),
-        VERBOSE,
-        *RESULTS,
-    ),
+    "verify": (*ALL, VERBOSE, *results("report.schema.json")),
     "show": (
         Option("format", None, "[default: by the suffix of -o, else text]", choices=tuple(views())),
         FILE,
@@ -111,14 +108,6 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("style", None, _for("style") + "the look of a paper.", choices=("default", "zero-bubble", "megatron")),
         Option("messages", flag, _for("messages") + "arrows from sender to receiver.", default=False),
         Option("memory", flag, _for("memory") + "what each rank holds, under it.", default=False),
-        Option(
-            "measured",
-            values.files,
-            _for("measured") + "a run of it under the plan; a file a rank.",
-            "TRACE",
-            typed=text,
-            default=(),
-        ),
         Option("force", flag, _for("force") + "draw more than 50,000 and 3,000 operations.", default=False),
         *ALL,
         DIGITS,
@@ -217,13 +206,16 @@ def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> O
 
     left = dict(given)
     settings = given.get("settings") or settings_of(given.get("definitions", ()))
-    owned = tuple(into.load()(own, left) for into, own in _owners(command, given).items())
-    return request(Options, left, parameters=dict(sizes), costs=costs(given), settings=settings, owned=owned)
+    owned = []
+    for into, own in _owners(command, given).items():
+        made = into.load()
+        owned.append(made(**own) if isinstance(made, type) else made(own, left))
+    return request(Options, left, parameters=dict(sizes), costs=costs(given), settings=settings, owned=tuple(owned))
 
 
-def _owners(command: str, given: Mapping[str, Any]) -> Mapping[Lazy[Taker], dict[str, object]]:
+def _owners(command: str, given: Mapping[str, Any]) -> Mapping[Lazy[type] | Lazy[Taker], dict[str, object]]:
     """The values of extensions of which an option is given, each with its options."""
-    found: dict[Lazy[Taker], dict[str, object]] = {}
+    found: dict[Lazy[type] | Lazy[Taker], dict[str, object]] = {}
     asked = set()
     for row in of(command):
         if row.into is not None and row.name in given:

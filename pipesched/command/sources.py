@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from os import PathLike, fsdecode
 
 from pipesched.compile import Head, emit, load
@@ -16,7 +15,6 @@ from pipesched.library.inputs import read, read_path
 from pipesched.model.numbers import Value, whole
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion, installed_version
-from pipesched.support import files
 from pipesched.support.source import Source
 
 _PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
@@ -96,30 +94,6 @@ def version_of(target: object) -> TorchVersion | None:
         return installed_version()
     except (ImportError, PipeschedError):
         return None
-
-
-def traces(given: Iterable[object]) -> list[Source]:
-    """The files of a measured run; torch's profiler packs them where their name ends in ``.gz``.
-
-    Raises:
-        PipeschedError: PS809, missing, packed wrongly, or not text.
-    """
-    paths = [x if isinstance(x, Source) else fsdecode(x) for x in given if isinstance(x, Source | str | PathLike)]
-    return [x if isinstance(x, Source) else _unpacked(x) if x.endswith(".gz") else read_path(x) for x in paths]
-
-
-def _unpacked(path: str) -> Source:
-    import gzip
-    import zlib
-
-    try:
-        with gzip.open(path, "rb") as stream:
-            return Source(path, files.text(iter(lambda: stream.read(2**20), b"")).decode("utf-8"))
-    except files.NotText as error:
-        raise fail(Code.UNREADABLE, f"{path} {error}") from None
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or "it is not packed text"
-        raise fail(Code.UNREADABLE, f"cannot read {path}: {reason.lower()}") from None
 
 
 def _written(target: Schedule | Program, *, computes: bool) -> Source:

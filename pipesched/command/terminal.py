@@ -50,16 +50,6 @@ class Verdict(Found, Protocol):
     def line(self) -> Callable[..., str]: ...
 
 
-class FoundCosts(Protocol):
-    """Costs that a verb has found. toml: as `--costs` reads them."""
-
-    def toml(self) -> str: ...
-
-    def text(self) -> str: ...
-
-    def to_json(self) -> dict[str, object]: ...
-
-
 _CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cuts short is no error
 
 
@@ -153,21 +143,6 @@ class Output:
             return report.text(color=self.color, **self.how)
         findings = [LINES[self.format](found, report.source) for found in report.diagnostics]
         return "\n".join(findings + ([report.line()] if report.ok else []))
-
-    def costs(self, found: FoundCosts, path: str | None) -> int:
-        """Costs as `--costs` reads them, or an object, in the file of ``-o`` or on stdout; and what is said of them."""
-        as_json = dumps(found.to_json() | {"file": path}) + "\n"
-        if path and path != "-":
-            put(path, as_json if self.format == "json" else found.toml())
-            self.line(found.text())
-        elif self.format == "json":
-            self.write(as_json)
-        elif path == "-":
-            self.write(found.toml())
-            self.complain(found.text())
-        else:
-            self.line(found.text())
-        return 0
 
     def line(self, text: str) -> None:
         """A result, and the end of its line."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.model.numbers import number
 from pipesched.model.torch_versions import TorchVersion, parse_version
-from pipesched.support.source import Source
 
 if TYPE_CHECKING:
     from pipesched.model.cost_values import Cost
@@ -75,14 +74,6 @@ def whole(value: object) -> int:
     raise Not(value, "a whole number of at most 30 digits" if isinstance(value, str) else "a whole number")
 
 
-def real(value: object) -> float:
-    """A number of seconds or of milliseconds; who takes it says how large it may be."""
-    with suppress(ValueError, TypeError, OverflowError):
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
-            return float(value)
-    raise Not(value, "a valid float")
-
-
 def seconds(value: object) -> float:
     """A time limit: a number from 0 up."""
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
@@ -102,7 +93,7 @@ def significant(value: object) -> int:
 
 def instant(value: object) -> Fraction:
     """A time from 0 up, such as 12, 1.5 or 11/2."""
-    if (found := _exact(value, "a time")) >= 10**15:
+    if (found := exact(value, "a time")) >= 10**15:
         raise Not(value, "a number of at most 15 digits")
     return found
 
@@ -112,7 +103,7 @@ def end(value: object) -> Fraction | str:
     return "graphml" if value == "graphml" else instant(value)
 
 
-def _exact(value: object, what: str) -> Fraction:
+def exact(value: object, what: str) -> Fraction:
     """A number as it is written: 5.5 is 11/2.
 
     Raises:
@@ -136,7 +127,7 @@ def cap(value: object) -> Fraction:
             raise fail(Code.USAGE, f"{short(value)} is no number of activations", help="leave the cap out for none")
         if not _NUMBER.fullmatch(value.strip()):
             raise Not(value, _FROM_0)
-    return _exact(value, "a cap")
+    return exact(value, "a cap")
 
 
 def caps(value: object, each: Callable[[object], Fraction] = cap) -> tuple[Fraction, ...]:
@@ -148,21 +139,10 @@ def caps(value: object, each: Callable[[object], Fraction] = cap) -> tuple[Fract
 
 def ranks(value: object) -> tuple[int, ...]:
     """The rank of each stage: ``[0, 1, 1, 0]``, or as a text ``0,1,1,0``."""
-    return _wholes(value, "a list of ranks such as 0,1,1,0", range(10**9))
+    return wholes(value, "a list of ranks such as 0,1,1,0", range(10**9))
 
 
-def counts(value: object) -> tuple[int, ...]:
-    """Counts from 1: ``[4, 3, 7]``, or as a text ``4,3,7``."""
-    return _wholes(value, "a list of counts such as 4,3,7", range(1, 10**6))
-
-
-def placement(value: object) -> str | tuple[int, ...]:
-    """``linear``, ``loop``, ``vee``, ranks by stage, or the name of a file whose placement counts."""
-    named = isinstance(value, str) and not re.fullmatch(r"[\d\s,]+", value, re.ASCII)
-    return str(value) if named else ranks(value)
-
-
-def _wholes(value: object, what: str, able: range) -> tuple[int, ...]:
+def wholes(value: object, what: str, able: range) -> tuple[int, ...]:
     with suppress(ValueError):
         found = tuple(map(whole, value.split(",") if isinstance(value, str) else listed(value, what)))
         if all(number in able for number in found):
@@ -179,33 +159,6 @@ def listed(value: object, what: str) -> Iterable[object]:
 def texts(value: object) -> tuple[str, ...]:
     """A text, or several."""
     return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of texts")))
-
-
-def variable(value: object) -> tuple[str, str]:
-    """``PP=4``: a name and its value."""
-    name, equals, given = text(value).partition("=")
-    if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
-        raise Not(value, "NAME=VALUE")
-    return name, given
-
-
-def variables(value: object) -> tuple[tuple[str, str], ...]:
-    """Names with their values: ``{"PP": 4}``, or ``PP=4`` and so on."""
-    given = [f"{name}={x}" for name, x in value.items()] if isinstance(value, Mapping) else texts(value)
-    return tuple(map(variable, given))
-
-
-def files(value: object) -> tuple[object, ...]:
-    """A file, or several: paths, or what was read already."""
-    one = isinstance(value, str | PathLike | Source)
-    return tuple([value] if one else listed(value, "a path, or a list of paths"))
-
-
-def folder(value: object) -> str:
-    """A path."""
-    if isinstance(value, str | PathLike):
-        return fsdecode(value)
-    raise Not(value, "a path")
 
 
 def costs(value: object) -> Costs:
@@ -241,23 +194,15 @@ def costs_file(path: str) -> Costs:
     return _of_the_caller(Costs.from_toml, read_path(path).text)
 
 
-def fraction(value: object) -> Fraction:
-    """A share, from 0 to 1."""
-    found = _exact(value, "a share")
-    if found > 1:
-        raise Not(value, "a share from 0 to 1")
-    return found
-
-
 def _cost(name: object, cost: object) -> Cost:
     if isinstance(cost, Iterable) and not isinstance(cost, str | bytes | Mapping):
         entries = list(cost)
         if entries and all(isinstance(row, Iterable) and not isinstance(row, str) for row in entries):
             from pipesched.model.cost_values import grid
 
-            return grid([[_exact(one, f"cost {name}") for one in row] for row in entries], f"cost {name}")
-        return tuple(_exact(one, f"cost {name}") for one in entries)
-    return _exact(cost, f"cost {name}")
+            return grid([[exact(one, f"cost {name}") for one in row] for row in entries], f"cost {name}")
+        return tuple(exact(one, f"cost {name}") for one in entries)
+    return exact(cost, f"cost {name}")
 
 
 def release(value: object) -> Release:

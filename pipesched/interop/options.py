@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipesched.command import values
 from pipesched.command.options import OUTPUT, TORCH
 from pipesched.command.values import text, whole
 from pipesched.extension import Option, flag
+from pipesched.interop.values import variable, variables
 
 CHECK = (
     Option("trainer", text, "Trainer, and its release [default: by the file].", "NAME[==RELEASE]"),
@@ -14,12 +14,12 @@ CHECK = (
     Option("processes", whole, "All processes: those of every replica.", "N"),
     Option(
         "variables",
-        values.variables,
+        variables,
         "A variable of the script.",
         "NAME=VALUE",
         (),
         flags=("-D",),
-        typed=values.variable,
+        typed=variable,
     ),
     Option(
         "dry_run_script",

@@ -1,6 +1,10 @@
 """Rows of interop: targets, checks, listings and verbs for frameworks, trainers and recorded runs."""
 
-from pipesched.extension import Check, Codes, Later, Lazy, Listing, Names, Needs, Option, Row, Target, Verb
+from pipesched.extension import Check, Codes, Later, Lazy, Listing, Names, Needs, Option, Row, Target, Verb, flag
+
+_READING = ("verify", "show", "emit", "why", "compare", "diff", "run")
+_RUN = Lazy[type]("interop.recorded.asked:Run")
+_FRAMEWORK = Lazy[type]("interop.frameworks.loaded:Framework")
 
 ROWS: tuple[Row, ...] = (
     Codes(Lazy("interop.codes:InteropCode")),
@@ -53,15 +57,43 @@ ROWS: tuple[Row, ...] = (
         place=100,
     ),
     Option(
+        "framework_path",
+        Lazy("command.values:text"),
+        "Where a framework is installed: a folder of packages, an environment.",
+        "DIR",
+        on=_READING,
+        after="frozen",
+        into=_FRAMEWORK,
+    ),
+    Option(
+        "framework_time",
+        Lazy("command.values:seconds"),
+        "Seconds that its code may take.",
+        "SECONDS",
+        60,
+        on=_READING,
+        after="framework_path",
+        into=_FRAMEWORK,
+    ),
+    Option(
+        "fsdp",
+        flag,
+        "Ask for UNSHARD and RESHARD in a torch CSV.",
+        default=False,
+        on=("verify",),
+        after="framework_time",
+        into=Lazy("interop.torch.checks:Sharding"),
+    ),
+    Option(
         "recorded",
-        Lazy("command.values:folder"),
+        Lazy("interop.values:folder"),
         "What the ranks of a real run posted, held against the schedule.",
         "DIR",
         on=("verify",),
         after="proof",
-        into=Lazy("interop.recorded.asked:run"),
+        into=_RUN,
     ),
-    Later(Lazy("interop.recorded.judged:judged"), place=10, owner=Lazy("interop.recorded.asked:Run")),
+    Later(Lazy("interop.recorded.judged:judged"), place=10, owner=_RUN),
     Listing(
         "frameworks",
         Lazy("interop.frameworks.frameworks:entries"),
@@ -74,7 +106,7 @@ ROWS: tuple[Row, ...] = (
         Lazy("interop.frameworks.frameworks:meant"),
         Lazy("interop.frameworks.frameworks:names"),
         Lazy("interop.frameworks.loaded:read"),
-        ("parameters", "settings", "max_ops", "framework_path", "framework_time"),
+        ("parameters", "settings", "max_ops", "owned"),
     ),
     Verb(
         "check",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-
-from pipesched.command.options import request
 
 
 @dataclass(frozen=True)
@@ -16,8 +13,3 @@ class Proof:
 
     require_proof: bool = False
     proof: str | None = None
-
-
-def proof(own: Mapping[str, object], given: dict[str, object]) -> Proof:
-    """The proof that options ask for."""
-    return request(Proof, own)

@@ -8,9 +8,9 @@ import click
 
 from pipesched.command import endings, flags
 from pipesched.command.options import Given
-from pipesched.command.progress import Ticker
 from pipesched.command.terminal import LINES, Output, dumps, put, replace_file, writable
 from pipesched.diagnostics import Code, fail
+from pipesched.planning.progress import Ticker
 
 if TYPE_CHECKING:
     from pipesched.model.numbers import Value
@@ -50,7 +50,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
     from pipesched.optimizer import optimize as verb
     from pipesched.optimizer.optimize_request import request
 
-    holds = "" if ranged else endings.form("optimize", given["output"], "json" if _json(given) else None, "ps")
+    holds = "" if ranged else endings.form(given["output"], "json" if _json(given) else None, "ps")
     with _output(given, ranged=ranged) as out:
         source = None if schedule is None else read(schedule)
         asked = request(source, _sizes(given), {**given, "mem_cap": None if ranged else caps or None})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipesched.command import values
-from pipesched.command.options import COST, COSTS, RELEASE, RESULTS, SIZES, VERBOSE
+from pipesched.command.options import COST, COSTS, RELEASE, SIZES, VERBOSE, results
 from pipesched.command.values import text, whole
 from pipesched.extension import Option, flag
-from pipesched.optimizer.values import caps_or_range
+from pipesched.optimizer.values import caps_or_range, placement
 from pipesched.planning.rows import CAP
 
 _P, _V, _M, _D = SIZES
@@ -18,7 +18,7 @@ OPTIMIZE = (
     replace(_V, help="Stages of each rank [default: 1].", metavar="N", read=whole),
     replace(_M, help="Microbatches [default: 2p].", metavar="N", read=whole),
     replace(_D, help="Another parameter."),
-    Option("placement", values.placement, "Where the stages are.", "linear|loop|vee|0,1,..|FILE"),
+    Option("placement", placement, "Where the stages are.", "linear|loop|vee|0,1,..|FILE"),
     replace(CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=caps_or_range),
     replace(COST, help="Costs of F, I, W, B, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
     COSTS,
@@ -36,5 +36,5 @@ OPTIMIZE = (
     Option("require_proof", flag, "End with 3 if it is optimal on an engine's word alone.", terminal=True),
     Option("plot", text, "Draw bubble against cap, for a range of caps.", "OUT.svg", terminal=True),
     VERBOSE,
-    *RESULTS,
+    *results("optimum.schema.json"),
 )

@@ -2,6 +2,8 @@
 
 from pipesched.extension import Codes, Later, Lazy, Option, Reader, Row, Verb, flag
 
+_PROOF = Lazy[type]("optimizer.asked:Proof")
+
 ROWS: tuple[Row, ...] = (
     Codes(Lazy("optimizer.codes:OptimizerCode")),
     Reader(
@@ -20,7 +22,7 @@ ROWS: tuple[Row, ...] = (
         default=False,
         on=("verify",),
         after="fsdp",
-        into=Lazy("optimizer.asked:proof"),
+        into=_PROOF,
     ),
     Option(
         "proof",
@@ -29,15 +31,16 @@ ROWS: tuple[Row, ...] = (
         "PATH",
         on=("verify",),
         after="require_proof",
-        into=Lazy("optimizer.asked:proof"),
+        into=_PROOF,
     ),
-    Later(Lazy("optimizer.verify_answer:require_proof"), place=20, owner=Lazy("optimizer.asked:Proof")),
+    Later(Lazy("optimizer.verify_answer:require_proof"), place=20, owner=_PROOF),
     Verb(
         "optimize",
         "Make",
         "Find the least bubble under a memory cap, with a proof.",
         Lazy("optimizer.optimize_command:optimize"),
         Lazy("optimizer.options:OPTIMIZE"),
+        {"ps": (".ps",), "json": (".json",)},
         place=10,
     ),
 )

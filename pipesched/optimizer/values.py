@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from pipesched.command.values import ranks
 from pipesched.planning.byte_counts import Bytes
 from pipesched.planning.values import caps
 
@@ -28,3 +29,9 @@ def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
     if (high - low) / step >= MOST_CAPS:
         raise ValueError(f"the range {value} has more than {MOST_CAPS} caps")
     return True, tuple(low + i * step for i in range(int((high - low) / step) + 1))
+
+
+def placement(value: object) -> str | tuple[int, ...]:
+    """``linear``, ``loop``, ``vee``, ranks by stage, or the name of a file whose placement counts."""
+    named = isinstance(value, str) and not re.fullmatch(r"[\d\s,]+", value, re.ASCII)
+    return str(value) if named else ranks(value)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipesched.command.options import COLOR, FILE, FORMAT, JSON, VERBOSE
-from pipesched.command.values import fraction, text, texts, whole
+from pipesched.command.values import text, texts, whole
 from pipesched.extension import Option
 from pipesched.planning.rows import DEVICE, EFFICIENCY, MODEL
-from pipesched.planning.values import amount, byte_cap, named_model
+from pipesched.planning.values import amount, byte_cap, fraction, named_model
 
 PLAN = (
     replace(MODEL, help="The transformer; how it is trained but for what is planned.", read=named_model),

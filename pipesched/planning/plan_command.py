@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from pipesched.command import flags
-from pipesched.command.progress import watched
 from pipesched.command.terminal import replace_file, writable
 from pipesched.diagnostics import Code, fail
+from pipesched.planning.progress import watched
 
 
 @click.command

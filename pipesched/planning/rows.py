@@ -28,7 +28,7 @@ DEVICE = Option(
     "NAME|FILE.toml",
 )
 EFFICIENCY = Option(
-    "efficiency", Lazy[Reading]("command.values:fraction"), "Share of its peak that it reaches [default: 1/2].", "X"
+    "efficiency", Lazy[Reading]("planning.values:fraction"), "Share of its peak that it reaches [default: 1/2].", "X"
 )
 CAP = Option(
     "mem_cap",
@@ -51,7 +51,8 @@ ROWS: tuple[Row, ...] = (
         "Make",
         "Find the layout of a training step over a cluster that is fastest and fits.",
         Lazy("planning.plan_command:plan"),
-        options=Lazy("planning.options:PLAN"),
+        Lazy("planning.options:PLAN"),
+        {"text": (".txt",), "json": (".json",), "html": (".html", ".htm")},
         place=11,
     ),
     _workload(MODEL, "A transformer and its training, for memory in bytes.", "framework_time", "verify"),

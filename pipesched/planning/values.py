@@ -90,3 +90,11 @@ def device(value: object) -> Device:
         case str() | PathLike():
             return read(fsdecode(value))
     raise Not(value, "a device: the path of a TOML file, or a name")
+
+
+def fraction(value: object) -> Fraction:
+    """A share, from 0 to 1."""
+    found = values.exact(value, "a share")
+    if found > 1:
+        raise Not(value, "a share from 0 to 1")
+    return found

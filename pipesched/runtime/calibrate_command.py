@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pipesched.command import flags
-from pipesched.command.flags import costs_output
+from pipesched.runtime import found_costs
 
 
 @click.command
@@ -22,8 +22,8 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
 
     Medians over steps and microbatches. The first step of several, which warms up, and outliers do not count.
     """
-    from pipesched.command import sources
     from pipesched.runtime import calibrate as verb
+    from pipesched.runtime.measured import trace_files
 
-    out = costs_output(json, color, output)
-    return out.costs(verb.calibrate(sources.traces(traces), digits), output)
+    out = found_costs.output(json, color, output)
+    return found_costs.tell(out, verb.calibrate(trace_files.read(traces), digits), output)

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipesched.command import values
 from pipesched.command.options import COLOR, COMM, COST, COSTS, FILE, JSON, READ, RESULTS, SIZES
-from pipesched.command.values import text, whole
+from pipesched.command.values import text, texts, whole
 from pipesched.extension import Option, flag
+from pipesched.runtime.values import counts, real
 
 _INSTANTS = "Write when each instruction began and ended, for Perfetto and `calibrate`."
 
 RUN = (
     Option("net", choices=("mlp", "transformer"), default="mlp"),
-    Option("samples", values.counts, "Samples of each microbatch [default: 4 each].", "N0,N1,..."),
+    Option("samples", counts, "Samples of each microbatch [default: 4 each].", "N0,N1,..."),
     Option("steps", whole, "Training steps.", "N", 3),
     Option("backend", text, "Of torch.distributed: gloo, nccl.", "NAME", "gloo"),
     Option("device", choices=("cpu", "cuda"), default="cpu"),
     Option("engine", choices=("pipesched", "torch"), default="pipesched"),
-    Option("timeout", values.real, "Seconds that are a stall.", "S", 30),
-    Option("pace", values.real, "Milliseconds of a cost of 1.", "MS", 20),
+    Option("timeout", real, "Seconds that are a stall.", "S", 30),
+    Option("pace", real, "Milliseconds of a cost of 1.", "MS", 20),
     replace(COST, help="Costs of F, I, W, B, FB [default: 1, B 2; F and B given: I = W = B / 2]."),
     COSTS,
     COMM,
     Option("trace", flag, _INSTANTS, "FILE", False, typed=text),
     Option(
         "faults",
-        values.texts,
+        texts,
         "Break something, to see it reported.",
         "KIND@RANK[:N]",
         (),

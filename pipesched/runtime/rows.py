@@ -1,6 +1,6 @@
 """Runs of a schedule: its measured times under its plan."""
 
-from pipesched.extension import Codes, Lazy, Overlay, Verb
+from pipesched.extension import Codes, Lazy, Option, Overlay, Reading, Verb
 
 ROWS = (
     Codes(Lazy("runtime.codes:RuntimeCode")),
@@ -18,7 +18,18 @@ ROWS = (
         "Fit the costs of every stage to a measured run.",
         Lazy("runtime.calibrate_command:calibrate"),
         Lazy("runtime.options:CALIBRATE"),
+        {"costs": (".toml",), "json": (".json",)},
         place=22,
+    ),
+    Option(
+        "measured",
+        Lazy[Reading]("runtime.values:files"),
+        "text, svg: a run of it under the plan; a file a rank.",
+        "TRACE",
+        (),
+        typed=Lazy("command.values:text"),
+        on=("show",),
+        after="memory",
     ),
     Overlay(
         "measured",

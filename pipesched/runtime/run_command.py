@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from pipesched.command import flags, options, terminal
+from pipesched.runtime import found_costs
 
 
 @click.command
@@ -66,6 +67,6 @@ def _one_rank(file: str, given: options.Given) -> int:
     from pipesched.compile import read
     from pipesched.runtime import rehearse as verb
 
-    out = flags.costs_output(given["json"] or given["format"] == "json", given["color"], given["output"])
+    out = found_costs.output(given["json"] or given["format"] == "json", given["color"], given["output"])
     found = verb.rehearse(read(file), flags.asked("run", given), options.request(verb.Request, given))
-    return out.costs(found, given["output"])
+    return found_costs.tell(out, found, given["output"])

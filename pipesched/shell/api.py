@@ -506,8 +506,10 @@ def calibrate(*traces: File, digits: int = 3) -> Calibration:
     """
     given, _ = _read("calibrate", {"digits": digits, "parameters": {}})
     from pipesched.runtime import calibrate as verb
+    from pipesched.runtime.measured import trace_files
+    from pipesched.runtime.values import files
 
-    return verb.calibrate(sources.traces(values.files(traces)), given["digits"])
+    return verb.calibrate(trace_files.read(files(traces)), given["digits"])
 
 
 def check(

@@ -36,7 +36,7 @@ def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
     from pipesched.verbs import emit as emission
 
     asked = flags.asked("emit", given)
-    to = endings.form("emit", given["output"], to if endings.given("to") else None, to)
+    to = endings.form(given["output"], to if endings.given("to") else None, to)
     if per_rank is not None and given["output"] is not None:
         raise fail(Code.USAGE, "-o and --per-rank exclude each other", help="give one of them")
     format = "json" if given["json"] else given["format"]

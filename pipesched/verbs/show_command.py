@@ -37,9 +37,9 @@ def show(file: str, **given: Any) -> int:
 
     asked, path = flags.asked("show", given), given["output"]
     if given["json"]:
-        endings.form("show", path, "json", "json", endings.LINES)
+        endings.form(path, "json", "json", endings.LINES)
     elif given["format"]:
-        endings.form("show", path, given["format"], "text")
+        endings.form(path, given["format"], "text")
     how = verb.request(given, "" if given["json"] else os.path.splitext(path or "")[1].lower())
     to_stdout = path in (None, "-")
     how = replace(

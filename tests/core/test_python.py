@@ -15,9 +15,9 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.command.progress import watched
 from pipesched.command.terminal import Output
 from pipesched.diagnostics import PipeschedError
+from pipesched.planning.progress import watched
 
 TEXT = "\n# mine\nschedule a(p, m = 2 * p)\nstage s in 0 .. p on rank s\nrank r { repeat m { F }  repeat m { B } }\n"
 
@@ -105,7 +105,7 @@ def test_work_that_tells_nothing_is_visible_after_a_second(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A line within two seconds, though the work never comes back to say one; nothing of what is quick."""
-    monkeypatch.setattr("pipesched.command.progress.EVERY", 1.0)
+    monkeypatch.setattr("pipesched.planning.progress.EVERY", 1.0)
     with watched(Output(), "sleeping") as tell:
         tell("still asleep")
         time.sleep(1.6)
@@ -119,7 +119,7 @@ def test_work_that_tells_nothing_is_visible_after_a_second(
 def test_a_plan_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The command line asks the search, and prints what it was told last."""
     for name in ("EVERY", "EVERY_LINE"):
-        monkeypatch.setattr(f"pipesched.command.progress.{name}", 0.02)
+        monkeypatch.setattr(f"pipesched.planning.progress.{name}", 0.02)
     asked = "plan --model llama3-70b --gpus 32 --device h100 --batch 64 --executor here --only p=2,4 --only t=8"
     assert main(asked.split()) == 0
     assert re.search(r"^\d+\.\ds  [\d,]+ of [\d, at most]+ choices (bounded|timed)$", capsys.readouterr().err, re.M)

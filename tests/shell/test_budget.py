@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 import pipesched
 from pipesched.diagnostics import PipeschedError
 from pipesched.interop.recorded.pickles import NotPlain, Reader
-from pipesched.library import toml
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
 from pipesched.optimizer.proof.lrat import steps_of, unfollowed
 from pipesched.optimizer.values import caps_or_range
+from pipesched.planning import toml
 from pipesched.planning import values as planning_values
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import devices

@@ -71,7 +71,7 @@ def run(command: str, folder: Path) -> str:
         return "".join((folder / name).read_text("utf-8") for name in words[1:])
     assert words[0] == "pipesched", command
     shown = mock.patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "100"})
-    with contextlib.chdir(folder), shown, mock.patch("pipesched.command.progress.EVERY", 1e6):
+    with contextlib.chdir(folder), shown, mock.patch("pipesched.planning.progress.EVERY", 1e6):
         return typed(*words[1:]).shown.decode("utf-8")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pipesched.analysis.communication import ONE_STREAM
 from pipesched.diagnostics import Code, PipeschedError
+from pipesched.extension import Extended
 from pipesched.formats.readers import TORCH_CSV, Loaded, reader_of
 from pipesched.interop.frameworks import host, recorded
 from pipesched.interop.frameworks.frameworks import Call
@@ -19,14 +20,21 @@ from pipesched.support.source import Source
 _POSTED = "its posts are waited for later, so the model is one-stream unless --comm names another"
 
 
+@dataclass(frozen=True)
+class Framework:
+    """framework_path: a folder of packages or an environment that has it. framework_time: seconds that it may take."""
+
+    framework_path: str | None = None
+    framework_time: float = 60
+
+
 def read(
     source: Source,
     *,
     parameters: Mapping[str, Value],
     settings: Mapping[str, str | float],
     max_ops: int,
-    framework_path: str | None,
-    framework_time: float,
+    owned: tuple[object, ...],
 ) -> Loaded:
     """Run a framework in a process of its own, and load the schedule that it gives for a call.
 
@@ -35,7 +43,8 @@ def read(
     """
     assert isinstance(source, Call)
     asked = {**parameters, **settings, "max-ops": max_ops}
-    answer = host.record(source, asked, path=framework_path, limit=framework_time)
+    where = Extended(owned=owned).of(Framework)
+    answer = host.record(source, asked, path=where.framework_path, limit=where.framework_time)
     return answered(source, answer, parameters, max_ops)
 
 

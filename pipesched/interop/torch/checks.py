@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from pipesched.check.checks import Subject
 from pipesched.diagnostics import Diagnostic
 from pipesched.interop.torch.torch_order import check_torch_order
 from pipesched.interop.torch.torch_program import check_torch_program
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """fsdp: stages are sharded although no action says so."""
+
+    fsdp: bool = False
 
 
 def order(x: Subject) -> Iterable[Diagnostic]:
@@ -17,4 +25,4 @@ def order(x: Subject) -> Iterable[Diagnostic]:
 
 def program(x: Subject) -> Iterable[Diagnostic]:
     """Violations of torch's rules by the actions in the file."""
-    return check_torch_program(x.own, x.torch, fsdp=x.fsdp)
+    return check_torch_program(x.own, x.torch, fsdp=x.of(Sharding).fsdp)

@@ -26,7 +26,7 @@ from operator import add, floordiv, mod, mul, sub
 
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.settings import Mention, Setting, Settings, Unset
-from pipesched.library.toml import broken
+from pipesched.planning.toml import broken
 from pipesched.support.foreign import foreign
 from pipesched.support.foreign import values as marked
 from pipesched.support.source import Source, Span

@@ -24,7 +24,7 @@ from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers import python_configs
 from pipesched.interop.trainers.scripts import LARGEST, of_script
 from pipesched.interop.trainers.settings import Setting, Settings, Unset
-from pipesched.library import toml
+from pipesched.planning import toml
 from pipesched.support import budget
 from pipesched.support.foreign import json_of
 from pipesched.support.source import Source, Span

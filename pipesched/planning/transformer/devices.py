@@ -28,7 +28,8 @@ from functools import partial
 from pathlib import Path
 
 from pipesched.diagnostics import Diagnostic, Label, PipeschedError, fail
-from pipesched.library import inputs, toml
+from pipesched.library import inputs
+from pipesched.planning import toml
 from pipesched.planning.codes import PlanningCode
 from pipesched.support.source import Source, Span
 

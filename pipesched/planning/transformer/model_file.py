@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipesched.diagnostics import Diagnostic, Label, PipeschedError, fail
-from pipesched.library import inputs, toml
+from pipesched.library import inputs
 from pipesched.library.assets import asset
+from pipesched.planning import toml
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer.config import DTYPES, Experts, Latent, Trained, Training, Transformer
 from pipesched.planning.transformer.megatron_layout import stages_of

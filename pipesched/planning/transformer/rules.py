@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pipesched.diagnostics import AnyCode, Diagnostic, Label, PipeschedError
-from pipesched.library import toml
+from pipesched.planning import toml
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer.config import Experts, Training, Transformer
 from pipesched.support.source import Span

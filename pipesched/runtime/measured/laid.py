@@ -5,10 +5,9 @@ from __future__ import annotations
 from pipesched.chart.chart import Chart
 from pipesched.chart.text import Text
 from pipesched.chart.views import COLUMNS, Laid, Request
-from pipesched.command import sources
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination
-from pipesched.runtime.measured import against, measured_traces
+from pipesched.runtime.measured import against, measured_traces, trace_files
 from pipesched.runtime.measured.deviation import Against
 from pipesched.runtime.measured.deviation import against as compared
 from pipesched.views import svg as figures
@@ -20,7 +19,7 @@ def lay(made: Examination, how: Request) -> Laid:
     Raises:
         PipeschedError: the plan does not end; PS816 to PS818, no trace, or of another schedule.
     """
-    plan, fault, traces = made.analysis.having(None), made.report.fault, sources.traces(how.measured)
+    plan, fault, traces = made.analysis.having(None), made.report.fault, trace_files.read(how.measured)
     if fault is not None and not plan.finished:
         raise PipeschedError([fault])
     run = compared(plan.schedule, plan.timeline, plan.ticks, measured_traces.read(traces))

@@ -1,0 +1,30 @@
+"""Readers of the options of interop: variables of a script, a folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from os import PathLike, fsdecode
+
+from pipesched.command.values import Not, text, texts
+
+
+def variable(value: object) -> tuple[str, str]:
+    """``PP=4``: a name and its value."""
+    name, equals, given = text(value).partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise Not(value, "NAME=VALUE")
+    return name, given
+
+
+def variables(value: object) -> tuple[tuple[str, str], ...]:
+    """Names with their values: ``{"PP": 4}``, or ``PP=4`` and so on."""
+    given = [f"{name}={x}" for name, x in value.items()] if isinstance(value, Mapping) else texts(value)
+    return tuple(map(variable, given))
+
+
+def folder(value: object) -> str:
+    """A path."""
+    if isinstance(value, str | PathLike):
+        return fsdecode(value)
+    raise Not(value, "a path")

@@ -1,0 +1,48 @@
+"""Costs that a verb has found, where `-o` says: as `--costs` reads them, or as an object."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pipesched.command import endings
+from pipesched.command.terminal import Output, dumps, put, writable
+
+_FORMS: endings.Forms = {"costs": (".toml",), "json": (".json",)}
+
+
+class Found(Protocol):
+    """Costs that a verb has found. toml: as `--costs` reads them."""
+
+    def toml(self) -> str: ...
+
+    def text(self) -> str: ...
+
+    def to_json(self) -> dict[str, object]: ...
+
+
+def output(as_json: bool, color: str, path: str | None) -> Output:
+    """The place of results that are costs.
+
+    Raises:
+        PipeschedError: PS225, a file whose name contradicts them, or that cannot be.
+    """
+    holds = endings.form(path, "json" if as_json else None, "costs", _FORMS)
+    if path and path != "-":
+        writable(path)
+    return Output("json" if holds == "json" else "text", color)
+
+
+def tell(out: Output, found: Found, path: str | None) -> int:
+    """Costs as `--costs` reads them, or an object, in the file of ``-o`` or on stdout; and what is said of them."""
+    as_json = dumps(found.to_json() | {"file": path}) + "\n"
+    if path and path != "-":
+        put(path, as_json if out.format == "json" else found.toml())
+        out.line(found.text())
+    elif out.format == "json":
+        out.write(as_json)
+    elif path == "-":
+        out.write(found.toml())
+        out.complain(found.text())
+    else:
+        out.line(found.text())
+    return 0

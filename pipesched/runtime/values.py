@@ -1,0 +1,28 @@
+"""Readers of the options of runs: times, counts, files of traces."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from os import PathLike
+
+from pipesched.command.values import Not, listed, wholes
+from pipesched.support.source import Source
+
+
+def real(value: object) -> float:
+    """A number of seconds or of milliseconds; who takes it says how large it may be."""
+    with suppress(ValueError, TypeError, OverflowError):
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return float(value)
+    raise Not(value, "a valid float")
+
+
+def counts(value: object) -> tuple[int, ...]:
+    """Counts from 1: ``[4, 3, 7]``, or as a text ``4,3,7``."""
+    return wholes(value, "a list of counts such as 4,3,7", range(1, 10**6))
+
+
+def files(value: object) -> tuple[object, ...]:
+    """A file, or several: paths, or what was read already."""
+    one = isinstance(value, str | PathLike | Source)
+    return tuple([value] if one else listed(value, "a path, or a list of paths"))
