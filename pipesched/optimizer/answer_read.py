@@ -78,12 +78,12 @@ def read(source: Source) -> Answer:
 
 
 def _none(source: Source) -> PipeschedError:
-    what = f"{source.name} is no answer with a schedule and a certificate"
-    return fail(OptimizerCode.CERTIFICATE, what, help="give what `pipesched optimize --json` prints")
+    what = f"{source.name} is not an answer with a schedule and a certificate"
+    return fail(OptimizerCode.CERTIFICATE, what, help="give the output of `pipesched optimize --json`")
 
 
 def _once(entries: list[tuple[str, object]]) -> dict[str, object]:
-    """Make an object of its entries; ValueError if a name occurs twice, as a reader could see the other value."""
+    """Make an object of its entries; ValueError if a name occurs twice, as readers differ in the value they keep."""
     if len(dict(entries)) != len(entries):
         raise ValueError
     return dict(entries)

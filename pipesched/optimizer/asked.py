@@ -1,4 +1,4 @@
-"""The proof that is asked of an answer: options that the optimizer adds to `verify`, as one value."""
+"""The proof that a user requires of an answer: options that the optimizer adds to `verify`, as one value."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Proof:
-    """require_proof: an answer that is not proved optimal is an error. proof: the PATH of its clauses in PATH.cnf and
-    of their refutation in PATH.lrat.
+    """require_proof: an answer that is not proved optimal is an error. proof: PATH; the clauses go to PATH.cnf, their
+    refutation to PATH.lrat.
     """
 
     require_proof: bool = False

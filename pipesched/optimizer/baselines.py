@@ -72,12 +72,12 @@ def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction,
 
 
 def comparison(given: Known | None, value: Fraction, instance: Instance, peak: Fraction) -> list[str]:
-    """Lines that compare an objective with the user's schedule, and name the cap for as low a peak as it has."""
+    """Lines that compare an objective with the user's schedule, and name its peak as a cap if that is lower."""
     if given is None:
         return []
     theirs = given.spent.span if instance.objective == "span" else given.spent.makespan
     remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
-    cap = f"    {given.name} holds less, {shown(given.peak)}: --mem-cap {given.peak} asks for the best under that"
+    cap = f"    {given.name} holds less, {shown(given.peak)}: --mem-cap {given.peak} asks for the best under that cap"
     caps = [cap] if given.peak < peak and instance.of_one is None else []
     if theirs == value:
         return [f"    as long as {given.name}{remark}", *caps]

@@ -58,7 +58,7 @@ from pipesched.verbs.library import plainest, sized
 
 _LEFT = 0.5  # seconds after an interrupt
 _PRINTING = 25e-6  # seconds per operation, to print the answer and to verify it
-_COMPARED = 200_000  # operations, in all baselines together, that are shown only for comparison
+_COMPARED = 200_000  # limit on the operations of all baselines that are shown only for comparison
 _READING = 10e-6  # seconds per operation of a baseline
 
 
@@ -98,7 +98,7 @@ def _tried(request: Request, progress: Callable[[State], None]) -> Optimum:
         found = _optimized(request, progress)
     raise fail(
         OptimizerCode.NO_ROOM,
-        f"{_TRIES} orders within the caps had more messages in hand than fit in bytes",
+        f"{_TRIES} orders within the caps held more messages than fit in bytes",
         help=_MORE,
     )
 
@@ -131,7 +131,7 @@ def _in_bytes(found: Optimum, request: Request) -> Report:
 
 
 def _optimized(request: Request, progress: Callable[[State], None]) -> Optimum:
-    """Optimize once; caps in bytes are replaced by caps of activations that are surely within them."""
+    """Optimize once; caps in bytes are replaced by caps on activations that never exceed them."""
     until = time.monotonic() + request.limits.seconds
     if request.limits.engine == "cpsat":
         cp_sat.require()
@@ -186,7 +186,7 @@ def _repeated(
 
 
 def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known]:
-    """Yield the user's schedule, and the library's with as many stages and microbatches, each order once.
+    """Yield the user's schedule, and the library's with the same numbers of stages and microbatches, each order once.
 
     until: deadline (monotonic); no schedule is read that would exceed it.
     """
@@ -222,7 +222,7 @@ def _searched(
     progress: Callable[[State], None],
     until: float,
 ) -> State:
-    """Search for a schedule of one m, and note on the result if it is not for every m."""
+    """Search for a schedule of one m, and add a note if it is not for every m."""
     limits = request.limits
     known = known if limits.portfolio else iter(list(known)[:0])
     candidates = ((k.name, k.orders) for k in known if k.orders is not None and k.fits)
@@ -236,7 +236,7 @@ def _searched(
         problem, limits, candidates, progress, until, floor=_formula(target.instance, problem), refutes=alone
     )
     if request.all_m:
-        state.notes.append(f"nothing that repeats was found, so this is for m = {target.sizes['m']} alone")
+        state.notes.append(f"no repeating part was found, so this is for m = {target.sizes['m']} alone")
     if limits.proof and not request.certify and state.stopped != INTERRUPTED:
         state.notes.append(write_refutation(state, limits.proof, max(1.0, limits.seconds)))
     return state
@@ -354,7 +354,7 @@ def _proof_for_every(request: Request, instance: Instance, repeated: Periodic) -
     least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
     period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
     if request.objective == "span" or apart(whole(least), seam.every) < period:
-        return Made({}, "no proof for every m: paths alone do not keep its microbatches so far apart")
+        return Made({}, "no proof for every m: longest paths alone do not keep its microbatches that far apart")
     try:
         return certified(least, problem.time(seam.value - 1), None, None)
     except (KeyboardInterrupt, MemoryError) as error:

@@ -5,8 +5,8 @@
     release    I=-x,W=1+x where I stores gradients for W: x is the largest ratio of these to what F stores, rounded up
     caps       room / bytes that a microbatch leaves on most stages, rounded down
 
-Counting x may exclude an order that just fits. So the search also runs without x, and bytes that its order has over
-the cap are set aside in the next search; so are bytes of messages, whose number depends on the order.
+Counting x may exclude an order that just fits. So the search also runs without x, and the bytes by which its order
+exceeds the cap are set aside in the next search; so are bytes of messages, whose number depends on the order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FINE = 100
 
 @dataclass(frozen=True)
 class Room:
-    """A cap in bytes, as the optimizer takes it.
+    """A cap in bytes, in the optimizer's unit.
 
     left: bytes for activations, by rank. one: bytes of one microbatch on most stages. unit: bytes per unit of caps.
     """

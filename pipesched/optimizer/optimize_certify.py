@@ -40,12 +40,12 @@ def certified(instance: Instance, value: Fraction, rank: int | None, path: str |
     Raises:
         OSError: the files cannot be written.
     """
-    claim, now = f"that nothing is {_below(instance, value)}", time.process_time()
+    claim, now = f"that no schedule takes {_below(instance, value)}", time.process_time()
     try:
         ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
         clauses = Clauses(problem(instance), ticks)
     except TooManyError:
-        return Made({}, f"no proof {claim}: it is of more than {MOST:,} clauses")
+        return Made({}, f"no proof {claim}: it needs more than {MOST:,} clauses")
     text = None if rank is None else refutation(_alone(clauses, rank), clauses.count, now + ALONE)
     text = text or refutation(clauses.known, clauses.count, now + SECONDS)
     if text == b"":
@@ -87,7 +87,7 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
         return f"Z3 does not know within {steps:,} steps and {MOST:,} clauses" if asked else ""
     if not found or refuted:
         raise RuntimeError(f"Z3 does not agree that {value} can be reached and {below} cannot")
-    return f"Z3 agrees: it finds {instance.costs.unit.text(value)}, and that nothing is {_below(instance, below)}"
+    return f"Z3 agrees: {instance.costs.unit.text(value)} can be reached, {_below(instance, below)} cannot"
 
 
 def _below(instance: Instance, value: Fraction) -> str:

@@ -41,9 +41,9 @@ def optimize(schedule: str | None, **given: Any) -> int:
     """
     ranged, caps = given["mem_cap"] or (False, ())
     if given["plot"] and not ranged:
-        raise fail(Code.USAGE, "a plot is of a range of caps", help="give one, such as --mem-cap 2..8")
+        raise fail(Code.USAGE, "a plot needs a range of caps", help="give one, such as --mem-cap 2..8")
     if given["proof"] and ranged:
-        raise fail(Code.USAGE, "a proof is of one cap and one m", help="leave out the range, or --all-m")
+        raise fail(Code.USAGE, "a proof is for one cap and one m", help="leave out the range, or --all-m")
     for path in filter(None, (given["plot"], given["proof"])):
         writable(path)
     from pipesched.compile import read

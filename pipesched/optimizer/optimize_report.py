@@ -38,7 +38,7 @@ COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stag
 
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
 _SHOWN = 8  # ranks of a list that are printed; of longer lists the first and the last ones
-_MORE_ROOM = "give each rank at least what one microbatch needs there, or place the stages otherwise"
+_MORE_ROOM = "give each rank at least what one microbatch needs there, or choose another placement"
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +272,7 @@ def bound_by(state: State) -> str:
 def notes(instance: Instance, state: State) -> tuple[str, ...]:
     notes = [*state.notes, *instance.costs.doubts(instance.kinds)]
     if instance.rounded not in (None, instance.caps) and instance.asked is None:
-        notes.insert(0, f"the cap binds at {listed_caps(instance.rounded)}: activations come in no smaller pieces")
+        notes.insert(0, f"the effective cap is {listed_caps(instance.rounded)}: activations come in no smaller pieces")
     return tuple(notes)
 
 

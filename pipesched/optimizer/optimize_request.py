@@ -65,7 +65,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
     """
     seed, proof, backward = given["seed"], given["proof"], given["backward"]
     if proof and given["all_m"]:
-        raise fail(Code.USAGE, "a proof is of one cap and one m", help="leave out the range, or --all-m")
+        raise fail(Code.USAGE, "a proof is for one cap and one m", help="leave out the range, or --all-m")
     if not 0 <= seed <= MOST_SEED:
         raise fail(Code.USAGE, f"a seed of {seed:,}", help=f"give a whole number from 0 to {MOST_SEED:,}")
     left = dict(given)
@@ -117,7 +117,7 @@ def _target_at(source: Source, request: Request) -> Target:
     loaded = load(source, Options(request.parameters, max_ops=MAX_OPS, settings=request.settings))
     schedule = loaded.schedule
     if request.placement is not None:
-        raise fail(Code.USAGE, "a placement is given, and a schedule, which has one", help="leave one of them out")
+        raise fail(Code.USAGE, "a placement is given, but the schedule has one", help="leave one of them out")
     costs = _costs(request, schedule.placement, loaded.own_costs)
     OPTIMIZER.require(schedule, costs)
     _require_right(schedule)
@@ -188,6 +188,6 @@ def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) 
         close = get_close_matches(asked, (*PLACEMENTS, *built_in()), 1, 0.5)
         known = "placements are linear, loop, vee, the rank of each stage as in 0,1,1,0, or that of a schedule"
         help = f"did you mean `{close[0]}`?" if close else known
-        raise fail(Code.UNKNOWN_SCHEDULE, f"no placement is called {asked!r}", help=help) from None
+        raise fail(Code.UNKNOWN_SCHEDULE, f"unknown placement {asked!r}", help=help) from None
     options = Options(parameters, max_ops=MAX_OPS)
     return load(source, options).schedule.placement

@@ -18,7 +18,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "require_proof",
         flag,
-        "Fail unless it is an answer that is proved optimal.",
+        "Fail unless the file is an answer proved optimal.",
         default=False,
         on=("verify",),
         after="fsdp",

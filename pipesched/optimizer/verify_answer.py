@@ -36,7 +36,7 @@ from pipesched.report.report import Report
 from pipesched.support.foreign import foreign
 from pipesched.support.source import Source
 
-FOLLOWED = 10  # an operation costs as much more time where its certificate is followed too
+FOLLOWED = 10  # an operation takes this many times longer if its certificate is checked too
 
 
 def verify(source: Source, options: Options) -> Report:
@@ -114,25 +114,27 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
         PipeschedError: PS225, other costs or another release rule are given; PS710; every fault of the file.
     """
     if options.costs is not None or options.release not in (AT_W, answer.release):
-        raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
+        raise fail(Code.USAGE, "an answer fixes its costs and release rule", help="to use others, verify its source")
     own = load(answer.schedule, Options(max_ops=options.max_ops))
     if len(own.schedule) > (limit := options.max_ops // FOLLOWED):
         message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"
         raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
     if own.schedule.placement.frozen:
         raise fail(
-            OptimizerCode.CERTIFICATE, "the schedule of the answer has frozen stages, of which no optimum is known"
+            OptimizerCode.CERTIFICATE, "the schedule of the answer has frozen stages, which no certificate covers"
         )
     if bool((own.schedule.op == Op.R).any()):
         raise fail(
-            OptimizerCode.CERTIFICATE, "the schedule of the answer runs forwards again, of which no optimum is known"
+            OptimizerCode.CERTIFICATE, "the schedule of the answer runs forwards again, which no certificate covers"
         )
     if bool(among(own.schedule.op, COPIES).any()):
         raise fail(
-            OptimizerCode.CERTIFICATE, "the schedule of the answer offloads activations, of which no optimum is known"
+            OptimizerCode.CERTIFICATE, "the schedule of the answer offloads activations, which no certificate covers"
         )
     if not own.schedule.placement.chain:
-        raise fail(OptimizerCode.CERTIFICATE, f"the stages of the answer are no chain: {own.schedule.placement.skip}")
+        raise fail(
+            OptimizerCode.CERTIFICATE, f"the stages of the answer are not a chain: {own.schedule.placement.skip}"
+        )
     if answer.caps is not None and len(answer.caps) != own.schedule.ranks:
         raise fail(OptimizerCode.CERTIFICATE, f"the answer has {len(answer.caps)} caps for {own.schedule.ranks} ranks")
     costs = replace(own.own_costs, unit=answer.unit)
@@ -164,7 +166,7 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
             _require_costs(loaded, terms)
         placement, unit = made[0].schedule.placement, made[0].unit
         chunks = [len(placement.chunks(rank)) for rank in range(placement.ranks)]
-        wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule is no program"
+        wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule is not a program"
         if wrong:
             raise fail(
                 OptimizerCode.EVERY, f"it is not for every m: {wrong}", help="optimize again; this proves nothing"
@@ -203,8 +205,8 @@ def require_proof(report: Report, made: Examination | None, options: Options) ->
     """Add PS712 to the report if the verdict is not proved."""
     if not report.ok or (report.verdict is not None and report.verdict.proved):
         return report
-    said = "a schedule alone says nothing of others" if report.verdict is None else report.verdict.line
-    help = "give what `pipesched optimize --json` prints, where it says proved optimal"
+    said = "a schedule alone proves nothing about others" if report.verdict is None else report.verdict.line
+    help = "give an answer of `pipesched optimize --json` that is proved optimal"
     found = Diagnostic(OptimizerCode.NO_PROOF, f"there is no proof: {said}", help=help)
     kept = tuple(d for d in report.diagnostics if d.code is not OptimizerCode.ON_THE_WORD)
     return replace(report, diagnostics=(*kept, found))

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write and read them."""
+"""Numbers of bytes in the form that people write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipesched.model.numbers import Ladder, quantity
 
 
 class Bytes(Fraction):
-    """A number of bytes, where others count activations; written: as it was given, ``60 GB``."""
+    """A cap as a number of bytes, not of activations; written: the user's text, ``60 GB``."""
 
     written: str = ""
 
@@ -30,7 +30,7 @@ SHARE = "a cap counts activations, each of one microbatch through 1/p of the mod
 
 
 def in_bytes(text: str) -> Bytes | None:
-    """``80GB``; None for what has none of the units."""
+    """Read ``80GB``; None if no unit follows the number."""
     given = _UNITS.fullmatch(text.strip())
     if given is None:
         return None
@@ -46,12 +46,12 @@ _BYTES: Ladder = tuple((name, Fraction(UNITS[name])) for name in ("TB", "GB", "M
 
 
 def gigabytes(count: int | Fraction) -> str:
-    """``80 GB``, ``6.38 GB``, ``512 MB``; a cap as it was given."""
+    """Format as ``80 GB``, ``6.38 GB``, ``512 MB``; a cap in the user's text."""
     return count.written if isinstance(count, Bytes) and count.written else quantity(count, _BYTES)
 
 
 def cap_help(text: str) -> str | None:
-    """The remedy for a cap that has no meaning; None for a text that is no number."""
+    """Help for a cap that has no meaning; None for a text that is not a number."""
     given = _UNITS.fullmatch(text.strip())
     if given is None:
         return None
@@ -61,7 +61,7 @@ def cap_help(text: str) -> str | None:
 
 
 def no_bytes(cap: Fraction) -> PipeschedError:
-    """PS225, a cap in bytes where there is no model that says what an activation takes."""
+    """PS225, a cap in bytes without a model that gives the bytes of an activation."""
     help = (
         f"{SHARE}:\ntake what {gigabytes(cap)} leaves after weights, gradients and optimizer, divide it by what\n"
         "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`;\n"

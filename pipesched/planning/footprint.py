@@ -1,4 +1,4 @@
-"""Bytes that every rank holds, operation by operation, for a model and the way it is trained.
+"""Bytes that every rank holds, operation by operation, for a model and its training.
 
     parameters, gradients, optimizer    of every stage that the rank holds a copy of, all the time
     activations                         by `planning.transformer.activations`, in the running sum of `analysis.holdings`
@@ -7,9 +7,9 @@
     working                             there only while the operation runs: gradients inside a layer, a layer that is
                                         recomputed, parameters that ZeRO gathers
 
-Like activations, all of it follows from the order of the rank's own list and from no clock; where a file names no
-messages, those of its lowering at unit costs count. What an operation frees is there until the next one begins, beside
-messages that are posted meanwhile. Sizes are whole bytes, rounded up.
+Like activations, all of it follows from the order of the rank's own list, without a clock; for a file without messages,
+those of its lowering at unit costs count. Freed bytes count until the next operation begins, beside messages that are
+posted meanwhile. Sizes are whole bytes, rounded up.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ KINDS = (*STATES, *CHANGING)
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """states: by rank. held: by kind of `CHANGING`, the most while each operation runs. live: the activations.
-    assumed: in words, what the figures rest on.
+    """states: by rank. held: by kind of `CHANGING`, the most while each operation runs. live: the activations. assumed:
+    the assumptions behind the figures, in words.
     """
 
     schedule: Schedule
@@ -60,29 +60,29 @@ class Footprint:
 
     @property
     def host(self) -> tuple[int, ...] | None:
-        """By rank the most bytes of activations in host memory; None where nothing is offloaded."""
+        """Peak bytes of activations in host memory, by rank; None without offloading."""
         even = Fraction(self.schedule.ranks, self.schedule.stages)
         return None if self.live.host is None else tuple(ceil(most / even) for most in self.live.host)
 
     @cached_property
     def total(self) -> Ints:
-        """All that a rank holds at each of its operations."""
+        """Bytes that a rank holds at each of its operations."""
         static = np.array([sum(self.at(rank, -1).values()) for rank in range(len(self.states))], dtype=np.int64)
         return np.asarray(static[self.schedule.rank] + sum(self.held.values()))
 
     @cached_property
     def peak_at(self) -> tuple[int, ...]:
-        """By rank the first operation at which most is held; -1 on a rank without operations."""
+        """First operation at which a rank reaches its peak, by rank; -1 without operations."""
         total, starts = self.total, self.schedule.start.tolist()
         return tuple(low + int(np.argmax(total[low:high])) if high > low else -1 for low, high in pairwise(starts))
 
     @property
     def peaks(self) -> tuple[dict[str, int], ...]:
-        """By rank the bytes of each kind when most is held."""
+        """Bytes of each kind at the peak, by rank."""
         return tuple(self.at(rank, at) for rank, at in enumerate(self.peak_at))
 
     def at(self, rank: int, index: int) -> dict[str, int]:
-        """The bytes of each kind that a rank holds at one of its operations."""
+        """Bytes of each kind that a rank holds at one of its operations."""
         one = self.states[rank]
         fixed = {"parameters": one.parameters, "gradients": one.gradients, "optimizer": one.optimizer}
         return {kind: _whole(size) for kind, size in fixed.items()} | {
@@ -90,17 +90,17 @@ class Footprint:
         }
 
     def first_over(self, rank: int, cap: Fraction) -> int:
-        """The first operation of a rank at which more than `cap` is held, or -1."""
+        """First operation at which a rank holds more than `cap`, or -1."""
         low, high = int(self.schedule.start[rank]), int(self.schedule.start[rank + 1])
         over = np.flatnonzero(self.total[low:high] > int(cap))
         return low + int(over[0]) if len(over) else -1
 
 
 def footprint(made: Analysis) -> Footprint | None:
-    """The bytes of every rank at each operation, whatever the times; None without a model.
+    """Bytes of every rank at each operation, which do not depend on times; None without a model.
 
     Raises:
-        PipeschedError: PS222; PS235, its layers do not go onto the stages.
+        PipeschedError: PS222; PS235, its layers cannot be divided among the stages.
     """
     trained = made.of(Workload).model
     if trained is None:
@@ -111,8 +111,8 @@ def footprint(made: Analysis) -> Footprint | None:
 
 
 def counted(schedule: Schedule, program: Program | None, trained: Trained, release: Release, costs: Costs) -> Footprint:
-    """The bytes of every rank; O(instructions). The model says what a stage holds; an M that differs from microbatch to
-    microbatch is a multiple of that. A slice of a sequence is what context parallelism leaves of one.
+    """Count the bytes of every rank; O(instructions). The model gives the bytes of a stage; an M that differs between
+    microbatches is a multiple of them. A slice of a sequence counts like a rank's share under context parallelism.
 
     Raises:
         PipeschedError: PS222, PS235.
@@ -159,7 +159,7 @@ _MOST = 2**52  # bytes of a stage, of one microbatch or of all states: thousands
 
 
 def _whole(size: Fraction) -> int:
-    """Raises PipeschedError: PS233, more than any machine has."""
+    """Raises PipeschedError: PS233, more bytes than any machine has."""
     if size >= _MOST:
         message = f"a stage needs {gigabytes(size)}, more than is counted"
         raise fail(PlanningCode.MODEL_VALUE, message, help="look for a size that has too many digits")
@@ -167,13 +167,13 @@ def _whole(size: Fraction) -> int:
 
 
 def _table(by_stage: list[Fraction], times: Grid) -> Ints:
-    """Whole bytes by stage and microbatch."""
+    """Whole bytes, by stage and microbatch."""
     size = np.array([_whole(one) for one in by_stage], dtype=np.int64)[:, None]
     return np.asarray(-(-size * times.whole // times.scale))
 
 
 def _of(schedule: Schedule, table: Ints) -> Ints:
-    """The entry of each operation; what is out of range counts as the one next to it."""
+    """Entry of each operation; a number out of range gets the nearest entry."""
     stage, microbatch = np.clip(schedule.stage, 0, len(table) - 1), np.clip(schedule.microbatch, 0, table.shape[1] - 1)
     return np.asarray(table[stage, microbatch])
 
@@ -194,7 +194,7 @@ def _until_w(schedule: Schedule, stored: Ints) -> Ints:
 
 
 def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Ints:
-    """The most in hand from each operation until the next one begins."""
+    """Most bytes in hand from each operation until the next one begins."""
     if program is None or not len(schedule):
         return np.zeros(len(schedule), dtype=np.int64)
     stage, microbatch = (
@@ -229,7 +229,7 @@ def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.P
 
 @dataclass(frozen=True)
 class _Counted:
-    """A schedule and the model that its bytes are of."""
+    """A schedule and its model."""
 
     schedule: Schedule
     a: Transformer
@@ -239,17 +239,17 @@ class _Counted:
 
     @property
     def again(self) -> int:
-        """Forwards that the schedule runs a second time."""
+        """Forwards that the schedule recomputes."""
         return int(makes(self.schedule.op, Result.RECOMPUTED).sum())
 
     @property
     def by_layer(self) -> bool:
-        """Tell whether I leaves for W as much as torch does."""
+        """True if I leaves as much for W as in torch."""
         return self.releases and self.release.name in _BY_LAYER
 
     @property
     def releases(self) -> bool:
-        """Tell whether something is kept from I to W."""
+        """True if something is kept from I to W."""
         return bool((self.schedule.op == _WEIGHTS).any())
 
     @property
@@ -366,7 +366,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
         lambda s: "not counted: a weight's gradient on its way, workspace, CUDA context, NCCL's buffers, fragmentation",
     ),
 )
-"""When something is assumed, and what."""
+"""Condition and text of each assumption."""
 
 
 def _passing(schedule: Schedule) -> str:

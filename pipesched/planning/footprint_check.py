@@ -16,7 +16,7 @@ from pipesched.planning.workload import Workload, byte_caps
 
 
 def check_bytes(subject: Subject) -> Iterator[Diagnostic]:
-    """PS502 for the ranks furthest over their caps in bytes, one a rank."""
+    """PS502 for the ranks furthest over their caps in bytes, one per rank."""
     used, caps = subject.analysis.fact(footprint), byte_caps(subject.analysis)
     if used is not None and caps is not None:
         yield from _over_caps(used, caps)
@@ -46,7 +46,7 @@ def _over_caps(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagn
 
 
 def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> str:
-    """Advice that lowers the peak, chosen by the kind of bytes that takes most."""
+    """Advice that lowers the peak, chosen by the largest kind of bytes."""
     _, x = footprint.trained
     if sum(peak[kind] for kind in STATES) > cap:
         zero = "" if x.zero == 3 else ", a higher stage of zero"
@@ -59,7 +59,7 @@ def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> st
 
 
 def check_batch(subject: Subject) -> Iterator[Diagnostic]:
-    """PS909: the batch of the model makes other microbatches than the schedule has."""
+    """PS909: the batch of the model gives a different number of microbatches."""
     schedule, trained = subject.analysis.schedule, subject.analysis.of(Workload).model
     if trained is None or (expected := trained[1].microbatches) is None:
         return

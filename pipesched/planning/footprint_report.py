@@ -1,4 +1,4 @@
-"""Memory in bytes as a part of a report."""
+"""Memory in bytes, a part of a report."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ROWS = 17  # of a table by rank that are printed
 
 
 def in_bytes(made: Examination) -> InBytes | None:
-    """The bytes of a schedule, under its caps.
+    """Bytes of a schedule, under its caps.
 
     Raises:
-        PipeschedError: PS225, caps in bytes without a model, or not one a rank; PS235.
+        PipeschedError: PS225, caps in bytes without a model, or not one per rank; PS235.
     """
     caps, used = byte_caps(made.analysis), made.analysis.fact(footprint)
     return None if used is None else InBytes.of(used, caps)
@@ -46,21 +46,21 @@ class InBytes(Part):
 
     @classmethod
     def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
-        """The peaks of a footprint, under a cap."""
+        """Peaks of a footprint, under a cap."""
         at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
         return cls(used.trained[0].name, used.peaks, at, cap, used.assumed, used.host)
 
     @property
     def total(self) -> tuple[int, ...]:
-        """The most that each rank needs."""
+        """Peak of each rank."""
         return tuple(sum(kinds.values()) for kinds in self.ranks)
 
     def short(self) -> list[str]:
-        """The most of any rank."""
+        """Largest peak of any rank."""
         return [gigabytes(max(self.total))]
 
     def lines(self) -> list[str]:
-        """The most against the cap, and a table by rank: of many ranks the ends and the fullest."""
+        """The peak against the cap, and a table by rank; for many ranks only the ends and the fullest."""
         total = self.total
         top = total.index(max(total))
         limit = gigabytes(self.cap[top]) if self.cap else "none"
@@ -77,7 +77,7 @@ class InBytes(Part):
         return [head, *lines]
 
     def _rows(self) -> list[list[str]]:
-        """The heads and a row by rank: bytes by kind, of kinds that are there."""
+        """The heads, and a row per rank: bytes by kind, without kinds that are 0 everywhere."""
         cap = self.cap or (None,) * len(self.ranks)
         kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
         rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]
@@ -87,7 +87,7 @@ class InBytes(Part):
         return rows
 
     def to_json(self) -> dict[str, object]:
-        """Whole bytes, by rank; room, what is free, is below 0 over the cap."""
+        """Whole bytes, by rank; `room`, the free bytes, is negative over the cap."""
         cap = self.cap or (None,) * len(self.ranks)
         ranks = [
             {

@@ -1,4 +1,4 @@
-"""The transformers that come with us, as `list` shows them."""
+"""Transformers that ship with pipesched, as `list` shows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH = 120  # of a line
 
 
 def entries() -> list[dict[str, object]]:
-    """Name, parameters, those that a token goes through, and the source of each; families by size."""
+    """Name, parameters, parameters per token, and source of each; families by size."""
     made = list[dict[str, object]]()
     for name in model_file.built_in():
         (a, _), first = model_file.read(name), model_file.source(name).line(1)
@@ -22,7 +22,7 @@ def entries() -> list[dict[str, object]]:
 
 
 def lines() -> Iterator[str]:
-    """A line a transformer, with billions of parameters."""
+    """A line per transformer, with billions of parameters."""
     yield ""
     yield "--model NAME, billions of parameters:"
     listed = entries()
@@ -33,5 +33,5 @@ def lines() -> Iterator[str]:
 
 
 def source(name: str) -> Source | None:
-    """The file of a transformer that comes with us."""
+    """File of a transformer that ships with pipesched."""
     return model_file.source(name) if name in model_file.built_in() else None

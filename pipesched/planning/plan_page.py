@@ -1,5 +1,5 @@
-"""A plan as one page that any browser reads and that asks no network for anything: the table, which sorts by any
-column; what every rank needs against the cap; the schedule of the first row, as `show` draws it.
+"""A plan as one page that loads nothing from a network: the table, which sorts by any column; the bytes of every rank
+against the cap; the schedule of the first row, as `show` draws it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipesched.views import html as page
 
 
 def html(plan: Outcome) -> str:
-    """The page; the same plan gives the same bytes."""
+    """Make the page; the same plan gives the same text."""
     space = plan.problem.space
     title = f"{space.transformer.name} on {space.gpus:,} {plan.problem.device.name}"
     parts = {"title": safe(title, "xml"), "picture": _picture(plan), "data": page.as_json(_data(plan))}
@@ -42,7 +42,7 @@ def _data(plan: Outcome) -> dict[str, object]:
 
 
 def _of_the_best(plan: Outcome) -> dict[str, object]:
-    """Bytes by kind, rules and explanations, empty where nothing fits."""
+    """Bytes by kind, rules and explanations; empty if nothing fits."""
     best = plan.best
     kinds = list(best.bytes[0]) if best else []
     return {
@@ -54,7 +54,7 @@ def _of_the_best(plan: Outcome) -> dict[str, object]:
 
 
 def _picture(plan: Outcome) -> str:
-    """The page of the first row's schedule, in a frame of its own."""
+    """Page of the first row's schedule, in a frame."""
     if plan.best is None:
         return "<p>nothing fits</p>"
     choice = plan.best.choice

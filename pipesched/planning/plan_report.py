@@ -1,4 +1,4 @@
-"""A plan as a table, as an object and as a plot; and the commands that check, improve and write what it says."""
+"""A plan as a table, as an object and as a plot; and the commands that verify, optimize and emit its rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SENT = {
     "copies": "over d c in every microbatch: with ZeRO 2 gradients are scattered; with 3 parameters are gathered for F "
     "and for the backward too",
 }
-"""By term the messages that it counts, and their source."""
+"""Messages that each term counts, and their source."""
 
 
 def text(plan: Outcome, *, verbose: bool = False) -> str:
@@ -83,7 +83,7 @@ def _shown(plan: Outcome) -> list[str]:
 
 
 def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
-    """A row: as it is read, and by what it is sorted."""
+    """A row: the text, and the sort key, of each cell."""
     choice, tokens = one.choice, plan.request.tokens
     for name in (*_shown(plan), "m", "recompute", "zero"):
         value = choice.to_json()[name]
@@ -109,7 +109,7 @@ def _terms(asked: Prediction, best: Prediction) -> str:
 
 
 def _micro(seconds: float | Fraction) -> Fraction:
-    """To the microsecond."""
+    """Round to the microsecond."""
     return Fraction(round(seconds * 10**6), 10**6)
 
 
@@ -121,8 +121,8 @@ def _table(plan: Outcome) -> str:
 
 
 def by_formula(one: Prediction, tokens: int) -> Fraction:
-    """Days by 8TP/(nX), Narayanan et al., SC 2021, section 5.1, with the FLOP/s that are predicted for X; 6 in place of
-    8 where nothing runs again, as it counts 2 for a forward, 4 for a backward and 2 for a forward again.
+    """Days by 8TP/(nX), Narayanan et al., SC 2021, section 5.1, with the predicted FLOP/s for X; 6 instead of 8 without
+    recomputation: 2 for a forward, 4 for a backward and 2 for a recomputed forward.
     """
     a, x = one.problem.space.transformer, one.choice.training
     (whole,) = flops.by_stage(a, Training(recompute=x.recompute, attention=x.attention), 1)
@@ -179,7 +179,7 @@ def _commands(plan: Outcome) -> Iterator[str]:
 
 
 def assumed(plan: Outcome) -> Iterator[str]:
-    """In words, what no data sheet and no paper says of this cluster."""
+    """Assumptions about the cluster that no data sheet or paper gives, in words."""
     problem = plan.problem
     device, x = problem.device, problem.space.training
     yield (
@@ -219,7 +219,7 @@ def assumed(plan: Outcome) -> Iterator[str]:
 
 
 def to_json(plan: Outcome) -> dict[str, object]:
-    """The published form."""
+    """The published form, see ``emit/README.md``."""
     request, problem = plan.request, plan.problem
     return {
         "ok": plan.exit_status == 0,
@@ -277,7 +277,7 @@ def _explained(plan: Outcome) -> dict[str, object]:
 
 
 def plot(plan: Outcome) -> str:
-    """Seconds of a step against the most bytes of a rank, a series a schedule, as SVG."""
+    """Plot seconds of a step against the peak bytes of a rank, one series per schedule, as SVG."""
     from pipesched.views.plot import Point
     from pipesched.views.plot import plot as drawn
 

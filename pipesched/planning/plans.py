@@ -1,4 +1,4 @@
-"""Which layout of a training step over a cluster fits, and which is fastest: what is asked, and what is shown.
+"""Find the layouts of a training step over a cluster that fit, and the fastest: the request, and the result.
 
 model, cluster, batch ──> every choice ──> the fastest that fit, rule by rule, with the commands that check them
 """
@@ -24,13 +24,13 @@ _WHOLE = ("p", "t", "c", "d", "e", "v", "b", "zero")
 
 
 class Plan(Outcome):
-    """The fastest choices, as text, object, plot or page."""
+    """The fastest choices as text, object, plot or page."""
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, width: int | None = None, *, verbose: bool = False) -> str:
-        """The table, the rules, and what was assumed; verbose: all of that."""
+        """The table, the rules and the assumptions; verbose: all assumptions."""
         return plan_report.text(self, verbose=verbose)
 
     def to_json(self) -> dict[str, object]:
@@ -38,16 +38,17 @@ class Plan(Outcome):
         return plan_report.to_json(self)
 
     def plot(self) -> str:
-        """Seconds of a step against the most bytes of a rank, as SVG."""
+        """Plot of seconds of a step against the peak bytes of a rank, as SVG."""
         return plan_report.plot(self)
 
     def html(self) -> str:
-        """A page that loads nothing."""
+        """Page that loads nothing from a network."""
         return plan_page.html(self)
 
 
 def plan(request: Request, workers: str | Executor = "here", tell: Tell = silent) -> Plan:
-    """All of it. workers: an executor of `concurrent.futures`, or how `--executor` names one. tell: hears the progress.
+    """Make the plan. workers: an executor of `concurrent.futures`, or a name for `--executor`. tell: called with
+    progress.
 
     Raises:
         PipeschedError: PS246, PS248, PS249, PS225.
@@ -56,7 +57,7 @@ def plan(request: Request, workers: str | Executor = "here", tell: Tell = silent
 
 
 def only(texts: Sequence[str]) -> dict[str, tuple[Size, ...]]:
-    """``t=4,8,p=2`` as the values of sizes; several texts add up.
+    """Read ``t=4,8,p=2`` as values of sizes; several texts add up.
 
     Raises:
         PipeschedError: PS247.
@@ -69,7 +70,7 @@ def only(texts: Sequence[str]) -> dict[str, tuple[Size, ...]]:
 
 
 def choice(text: str) -> dict[str, Size]:
-    """``p=8,t=4,recompute=full``.
+    """Read ``p=8,t=4,recompute=full``.
 
     Raises:
         PipeschedError: PS247.
@@ -112,7 +113,7 @@ def _value(name: str, text: str) -> Size:
 
 
 def request(given: Mapping[str, Any]) -> Request:
-    """The request that a command line, or keywords, make.
+    """Request of a command line, or of keywords.
 
     Raises:
         PipeschedError: PS225, a required value is missing; PS247.

@@ -40,7 +40,7 @@ _TIMED = ("verify", "why", "compare", "diff", "show", "optimize")
 
 
 def _workload(option: Option, help: str | None, after: str, *verbs: str) -> Option:
-    """An option of the workload, on verbs."""
+    """Option of the workload, on verbs."""
     return replace(option, help=help, after=after, on=verbs, into=_INTO)
 
 

@@ -6,7 +6,7 @@
           └──────────────────── time
 
 Time is cut into columns, and each shows the instant in it at which the rank holds most, from the start of an operation
-until the next one starts. In a terminal a kind is a letter; on a page the table by rank is below.
+until the next one starts. In a terminal each kind is a letter; on a page the table by rank is below.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
 
 @dataclass(frozen=True, eq=False)
 class _Stack:
-    """used: the bytes. columns: by rank the bytes of each kind, shape (kinds, columns). top: of the scale."""
+    """used: the bytes. columns: by rank the bytes of each kind, shape (kinds, columns). top: the end of the scale."""
 
     chart: Chart
     used: Footprint
@@ -59,16 +59,16 @@ class _Stack:
 
     @property
     def caps(self) -> tuple[Fraction, ...] | None:
-        """The caps in bytes, by rank."""
+        """Caps in bytes, by rank."""
         return byte_caps(self.chart.analysis)
 
     @property
     def top(self) -> int:
-        """The largest of what is held and of the caps."""
+        """Largest of the peaks and the caps."""
         return max(1, *(int(x.sum(axis=0).max()) for x in self.columns), *map(int, self.caps or ()))
 
     def words(self, rank: int) -> str:
-        """The most that a rank holds, and where."""
+        """Peak of a rank and its operation, in words."""
         at, most = self.used.peak_at[rank], sum(self.used.peaks[rank].values())
         where = f" at {self.used.schedule[at]}" if at >= 0 else ""
         return f"rank {rank}: {gigabytes(most)}{where}"
@@ -89,7 +89,7 @@ def _stack(chart: Chart, count: int, viewport: Viewport) -> _Stack:
 
 
 def _of(chart: Chart, used: Footprint, rank: int, edges: Ints) -> Ints:
-    """The bytes of a rank by kind and column."""
+    """Bytes of a rank by kind and column."""
     low, high = used.schedule.start[rank : rank + 2].tolist()
     ran = low + np.flatnonzero(chart.times.start[low:high] >= 0)
     changing = np.stack([column[ran] for column in used.held.values()])
@@ -105,7 +105,7 @@ def _of(chart: Chart, used: Footprint, rank: int, edges: Ints) -> Ints:
 
 
 def text(chart: Chart, width: int, viewport: Viewport, *, ascii: bool = False) -> str:
-    """In characters, the ranks one below the other."""
+    """Draw with characters, the ranks one below the other."""
     edge, dash = ("|", "-") if ascii else ("│", "┄")
     made = _stack(chart, max(width - 11, 10), viewport)
     rows = 8 if len(made.columns) <= 4 else 5
@@ -126,7 +126,7 @@ def text(chart: Chart, width: int, viewport: Viewport, *, ascii: bool = False) -
 
 
 def figure(chart: Chart, viewport: Viewport) -> str:
-    """As an SVG document."""
+    """Draw as an SVG document."""
     made = _stack(chart, _COLUMNS, viewport)
     tall = 110 if len(made.columns) <= 8 else 64
     width, height = _LEFT + _COLUMNS + 20, _TOP + (tall + _GAP) * len(made.columns) + 10
@@ -153,7 +153,7 @@ def _legend(made: _Stack) -> Iterator[str]:
 
 
 def _panel(made: _Stack, rank: int, top: int, tall: int) -> Iterator[str]:
-    """The kinds of a rank, the cap, and the scale."""
+    """Draw the kinds of a rank, the cap, and the scale."""
     bottom, stack = top + tall, made.columns[rank]
     heights = np.concatenate([np.zeros((1, _COLUMNS), dtype=np.int64), np.cumsum(stack, axis=0)])
     pixel = np.round(bottom - tall * heights / made.top, 1)
@@ -176,7 +176,7 @@ def _panel(made: _Stack, rank: int, top: int, tall: int) -> Iterator[str]:
 
 
 def _steps(level: np.ndarray[tuple[int, ...], np.dtype[np.float64]], *, forward: bool) -> str:
-    """A line of steps from the left to the right, or back."""
+    """Path of a step curve from the left to the right, or back."""
     cut = np.flatnonzero(np.diff(level)) + 1
     ends = list(zip([0, *cut.tolist()], [*cut.tolist(), len(level)], strict=True))
     points = [(x, level[low]) for low, high in ends for x in (low, high)]
@@ -184,7 +184,7 @@ def _steps(level: np.ndarray[tuple[int, ...], np.dtype[np.float64]], *, forward:
 
 
 def page(chart: Chart, viewport: Viewport) -> str:
-    """A page that needs nothing else: the figure, and the table by rank."""
+    """Make a self-contained page: the figure, and the table by rank."""
     made = _stack(chart, 10, viewport)
     assumed = (f"assumed: {said}" for said in (*chart.analysis.rests_on, *made.used.assumed))
     table = "\n".join([*InBytes.of(made.used, made.caps).lines(), "", *assumed])
@@ -198,15 +198,15 @@ def page(chart: Chart, viewport: Viewport) -> str:
 
 
 def draw_text(chart: Chart, how: Request, over: object) -> str:
-    """The bytes as `show` asks for them, in characters."""
+    """Draw the bytes for `show`, with characters."""
     return text(chart, how.width or COLUMNS, how.viewport, ascii=how.ascii)
 
 
 def draw_svg(chart: Chart, how: Request, over: object) -> str | bytes:
-    """As a figure."""
+    """Draw the bytes as a figure."""
     return written(figure(chart, how.viewport), how.written)
 
 
 def draw_html(chart: Chart, how: Request, over: object) -> str:
-    """As a page."""
+    """Draw the bytes as a page."""
     return page(chart, how.viewport)

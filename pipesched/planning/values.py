@@ -1,4 +1,4 @@
-"""Readers of options: a model, its device, amounts and caps in bytes, from a text or from a value of Python."""
+"""Readers of options: a model, its device, amounts and caps in bytes, from a text or a Python value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def model(value: object) -> Trained:
-    """The path of a TOML file, the name of a model that ships with pipesched, or what `read` made of one.
+    """Read the path of a TOML file, the name of a model that ships with pipesched, or a result of `read`.
 
     Raises:
         PipeschedError: PS230 to PS237, PS809.
@@ -35,13 +35,13 @@ def model(value: object) -> Trained:
 
 
 def named_model(value: object) -> tuple[str, Trained]:
-    """A model, and how it was named."""
+    """A model and its name."""
     found = model(value)
     return fsdecode(value) if isinstance(value, str | PathLike) else found[0].name, found
 
 
 def caps(value: object) -> tuple[Fraction, ...]:
-    """Caps of activations, or of bytes such as 80GB."""
+    """Read caps of activations, or of bytes such as 80GB."""
     return values.caps(value, _cap)
 
 
@@ -58,7 +58,7 @@ def _cap(value: object) -> Fraction:
 
 
 def byte_cap(value: object) -> Fraction:
-    """``80GB``, or a number of bytes."""
+    """Read ``80GB``, or a number of bytes."""
     found = in_bytes(value) if isinstance(value, str) else None
     if found is None and isinstance(value, int | Fraction) and not isinstance(value, bool):
         found = Bytes(value)
@@ -68,7 +68,7 @@ def byte_cap(value: object) -> Fraction:
 
 
 def amount(value: object) -> int:
-    """A number that may end in K, M, B or T, for 10^3 to 10^12: ``300B``."""
+    """Read a number that may end in K, M, B or T, for 10^3 to 10^12: ``300B``."""
     given = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([KMBT]?)\s*", str(value))
     found = 0 if given is None else int(Fraction(given[1]) * 1000 ** " KMBT".index(given[2] or " "))
     if not found:
@@ -77,7 +77,7 @@ def amount(value: object) -> int:
 
 
 def device(value: object) -> Device:
-    """A device by its name, or the path of a TOML file.
+    """Read a device by its name, or by the path of a TOML file.
 
     Raises:
         PipeschedError: as `devices.read`.

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workload:
-    """model: for memory in bytes. device, efficiency: where its operations take their times, and the share of the peak
-    FLOP/s that is achieved. cap: bytes, one or one a rank.
+    """model: for memory in bytes. device, efficiency: the device whose times are used, and the achieved fraction of its
+    peak FLOP/s. cap: bytes, one or one per rank.
     """
 
     model: Trained | None = None
@@ -38,7 +38,7 @@ class Workload:
 
 
 def workload(own: Mapping[str, object], given: dict[str, object]) -> Workload:
-    """The workload that options name. Caps are its own where one is in bytes."""
+    """Workload that options name. It has the caps if one of them is in bytes."""
     return request(Workload, own, cap=given.pop("mem_cap") if _in_bytes(own.get("mem_cap")) else None)
 
 
@@ -47,19 +47,19 @@ def _in_bytes(caps: object) -> bool:
 
 
 def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
-    """The most bytes by rank.
+    """Caps in bytes, by rank.
 
     Raises:
-        PipeschedError: PS225, not one a rank.
+        PipeschedError: PS225, not one per rank.
     """
     return caps_at(made.of(Workload), made.schedule.ranks)
 
 
 def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
-    """The most bytes of each rank. zero: whether one may be 0.
+    """Caps in bytes of each rank. zero: whether one may be 0.
 
     Raises:
-        PipeschedError: PS225, there is no model, or some are of activations; not one a rank.
+        PipeschedError: PS225, there is no model, some are in activations, or not one per rank.
     """
     counted = [cap for cap in asked.cap or () if isinstance(cap, Bytes)]
     if counted and (asked.model is None or len(counted) < len(asked.cap or ())):
@@ -68,7 +68,7 @@ def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction
 
 
 def costs(loaded: Loaded, options: Options) -> Costs:
-    """The costs of a schedule on the device that options name.
+    """Costs of a schedule on the device that options name.
 
     Raises:
         PipeschedError: PS225, PS235, PS244, as `own_costs`.
@@ -81,10 +81,10 @@ def costs(loaded: Loaded, options: Options) -> Costs:
 def own_costs(
     asked: Workload, placement: Placement, of_file: Costs, *, runs_again: bool = False, slices: int = 1
 ) -> Costs:
-    """The costs of a file, where there is no device; else those of the model on it, and M and K of the file.
+    """Costs of a file without a device; else those of the model on it, and M and K of the file.
 
     Raises:
-        PipeschedError: PS225, a device and no model, or no device; PS235; PS244, an efficiency of 0.
+        PipeschedError: PS225, a device without a model, or the reverse; PS235; PS244, an efficiency of 0.
     """
     model, device, efficiency = asked.model, asked.device, asked.efficiency
     if device is None and efficiency is None:

@@ -3,7 +3,7 @@
     runtime = Runtime(stream, modules, loss, rank=rank, example=example)
     mean = runtime.step(inputs, targets)        # .grad as undivided training leaves it
 
-The names below are loaded when they are first used, so that this package can be looked at without torch.
+The names below are loaded when they are first used, so that this package can be imported without torch.
 """
 
 from __future__ import annotations

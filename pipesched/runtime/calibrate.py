@@ -2,8 +2,8 @@
 
     trace ── read ──> Measured ── fits ──> medians by stage ── rounded ──> costs.toml ──> --costs of every command
 
-Costs are in microseconds. What a run cannot tell is said: a message that nobody waited for costs 0; a stage that only
-ran its backwards whole, among others that split them, is split as they are.
+Costs are in microseconds. Gaps of a run are filled, and reported: a message that no rank waited for costs 0; a stage
+that ran only full backwards, where other stages split theirs, is split in their proportion.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pipesched.runtime.measured.measured_run import Fit, Measured, fits, running
 from pipesched.support.source import Source
 
 DIGITS = 3
-"""Significant digits of a cost: more than a run repeats."""
+"""Significant digits of a cost: more than two runs agree on."""
 
 _KERNELS = "there are kernels of a GPU, which may run on after the records that launched them"
 _NANO = 1000  # in a microsecond
-_SKEW = Fraction(1, 100)  # of a step: clocks that disagree by so much are reported
+_SKEW = Fraction(1, 100)  # of a step: a larger difference between clocks is reported
 _FINEST = 9  # decimals that costs may have
 
 
@@ -172,7 +172,7 @@ def _missing(key: str, stages: Sequence[int]) -> str:
         "C": f"nobody waited for a message of {which}: C is 0 there",
         "B": f"{which} never ran a full backward: B is I + W there",
         "FB": f"{which} never ran an overlap pair: FB is F + B there",
-        "F": f"{which} ran F in overlap pairs alone: F is that part of FB which it is elsewhere",
+        "F": f"{which} ran F only in overlap pairs: F is that part of FB which it is elsewhere",
     }
     return reasons.get(key, f"{which} never ran {key} alone: it is that part of B which it is elsewhere")
 

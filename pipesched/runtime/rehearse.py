@@ -5,7 +5,7 @@
     def stage(stage, stages):                    the factory: `--stages module:stage`, or `file.py:stage`
         return module                            with --model, which says what enters
         return module, inputs                    one microbatch of what enters: a tensor or a tuple of them
-        return module, inputs, loss              of what the last stage makes, a number
+        return module, inputs, loss              of the output of the last stage, a number
 
 Costs are in milliseconds. A stage that is on another rank has its costs in `--costs`, as the rehearsal of that rank
 wrote them, or those of the nearest one that was measured.
@@ -194,8 +194,8 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
     """Verify a schedule and run the list of one rank. Where the factory gives no inputs, the model of the options does.
 
     Raises:
-        PipeschedError: what the verdict found; PS225; PS814; PS820, there is no torch; PS824, PS825, PS828, PS829 and
-            PS831, a factory or a stage that does not do.
+        PipeschedError: what the verdict found; PS225; PS814; PS820, torch is missing; PS824, PS825, PS828, PS829 and
+            PS831, a factory or a stage that does not work.
     """
     if find_spec("torch") is None:
         raise fail(
@@ -206,7 +206,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
         raise PipeschedError(made.report.diagnostics)
     stream = loads("".join(made.pieces()))
     if not 0 <= request.rank < len(stream.ranks):
-        raise fail(Code.USAGE, f"there is no rank {request.rank}: the schedule has {len(stream.ranks)} ranks")
+        raise fail(Code.USAGE, f"rank {request.rank} does not exist: the schedule has {len(stream.ranks)} ranks")
     if stream.reads:
         message = f"{stream.name}: stages that read others than the one before them are not rehearsed"
         raise fail(Code.TARGET, message, help="`pipesched run` runs them, on all ranks")
@@ -232,7 +232,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
 
 
 def _require(device: str) -> None:
-    """Raises PipeschedError: PS820, there is no such device."""
+    """Raises PipeschedError: PS820, the device is missing."""
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
@@ -270,7 +270,7 @@ def _factory(name: str) -> Callable[[int, int], object]:
     Raises:
         PipeschedError: PS828.
     """
-    import torch  # noqa: F401  before any folder of the user's, in which a file may have that name
+    import torch  # noqa: F401  before any folder of the user's, which may have a file of that name
 
     from pipesched.support.functions import found
 
@@ -307,7 +307,7 @@ def _part(
     inputs = _inputs(module, rest, stage, request, trained)
     if stage + 1 == stages and len(rest) < 2:
         said = "cross entropy of its outputs with random words" if trained is not None else "the mean of its output"
-        notes.append(f"the loss of the last stage is {said}; the factory may return another")
+        notes.append(f"the loss of the last stage is {said}; the factory may return a different one")
     loss = rest[1] if len(rest) > 1 else _entropy if trained is not None else _mean
     return Part(module, tuple(x.to(request.device) for x in inputs), loss)
 
@@ -381,7 +381,7 @@ def _mean(output: object) -> Tensor:
 
 
 def _one(output: object) -> Tensor:
-    """Raises PipeschedError: PS829, what the last stage makes is no tensor."""
+    """Raises PipeschedError: PS829, the output of the last stage is not a tensor."""
     from torch import Tensor
 
     if not isinstance(output, Tensor):

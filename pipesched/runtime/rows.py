@@ -36,6 +36,6 @@ ROWS = (
         {"text": Lazy("runtime.measured.laid:text"), "svg": Lazy("runtime.measured.laid:svg")},
         Lazy("runtime.measured.laid:lay"),
         ("messages",),
-        "is for a plan alone, not with --measured",
+        "applies to a plan only, not with --measured",
     ),
 )

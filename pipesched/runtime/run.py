@@ -1,6 +1,6 @@
 """Run a schedule on this machine: train or evaluate a small model, and compare with the prediction.
 
-    request, file ──> emit: verified, as a stream ──> Job ──> a process a rank ──> Outcome ──> Rehearsal
+    request, file ──> emit: verified, as a stream ──> Job ──> a process per rank ──> Outcome ──> Rehearsal
 
 Each compute is made to last its cost in units of `pace`.
 """
@@ -43,7 +43,7 @@ _OF_ONE = ("factory", "model")
 
 @dataclass(frozen=True)
 class Request:
-    """Request of a run. samples: of each microbatch, where they differ. timeout: seconds that are a stall. pace:
+    """Request of a run. samples: of each microbatch, where they differ. timeout: seconds that count as a stall. pace:
     milliseconds of a cost of 1. faults: KIND@RANK[:N].
     """
 
@@ -59,7 +59,7 @@ class Request:
     faults: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises PipeschedError: PS225, a value beyond its limits, or a fault that is none."""
+        """Raises PipeschedError: PS225, a value beyond its limits, or an unknown fault."""
         if not 1 <= self.steps <= MAX_STEPS:
             raise fail(Code.USAGE, f"{self.steps} steps: choose 1 to {MAX_STEPS:,}")
         if not 0.1 <= self.timeout <= 86_400:
@@ -85,7 +85,7 @@ def alone(given: Mapping[str, object]) -> bool:
     """Tell whether the options ask for one rank's list.
 
     Raises:
-        PipeschedError: PS225, an option that means nothing there, or here.
+        PipeschedError: PS225, an option of the other kind of run.
     """
     one = given["rank"] is not None
     for option in options_of("run"):
@@ -133,7 +133,7 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     """Job for the processes.
 
     Raises:
-        PipeschedError: PS225, a fault on a rank that is not there, a pace beyond the timeout, samples for too few.
+        PipeschedError: PS225, a fault on a rank that does not exist, a pace beyond the timeout, too few samples.
     """
     ranks, text = emission.report.ranks, "".join(emission.pieces())
     if any(broken.rank >= ranks for broken in request.breaks):
@@ -258,7 +258,7 @@ def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Predict
         tensor=worst["tensor"],
         step=worst["step"],
         counted=tuple(share * entry["peak"] for entry in data),
-        peak=Analysis(emission.order.computes).memory.peak,  # what is counted knows of no M
+        peak=Analysis(emission.order.computes).memory.peak,  # the count does not depend on M
         measured=_measured([entry["spans"] for entry in data]),
         predicted=predicted,
         trace=trace_events.dumps(stream, steps) if job.trace else "",

@@ -5,8 +5,8 @@
     peak        counted from what autograd keeps  the prediction at release W
     time        of a step                         the makespan at the times that computes were made to last
 
-The predicted time of a step takes messages to last no time: nobody can make those last. What the measured step has more
-is messages, dispatch and waiting for a core.
+The predicted time of a step assumes that messages take no time, as their time cannot be set. The excess of the measured
+step is messages, dispatch and waiting for a core.
 """
 
 from __future__ import annotations

@@ -373,7 +373,7 @@ def kept_books(told: Json, rng: random.Random) -> None:
     if proof:
         lines, proved = len(lrat(proof).splitlines()), True
         by = f"within {shown_number(less)} the rules of a schedule contradict each other: "
-        by += f"{lines} steps, followed one by one"
+        by += f"{lines} steps, checked one by one"
     verdict = Verdict(told["objective"], value, value, by, "rank 0", "" if proved else ENGINES[engine])
     bound = {"rank": 0, "head": 0, "tail": 0, **({"frame": 0} if told["objective"] == "span" else {})}
     refuted = {"value": exact(less), "engine": engine, "ranks": ranks, "terms": terms.to_json()}

@@ -244,7 +244,7 @@ def test_z3_is_a_second_voice(answer: Optimum) -> None:
     """It finds what can be reached and nothing below; where it would say otherwise, that is no answer. What takes it
     long it is asked when that is wanted.
     """
-    assert [note for note in answer.notes if note == "Z3 agrees: it finds 57, and that nothing is at most 56"]
+    assert [note for note in answer.notes if note == "Z3 agrees: 57 can be reached, at most 56 cannot"]
     for value, below in ((56, 55), (58, 57)):
         with pytest.raises(RuntimeError, match="does not agree"):
             confirmed(answer.instance, Fraction(value), Fraction(below), asked=False)

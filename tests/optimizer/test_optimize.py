@@ -202,7 +202,7 @@ def test_an_answer_is_never_worse_than_what_was_given(name: str, sizes: dict[str
 
 def test_an_answer_that_holds_more_says_how_to_ask_for_less() -> None:
     """Without a cap it may hold more than what was given; with that peak as its cap it does not, and says nothing."""
-    held = "    v_half holds less, 2: --mem-cap 2 asks for the best under that\n"
+    held = "    v_half holds less, 2: --mem-cap 2 asks for the best under that cap\n"
     free, capped = (pipesched.optimize("v_half", p=3, m=4, mem_cap=cap) for cap in (None, 2))
     assert held in str(free) and max(free.peak) > 2
     assert "holds less" not in str(capped) and max(capped.peak) == 2
@@ -332,7 +332,7 @@ def test_caps_are_rounded_down_to_what_can_be_held() -> None:
     """Whole activations come and go, so a cap between two is the lower one, which is noted."""
     answer, lower = (pipesched.optimize(p=3, m=4, mem_cap=cap) for cap in ("2.9", 2))
     assert answer.makespan == lower.makespan and answer.status == "proved optimal"
-    assert any("the cap binds at 2" in note for note in answer.notes) and len(lower.notes) == 1
+    assert any("the effective cap is 2" in note for note in answer.notes) and len(lower.notes) == 1
 
 
 @pytest.mark.parametrize("costs", ["F=[2,1],I=1,W=1", "F=2,I=1,W=1"])

@@ -172,7 +172,7 @@ def test_an_answer_for_every_m_holds_where_it_is_too_large_to_be_expanded(
 def test_a_file_that_changes_at_some_m_is_refused_at_all(
     change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file for every m whose m says more than how often a part is repeated is refused, whichever m is asked for."""
+    """A file for every m whose m determines more than repetitions is refused, whichever m is asked for."""
     told = for_every_m()
     changed = {**told, "source": told["source"].replace("rank 0 {\n", f"rank 0 {{\n  {change}\n")}
     for m in ("30", "999"):

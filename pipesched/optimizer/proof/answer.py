@@ -39,7 +39,7 @@ def check_answer(
     yield from (_finding(wrong) for wrong in islice(_wrong(right, answer), _MOST))
     own = words.documentation(judged.verdict, terms)
     if documentation is not None and documentation.split() != own.replace('"', "'").split():
-        yield _finding(f"the schedule's documentation is not what follows: {own}")
+        yield _finding(f"the schedule's documentation is not the derived one: {own}")
 
 
 def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterator[str]:

@@ -100,11 +100,11 @@ def require_like(own: Case, case: Case) -> None:
     """Raise FaultError, PS715, unless the schedule of another m is valid, with the same placement and backward."""
     at = f"at m={case.schedule.placement.microbatches}"
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
-        raise FaultError(OptimizerCode.EVERY, f"{at} its placement is another")
+        raise FaultError(OptimizerCode.EVERY, f"{at} its placement differs")
     if case.terms.fused != own.terms.fused or not case.one_at_a_time:
         raise FaultError(OptimizerCode.EVERY, f"{at} its operations are of another kind")
     if case.wrong:
-        raise FaultError(OptimizerCode.EVERY, f"{at} it is no schedule: {case.wrong[0].message}")
+        raise FaultError(OptimizerCode.EVERY, f"{at} it is not a schedule: {case.wrong[0].message}")
 
 
 def words(schedule: Schedule) -> list[Word]:

@@ -45,7 +45,7 @@ class TooManyError(Exception):
     """The proof would need too many clauses."""
 
     def __init__(self, most: int) -> None:
-        super().__init__(f"its proof is of terms from which more than {most:,} clauses follow")
+        super().__init__(f"its proof is for terms that give more than {most:,} clauses")
 
 
 class Clauses:

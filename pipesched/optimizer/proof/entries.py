@@ -49,7 +49,7 @@ class Entries:
         return self.entries.get(name) is not None
 
     def only(self, *names: str) -> Entries:
-        """Return self if there are no entries but these; else raise Unreadable, as nobody checks the others."""
+        """Return self if there are no entries but these; else raise Unreadable, as no check reads the others."""
         if unknown := sorted(set(self.entries) - set(names)):
             raise Unreadable(f"answers of this version have no {unknown[0][:40]!r} there")
         return self
@@ -76,7 +76,7 @@ class Entries:
         """Times by rank, in ticks."""
         rows = self._get(name, list)
         if not all(isinstance(row, list) for row in rows):
-            raise Unreadable(f"{name} is no table of times")
+            raise Unreadable(f"{name} is not a table of times")
         return [[Entries({name: x}, self.scale).ticks(name) for x in row] for row in rows]
 
     def ranks(self) -> list[int]:
@@ -91,12 +91,12 @@ class Entries:
         try:
             return unpacked(b64decode(self.part("proof").only("lrat").text("lrat"), validate=True))
         except ValueError:
-            raise Unreadable("its proof is no text of LRAT that is packed by xz, or too long") from None
+            raise Unreadable("its proof is not LRAT text packed by xz, or is too long") from None
 
     def _ticks(self, name: str, time: Fraction) -> int:
         value = time * self.scale
         if value.denominator != 1 or abs(value) >= _MOST:
-            raise Unreadable(f"{name} is no sum of costs")
+            raise Unreadable(f"{name} is not a sum of costs")
         return int(value)
 
     def _get(self, name: str, *kinds: type[Kind]) -> Kind:
@@ -110,7 +110,7 @@ def unpacked(packed: bytes) -> bytes:
     """Unpack the text of an xz file.
 
     Raises:
-        ValueError: it is not an xz file, or its text is longer than any that is followed.
+        ValueError: it is not an xz file, or its text exceeds the limit.
     """
     reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
     try:

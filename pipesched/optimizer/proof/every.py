@@ -68,7 +68,7 @@ class Repeated:
         """Message if a start is before 0, or the objective above `value`; else empty."""
         taken = (run[-1][1] + problem.work[run[-1][0]] - (run[0][1] if problem.span else 0) for run in runs if run)
         early = min(start for _, start in chain(*runs)) < 0
-        return "its starts take more time" if early or self.value < max(taken) else ""
+        return "its starts give a larger objective" if early or self.value < max(taken) else ""
 
     def _unrepeated(self, problem: Problem, at: Times) -> str:
         """Message unless n(t + P) = n(t) + K: checked at the first t, then start by start up to the last t."""
@@ -89,7 +89,7 @@ class Repeated:
             for copies, longer in enumerate(words):
                 if longer[rank] != word[:high] + word[low:high] * copies + word[high:]:
                     m = self.microbatches + copies * self.step
-                    return f"at m={m} the order of rank {rank} has no copy of what repeats"
+                    return f"at m={m} the order of rank {rank} has no copy of the repeating part"
         return ""
 
     def grows(self, problem: Problem, bound: Work | None) -> bool:
@@ -104,7 +104,7 @@ def _unfed(problem: Problem, at: Times) -> str:
     for before, after, offset, message in problem.arcs:
         late = problem.work[before] + message
         if not offset and any(b < a + late for a, b in zip(at[before], at[after], strict=True)):
-            return "one of its operations starts before its input is there"
+            return "one of its operations starts before its input arrives"
     return ""
 
 

@@ -75,7 +75,7 @@ def judge(
         verdict = _refuted(told, case, _formula(case, _bound(told, case.problem)))
         if verdict.lower > verdict.value:
             lower, value = map(case.unit.text, (verdict.lower, verdict.value))
-            require(f"nothing is below {lower}, and the {verdict.objective} is {value}")
+            require(f"no schedule is below {lower}, but the {verdict.objective} is {value}")
         if "every" in told:
             verdict = _for_every(told.part("every"), case, verdict, copies)
         return Judgement(tuple(_different(told, case, verdict)), verdict, case.spent)
@@ -96,17 +96,17 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
     value = verdict.at(microbatches)
     if value is None:
         help = "leave out --m, or optimize for it"
-        return Judgement((Diagnostic(Code.USAGE, f"the answer says nothing of m={microbatches}", help=help),))
+        return Judgement((Diagnostic(Code.USAGE, f"the answer does not cover m={microbatches}", help=help),))
     try:
         require_like(Case(own, terms), case)
     except FaultError as found:
         return Judgement((found.finding,))
     if case.value > value:
-        wrong = f"at m={microbatches} the {terms.objective} is said to be {said(value)}, and is {said(case.value)}"
+        wrong = f"at m={microbatches} the {terms.objective} is said to be {said(value)}, but is {said(case.value)}"
         return Judgement((FaultError(OptimizerCode.EVERY, wrong).finding,))
     if not verdict.everywhere:
         return Judgement((), replace(_formula(case, None), every=verdict.every, grown=verdict.grown))
-    why = f"the bound grows by {said(verdict.grown[1])} with each microbatch, and is {said(value)} here"
+    why = f"the bound grows by {said(verdict.grown[1])} with each microbatch, but is {said(value)} here"
     return Judgement((), replace(verdict, value=case.value, lower=value, shown_by=why, word=""))
 
 
@@ -117,7 +117,7 @@ def _bound(told: Entries, problem: Problem) -> Work | None:
     given, ranks = told.part("bound").only("rank", "frame", "head", "tail"), range(len(problem.cap))
     rank, frame = given.whole("rank"), given.whole("frame") if problem.span else None
     if rank not in ranks or (frame is not None and frame not in ranks):
-        raise Unreadable("its bound is of a rank that is not there")
+        raise Unreadable("its bound is about a rank that does not exist")
     return work(problem, rank, frame, given.ticks("head"), given.ticks("tail"))
 
 
@@ -159,20 +159,20 @@ def _shown_by(given: Entries, case: Case, bound: int) -> str:
         with budgeted("its proof"):
             require(unproved(text, case.problem, bound))
         steps = len(text.splitlines())
-        return f"{within} the rules of a schedule contradict each other: {steps:,} steps, followed one by one"
+        return f"{within} the rules of a schedule contradict each other: {steps:,} steps, checked one by one"
     rank = too_busy(case.problem, bound)
-    return "" if rank is None else f"{within} rank {rank} has no time for its work, in whatever order"
+    return "" if rank is None else f"{within} rank {rank} has no time for its work, in any order"
 
 
 def _require_about(given: Entries, case: Case) -> None:
     """Raise FaultError or Unreadable unless a refutation is about the terms of this case."""
     terms = case.terms.to_json()
     other = [name for name, x in terms.items() if not same(given.part("terms").entries.get(name), x)]
-    require(f"what was refuted has other terms: {other[0]}" if other else "")
+    require(f"the refutation is about other terms: {other[0]}" if other else "")
     given.part("terms").only(*terms)
     ranks = given.entries.get("ranks")
     if ranks is not None and not any(same(ranks, [rank]) for rank in range(case.schedule.ranks)):
-        raise Unreadable("what was refuted is about a rank that is not there")
+        raise Unreadable("the refutation is about a rank that does not exist")
 
 
 def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None) -> Verdict:
@@ -181,9 +181,9 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
     first, step, own = given.whole("microbatches"), given.whole("step"), case.schedule.placement.microbatches
     part = Repeated(first, step, given.ticks("value"), given.ticks("seam"), given.period(), given.table("starts"))
     if copies is None:
-        raise FaultError(OptimizerCode.EVERY, "it is said to be for every m, and there is one schedule")
+        raise FaultError(OptimizerCode.EVERY, "it is for every m, but has only one schedule")
     if min(first, step, part.period) < 1 or own < first or (own - first) % step:
-        raise Unreadable(f"it is for every m = {first} + {step}j, and this one has m = {own}")
+        raise Unreadable(f"it is for every m = {first} + {step}j, but its schedule has m = {own}")
     sizes = copies(first, step)
     least = Case(sizes[0], case.terms)
     require_like(case, least)
@@ -196,14 +196,14 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
     elif part.grows(least.problem, None):
         why = _shown_by(given, least, part.value - 1)
     else:
-        require("its proof is of one m, and not of every m" if "proof" in given else "")
+        require("its proof is for one m, not for every m" if "proof" in given else "")
         why = ""
     if not why:
         return made
     lower, made = made.at(own), replace(made, everywhere=True)
     if lower is None or lower <= here.lower:
         return made
-    why = f"at m={first} {why}, and each {step} more begin {case.unit.text(grown[1] * step)} later"
+    why = f"at m={first} {why}, and each {step} more microbatches begin {case.unit.text(grown[1] * step)} later"
     return replace(made, lower=lower, shown_by=why, by="a bound that grows", word="")
 
 

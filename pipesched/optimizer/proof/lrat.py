@@ -36,11 +36,11 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
         wanted = {hint for _, _, hints in steps for hint in hints}
         made = Clauses(problem, bound, wanted=wanted)
     except ValueError:
-        return "its proof is no text of LRAT"
+        return "its proof is not LRAT text"
     except TooManyError as error:
         return str(error)
     if steps and steps[0][0] <= made.count:
-        return f"its proof is of other terms: from these follow {made.count:,} clauses"
+        return f"its proof is for other terms: these give {made.count:,} clauses"
     found = unfollowed(made.known, steps, Budget(len(text), _EACH))
     return f"its proof shows nothing: {found}" if found else ""
 
@@ -70,7 +70,7 @@ def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step], left: Bu
         false = set(literals)
         for hint in hints:
             if hint not in known:
-                return f"clause {number} has the hint {hint}, and there is no such clause"
+                return f"clause {number} has the hint {hint}, which is not a clause"
             left.spend(len(known[hint]), "hints")
             open = [x for x in known[hint] if x not in false]
             if not open:

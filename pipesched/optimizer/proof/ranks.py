@@ -11,8 +11,8 @@
     round         every rank, then the paths again: a later start on one rank makes starts on its neighbours later
 
 C is refuted if a time window is empty or no order is left. Microbatches of a route are alike, so each line keeps
-their order. The W of a rank are alike if all take as long and free as much: then the n-th of them all waits until n of
-their I have ended.
+their order. The W of a rank are alike if all have the same duration and free the same amount: then the n-th of them all
+waits until n of their I have ended.
 
 A certificate contains none of this: it is computed here, within a limit of steps instead of time, so the result is the
 same on every machine.
@@ -34,7 +34,7 @@ from pipesched.optimizer.proof.windows import Windows
 STEPS = 10_000_000
 """Limit on steps from counts to counts; beyond it nothing is refuted."""
 
-_AT_LEAST = 500  # steps charged per operation, however few counts there are
+_AT_LEAST = 500  # least steps charged per operation
 
 
 class _OutOfStepsError(Exception):
@@ -45,7 +45,7 @@ def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
     """A rank that cannot do its work within an objective of `bound` ticks; None if there is none, or steps run out.
 
     A span is refuted in the frame of some rank: all operations on paths from its first start to its last end must fit
-    within `bound`. Each rank is tried as the frame, and of each frame the rank itself first.
+    within `bound`. Each rank is tried as the frame; in each frame the rank itself comes first.
     """
     ranks, left = sorted(set(problem.rank.values()), reverse=True), [steps]
     frames = [(rank, sorted(ranks, key=rank.__ne__)) for rank in ranks] if problem.span else [(None, ranks)]
@@ -109,7 +109,7 @@ def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
 def _forward(
     windows: Windows, mine: list[Line], times: tuple[Ints, Ints], cap: int | None, left: list[int]
 ) -> list[_Step]:
-    """All steps from no operation done, as far as they lead."""
+    """All steps that can be reached from the start, where no operation is done."""
     length, work, gains = (np.array([of[x] for x in mine]) for of in (windows.length, windows.work, windows.gains))
     if prod(windows.length[line] + 1 for line in mine) >= -UNKNOWN:
         raise _OutOfStepsError

@@ -31,13 +31,13 @@ def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
                 pass
             case ast.Rank(rank=rank, body=body):
                 if _says(rank) or not _repeats(body, step):
-                    return f"m says more than how often a part is repeated, in line {item.span.line}"
+                    return f"m determines more than how often a part is repeated, in line {item.span.line}"
                 own = int(rank.value) if isinstance(rank, ast.Number) and rank.value in range(len(chunks)) else None
                 if wrong := _unlike(body, (max(chunks) if own is None else chunks[own]) > 1):
                     return wrong
             case _:
                 if _says(item) or isinstance(item, ast.Slices):
-                    return f"m says more than how often a part is repeated, in line {item.span.line}"
+                    return f"m determines more than how often a part is repeated, in line {item.span.line}"
     return ""
 
 
@@ -102,11 +102,11 @@ def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
     for one in _nodes(body):
         match one:
             case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:
-                return f"a W is of any stage, in line {one.span.line}"
+                return f"a W names no stage, in line {one.span.line}"
             case ast.Operation(microbatch=ast.Node()):
                 return f"an operation names its microbatch, in line {one.span.line}"
             case ast.Greedy() | ast.Overlap() | ast.Name(id="pending"):
-                return f"an operation follows from what was before, in line {one.span.line}"
+                return f"an operation depends on earlier ones, in line {one.span.line}"
             case ast.Call(function=function) if function.id not in _FUNCTIONS:
                 return f"a program calls {function.id}, in line {one.span.line}"
     return ""

@@ -2,8 +2,9 @@
 
     low     the longest path from the first start          high    C less the longest path to the last end
 
-Microbatches of a route are alike, so each line keeps their order. The W of a rank are alike if all take as long and
-free as much: then they are one line, whose n-th operation waits until n of their I have ended. Only memory waits for W.
+Microbatches of a route are alike, so each line keeps their order. The W of a rank are alike if all have the same
+duration and free the same amount: then they are one line, whose n-th operation waits until n of their I have ended.
+Only memory waits for W.
 """
 
 from __future__ import annotations

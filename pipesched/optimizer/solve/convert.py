@@ -169,7 +169,7 @@ def fault(problem: Problem, start: Ints, bound: int) -> str:
         return "a start is missing"
     later, earlier, delay = problem.precedence
     if bool((start[later] < start[earlier] + delay).any()):
-        return "an operation starts before its input is there"
+        return "an operation starts before its input arrives"
     if problem.value(start) > bound:
         return f"the objective is {problem.value(start)} ticks"
     change = (problem.takes - problem.frees)[problem.sequence]

@@ -39,7 +39,7 @@ OPTIMIZER = Consumer(
     because={},
     helps={
         FORWARD_ONLY: "give a training schedule",
-        UNEVEN_COSTS: "give it one number, or one a stage, with --cost",
+        UNEVEN_COSTS: "give it one number, or one per stage, with --cost",
     },
 )
 BOUNDED = replace(OPTIMIZER, knows=(COPIES, EMPTY_RANKS, OVERLAP))
@@ -117,7 +117,7 @@ def sizes_of(asked: Asked, parameters: Mapping[str, Value]) -> dict[str, int]:
     """
     unknown = sorted(set(parameters) - {"p", "v", "m"})
     if unknown:
-        raise fail(Code.PARAMETER_UNKNOWN, f"without a schedule there are p, v and m; not {', '.join(unknown)}")
+        raise fail(Code.PARAMETER_UNKNOWN, f"the parameters of a placement are p, v and m, not {', '.join(unknown)}")
     given = whole(parameters)
     if isinstance(asked, Placement):
         return {"p": asked.ranks, "m": asked.microbatches}
@@ -139,7 +139,7 @@ def placement_at(asked: Asked, sizes: Mapping[str, int]) -> Placement:
     """Make the placement at these sizes.
 
     Raises:
-        PipeschedError: PS225, a linear placement with several stages a rank.
+        PipeschedError: PS225, a linear placement with several stages per rank.
     """
     if isinstance(asked, Placement):
         return asked
@@ -150,7 +150,7 @@ def placement_at(asked: Asked, sizes: Mapping[str, int]) -> Placement:
         v = sizes["v"]
         name = asked or ("linear" if v == 1 else "loop")
         if name == "linear" and v != 1:
-            raise fail(Code.USAGE, f"a linear placement has one stage a rank; v is {v}", help="use loop or vee")
+            raise fail(Code.USAGE, f"a linear placement has one stage per rank; v is {v}", help="use loop or vee")
         turn = list(range(p))
         ranks = [r for chunk in range(v) for r in (turn if name != "vee" or chunk % 2 == 0 else turn[::-1])]
     return Placement(np.array([ranks], dtype=np.int32), np.zeros(m, dtype=np.int32), p, ("",))
@@ -164,7 +164,7 @@ def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> N
     if missing or beyond:
         wrong = f"rank {missing[0]} has no stage" if missing else f"there is no rank {beyond[0]}"
         raise fail(
-            Code.USAGE, f"the placement {listed} is none of {p} ranks: {wrong}", help="give a rank to each stage"
+            Code.USAGE, f"the placement {listed} is not one of {p} ranks: {wrong}", help="give a rank to each stage"
         )
     if given.get("v", 1) * p != len(ranks) and "v" in given:
-        raise fail(Code.USAGE, f"the placement {listed} has {len(ranks)} stages; p={p} v={given['v']} have others")
+        raise fail(Code.USAGE, f"the placement {listed} has {len(ranks)} stages, not p * v = {given['v'] * p}")

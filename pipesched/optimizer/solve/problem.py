@@ -193,7 +193,7 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
         PipeschedError: PS225, the span of two routes; PS702, a stage that reads a stage other than the one before it.
     """
     if not placement.chain:
-        message = f"{placement.skip}: orders are searched where every stage reads the one before it"
+        message = f"{placement.skip}: orders are searched only if every stage reads the one before it"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="give the placement of a chain with --placement")
     if objective == "span" and placement.routes > 1:
         raise fail(Code.USAGE, "the span of a placement with two routes depends on which begins", help=_SPAN_HELP)

@@ -7,9 +7,9 @@
     coarsened   durations as multiples of a number of ticks. Neither an order nor its memory depends on durations, so an
                 order found there is a schedule of the exact problem; its value is measured anew
 
-No operation waits for a W. If all W of a rank take as long and free as much, the n-th W of the rank to start may as
-well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no sum of memory. So
-there is one counter per rank instead of one per chunk:
+No operation waits for a W. If all W of a rank have the same duration and free the same amount, the n-th W of the rank
+to start may as well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no sum
+of memory. So there is one counter per rank instead of one per chunk:
 
     W of the rank: n started by t   ->   at least n of the rank's I have ended by t
 

@@ -1,1 +1,1 @@
-"""The choices that train a transformer on a cluster: which fit, and which is fastest."""
+"""Choices that train a transformer on a cluster: which fit, and which is fastest."""

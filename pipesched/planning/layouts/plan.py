@@ -1,4 +1,4 @@
-"""The fastest choices of a request, with why the others lost.
+"""The fastest choices of a request, and why the others lost.
 
 request ──> every choice ──> the fastest that fit, rule by rule
 """
@@ -27,9 +27,9 @@ from pipesched.planning.transformer.parameters import by_stage
 
 @dataclass(frozen=True)
 class Request:
-    """model: as it was named. trained: what that is. cap: bytes of a rank, the device's memory if None.
+    """model: its name. trained: the model and its training. cap: bytes per rank, the device's memory if None.
 
-    explain: sizes of the choices that are to be explained.
+    explain: sizes of the choices to explain.
     """
 
     model: str
@@ -47,10 +47,10 @@ class Request:
     overlap: Fraction = Fraction(1)
 
     def problem(self) -> Problem:
-        """The choices, and what they run on.
+        """The problem: the choices and the cluster.
 
         Raises:
-            PipeschedError: PS246, a cluster or a batch that there is not.
+            PipeschedError: PS246, an impossible cluster or batch.
         """
         node = min(self.gpus_per_node or self.device.node_size, self.gpus)
         if self.gpus > node and self.gpus % node:
@@ -65,8 +65,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The fastest choices, one of each (p, t, c, d, e). counts: of choices by what became of them; refused: why some
-    are none, with how many. rules: of the literature, against the first. explained: what was asked about.
+    """The fastest choices, one for each (p, t, c, d, e). counts: choices by outcome; refused: reasons against choices,
+    with counts. rules: of the literature, against the first choice. explained: the requested explanations.
     """
 
     request: Request
@@ -80,17 +80,18 @@ class Outcome:
 
     @property
     def best(self) -> Prediction | None:
-        """The first."""
+        """The first choice."""
         return self.rows[0] if self.rows else None
 
     @property
     def exit_status(self) -> int:
-        """1 where nothing fits."""
+        """Exit status: 1 if nothing fits."""
         return exit_status(self.diagnostics)
 
 
 def outcome(request: Request, workers: str | Executor = "here", tell: Tell = silent) -> Outcome:
-    """All of it. workers: an executor of `concurrent.futures`, or how `--executor` names one. tell: hears the progress.
+    """Make the plan. workers: an executor of `concurrent.futures`, or a name for `--executor`. tell: called with
+    progress.
 
     Raises:
         PipeschedError: PS246, PS248, PS249, PS225.
@@ -132,7 +133,7 @@ def _dimensions(request: Request) -> str:
 
 
 def _nothing(search: Search) -> Diagnostic:
-    """PS245: what comes closest, by what the choices fail, and how many GPUs hold the parameters alone."""
+    """PS245: the closest choice, counts by reason, and the number of GPUs that hold the parameters alone."""
     problem, over = search.problem, [one for one in search.example.values() if one.over]
     least = min(over, key=lambda one: one.over, default=None)
     reasons = [f"{number:,}: {kind}" for kind, number in search.reasons.most_common(6)]

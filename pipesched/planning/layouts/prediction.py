@@ -1,11 +1,11 @@
-"""Cost of a choice: bytes of every rank and seconds of a step, by the times of its own order.
+"""Cost of a choice: bytes of every rank and seconds of a step, from the timeline of its own order.
 
     every stage   F, I, W: FLOPs over the rate of the device, and what the ranks of its layers send
     timeline      the schedule's order with these, and its messages
     step          parameters that ZeRO gathers before the first F, the timeline, gradients that are reduced after the
                   last backward: of both what does not fit beside these, layer by layer
 
-A bound below the time of every order of the same operations, and one below the bytes of this one, are known without
+A lower bound on the time of every order of the same operations, and one on the bytes of this order, are known without
 the order.
 """
 
@@ -39,8 +39,8 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True)
 class Refused:
-    """A choice that is none. kind: of what sort; reason: with the figures. over: the bytes of the first rank over the
-    cap, or of the most, 0 where something else is wrong.
+    """A refused choice. kind: the kind of reason; reason: with its figures. over: bytes of the first rank over the cap,
+    or of the fullest rank; 0 for any other reason.
     """
 
     choice: Choice
@@ -51,7 +51,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Bound:
-    """No order takes fewer nanoseconds and bytes."""
+    """Lower bounds for every order: nanoseconds and bytes."""
 
     nanoseconds: int
     bytes: int
@@ -61,8 +61,8 @@ class Bound:
 class Terms:
     """Seconds of one step, the mean of all ranks; they add up to the step.
 
-    copies: what ZeRO gathers and scatters for every microbatch. idle: a rank waits for another one. gradients: what
-    copies reduce after the last backward.
+    copies: gathers and scatters of ZeRO in every microbatch. idle: waits for other ranks. gradients: reductions between
+    copies after the last backward.
     """
 
     compute: float
@@ -76,7 +76,7 @@ class Terms:
 
 
 def bound(problem: Problem, choice: Choice) -> Refused | Bound:
-    """Lower bounds of the bytes and the time of a choice, or the reason to refuse it."""
+    """Lower bounds on the bytes and the time of a choice, or the reason to refuse it."""
     if reason := refuses(problem.space, choice):
         return Refused(choice, reason, reason)
     stages, x, p, v, m, most = stages_of(problem), choice.training, choice.p, choice.v, choice.m, 0
@@ -95,8 +95,8 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
 
 
 def _least(stages: Stages, choice: Choice) -> int:
-    """A rank cannot begin before a microbatch has come to it, nor end before its work is done; after its last
-    backward that of the stages before it is still to come, where it is one piece.
+    """Lower bound on the time: a rank begins when its first microbatch has arrived, and runs all its work; if backwards
+    are fused, those of the stages before it follow its last one.
     """
     times, once, m = stages.times(choice), stages.once(choice), choice.m
     crossing = [one != two for one, two in pairwise(choice.ranks)]
@@ -116,9 +116,9 @@ def _least(stages: Stages, choice: Choice) -> int:
 
 
 def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
-    """For how long more is sent beyond a border, of what is sent layer by layer beside computes: after the last
-    backward, or before the first forward. slots: how far from the border a compute is, how long it takes, its layers,
-    for how long it sends; a rank sends one thing at a time.
+    """Time of sends that do not fit beside computes, layer by layer: after the last backward, or before the first
+    forward. slots: per compute its distance from that border, its duration, its layers, and the duration of its sends;
+    a rank sends one message at a time.
     """
     free = -inf
     for distance, length, layers, sent in sorted(slots, reverse=True):
@@ -129,7 +129,7 @@ def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
 
 @lru_cache(maxsize=8)
 def order(schedule: str, sizes: tuple[tuple[str, Value], ...]) -> Schedule:
-    """The order of a schedule of the library."""
+    """Order of a schedule of the library."""
     return load(read(schedule), Options(dict(sizes))).schedule
 
 
@@ -147,27 +147,27 @@ class Prediction:
 
     @cached_property
     def nanoseconds(self) -> int:
-        """Duration of a step in nanoseconds."""
+        """Nanoseconds of a step."""
         return max(end + after for end, after in zip(self.ends, self.more, strict=True))
 
     @property
     def seconds(self) -> Fraction:
-        """Duration of a step in seconds."""
+        """Seconds of a step."""
         return Fraction(self.nanoseconds, NANO)
 
     @cached_property
     def peaks(self) -> tuple[int, ...]:
-        """The most bytes of each rank."""
+        """Peak bytes of each rank."""
         return tuple(sum(kinds.values()) for kinds in self.bytes)
 
     @property
     def peak(self) -> int:
-        """The most bytes of any rank."""
+        """Largest peak bytes of any rank."""
         return max(self.peaks)
 
     @cached_property
     def terms(self) -> Terms:
-        """The parts of the step, in seconds."""
+        """Parts of the step, in seconds."""
         share = self.choice.m / self.choice.p
         parts = [one * share for one in stages_of(self.problem).times(self.choice).parts]
         compute, recompute, tensor, context, experts, copies = parts
@@ -196,7 +196,7 @@ class Prediction:
 
     @property
     def utilisation(self) -> Fraction:
-        """Model FLOP utilisation: the model's FLOPs over what all devices could do at their peak in that time."""
+        """Model FLOP utilisation: the model's FLOPs over those of all devices at their peak in that time."""
         return self.model_flops / (self.seconds * self.gpus * self.problem.device.flops)
 
     def days(self, tokens: int) -> Fraction:
@@ -205,13 +205,13 @@ class Prediction:
 
 
 def differences(one: Terms, other: Terms) -> list[tuple[str, float]]:
-    """How many seconds each term of `one` is longer than that of `other`, the largest first."""
+    """Seconds by which each term of `one` exceeds that of `other`, the largest first."""
     found = [(term.name, getattr(one, term.name) - getattr(other, term.name)) for term in fields(Terms)]
     return sorted(found, key=lambda row: -row[1])
 
 
 def predict(problem: Problem, choice: Choice) -> Refused | Prediction:
-    """By the times and the bytes of its own order."""
+    """Predict the time and the bytes of a choice from its own order."""
     stages, space = stages_of(problem), problem.space
     made = Analysis(
         order(choice.schedule, tuple(choice.sizes.items())),
@@ -231,7 +231,7 @@ def predict(problem: Problem, choice: Choice) -> Refused | Prediction:
 
 
 def _ends(stages: Stages, choice: Choice, made: Analysis) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """By rank, when its list ends, and for how long the step goes on then."""
+    """End of each rank's list, and how long its step continues after it."""
     schedule, times, once = made.schedule, made.timeline, stages.once(choice)
     tick = float(made.time(1)) * (NANO // 1000)
     first, last = np.zeros((2, choice.p * choice.v), dtype=np.int64)

@@ -1,8 +1,8 @@
-"""The rules of thumb of the literature, each held against the numbers, and why any other choice lost.
+"""Rules of thumb of the literature, each checked against the numbers, and why any other choice lost.
 
-A rule that the fastest choice keeps comes out of the numbers, unless it is about what is not there: then there is
-nothing to judge. Of one that it breaks, the fastest choice that keeps it is looked for: how much slower it is, and by
-what, is why the rule does not hold here; or nothing that keeps it fits.
+A rule that the fastest choice keeps is confirmed, unless its subject does not occur: then there is nothing to judge.
+For a rule that it breaks, the fastest choice that keeps the rule shows why the rule does not hold here: by how much it
+is slower, and in which terms; or no choice that keeps it fits.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TERMS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """lacks: why there is nothing to judge. breaks: whether the fastest choice does not keep it; `keeps`: which choices
-    do, as that one goes.
+    """lacks: why there is nothing to judge. breaks: whether the fastest choice breaks it; keeps: the choices that keep
+    it, given the fastest one.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Judged:
-    """A rule, and the fastest choice that keeps it where the plan does not: None where nothing that keeps it fits.
+    """A rule, and, if the plan breaks it, the fastest choice that keeps it; None if no such choice fits.
     lacks: why there is nothing to judge.
     """
 
@@ -54,7 +54,7 @@ class Judged:
     other: Prediction | None = None
 
     def text(self, best: Prediction) -> str:
-        """The rule, and the verdict of the numbers about it."""
+        """The rule and its verdict."""
         if self.lacks:
             return f"{self.rule.text}: nothing to judge here, {self.lacks}"
         if self.kept:
@@ -75,7 +75,7 @@ def slower(other: Prediction, best: Prediction) -> str:
 
 
 def _node(search: Search) -> int:
-    """The most tensor parallelism inside a node that some choice has."""
+    """Largest tensor parallelism within a node of any choice."""
     size = search.problem.device.node_size
     return max((x.training.tensor for x in search.possible() if x.training.tensor <= size), default=1)
 
@@ -151,7 +151,7 @@ def _without_recomputation(best: Choice, x: Choice) -> bool:
 
 
 def judge(search: Search, best: Prediction) -> Iterator[Judged]:
-    """Every rule, against the fastest choice."""
+    """Check every rule against the fastest choice."""
     for rule in RULES:
         lacks = rule.lacks(search, best.choice)
         if lacks or not rule.breaks(search, best.choice):
@@ -163,7 +163,7 @@ def judge(search: Search, best: Prediction) -> Iterator[Judged]:
 
 @dataclass(frozen=True)
 class Explained:
-    """Why the fastest of some choices is not the plan. refused: why each that does not fit does not, by reason."""
+    """Why the fastest of some choices is not the plan. refused: the choices that do not fit, by reason."""
 
     asked: Mapping[str, Size]
     count: int
@@ -171,7 +171,7 @@ class Explained:
     refused: Mapping[str, Refused]
 
     def text(self, best: Prediction) -> Iterator[str]:
-        """A line for each thing there is to say."""
+        """Lines of the explanation."""
         said = ", ".join(f"{name}={value}" for name, value in self.asked.items())
         many = "1 choice" if self.count == 1 else f"{self.count:,} choices"
         if self.found is None:
@@ -185,7 +185,7 @@ class Explained:
 
 
 def explain(search: Search, asked: Mapping[str, Size]) -> Explained:
-    """The fastest choice that has these sizes; where none fits, for each reason the one that is least over."""
+    """The fastest choice with these sizes; if none fits, for each reason the choice that is least over."""
 
     def meant(x: Choice) -> bool:
         return all(x[name] == value for name, value in asked.items())

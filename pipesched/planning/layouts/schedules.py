@@ -1,11 +1,11 @@
-"""The schedules that a plan tries: where their stages are, and what a rank holds before its first backward.
+"""Schedules that a plan tries: their placements, and the forwards that a rank holds before its first backward.
 
     linear   stage s on rank s                   1F1B, ZB-H1, ZB-H2
     loop     stage s on rank s % p               interleaved
     vee      stage s on rank min(s, 2p - 1 - s)  ZB-V
 
-What a rank holds when its first backward begins is there at some instant whatever the times are, so that it bounds
-the peak from below before any order is written out. It is counted in forwards of each chunk.
+A rank holds these at some instant, whatever the times are, so they bound its peak from below before any order is
+written out. They are counted per chunk.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """A schedule of the library. chunks: stages of a rank, None where v says it. fused: its backwards are B.
+    """A schedule of the library. chunks: stages per rank, None if that is v. fused: its backwards are B.
 
-    rank_of: the rank of a stage. before: how many forwards of each chunk a rank runs before its first backward, of
-    p, v, m and the rank. refuses: why it is not for a size, or nothing.
+    rank_of: the rank of a stage. before: the number of forwards of each chunk before the first backward, from p, v, m
+    and the rank. refuses: why it does not support a size, or nothing.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Row:
     refuses: Callable[[int, int, int], str]
 
     def stages(self, p: int, v: int) -> tuple[tuple[int, ...], ...]:
-        """The stages of every rank, ascending."""
+        """Stages of every rank, ascending."""
         held: list[list[int]] = [[] for _ in range(p)]
         for stage in range(p * v):
             held[self.rank_of(stage, p)].append(stage)

@@ -1,10 +1,10 @@
-"""The fastest choices that fit, found without looking closely at most of the others.
+"""The fastest choices that fit, found without timing most of the others.
 
     every choice ──arithmetic──> bounds on bytes and time ──in order of time──> order, bytes, timeline ──> the best
 
-A choice whose least bytes are over the cap, or whose least time is no better than the times that are known, is never
-written out as a schedule. So the first choices are those of trying all. Work is done by any executor of
-`concurrent.futures`, in portions that do not depend on it: what is found, and how much is looked at, is the same.
+A choice whose least bytes exceed the cap, or whose least time is not below the known times, is never written out as a
+schedule. The first choices are the same as if all were tried. Any executor of `concurrent.futures` does the work, in
+portions that do not depend on it: the result and the number of timed choices are the same.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, bo
 from pipesched.planning.layouts.space import Choice, Space
 from pipesched.planning.layouts.stages import Problem
 
-PORTION, LOOKED_AT = 512, 8  # choices that are bounded in one piece of work, and looked at together
-FEW = 4 * PORTION  # up to which other processes are not worth their start
+PORTION, LOOKED_AT = 512, 8  # choices per piece of work when bounded, and when timed
+FEW = 4 * PORTION  # choices up to which other processes do not pay
 
 
 def alike(nanoseconds: int) -> int:
-    """The first five digits: times of a step that have these count as the same, and less memory is first."""
+    """First five digits: times of a step that agree in them count as equal, and less memory wins."""
     unit: int = 10 ** max(0, len(str(nanoseconds)) - 5)
     return nanoseconds // unit * unit
 
@@ -42,10 +42,10 @@ Made = TypeVar("Made")
 
 
 class Here(Executor):
-    """In this process."""
+    """Executor in this process."""
 
     def submit(self, fn: Callable[Given, Made], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Made]:
-        """The call, done at once."""
+        """Make the call at once."""
         made: Future[Made] = Future()
         try:
             made.set_result(fn(*args, **kwargs))
@@ -58,7 +58,7 @@ Tell: TypeAlias = Callable[[str], None]
 
 
 def silent(line: str) -> None:
-    """Tells nobody."""
+    """Report no progress."""
 
 
 def _bounds(problem: Problem, choices: Sequence[Choice]) -> list[Refused | Bound]:
@@ -67,9 +67,9 @@ def _bounds(problem: Problem, choices: Sequence[Choice]) -> list[Refused | Bound
 
 @dataclass
 class Search:
-    """The choices of a problem. reasons: how many are refused, by kind; example: of each kind the one least over the
-    cap. alive: those that no bound excludes, by the least time that any order takes. known: what was found of those
-    that were looked at closely. tell: is told the progress.
+    """Choices of a problem. reasons: number refused, by kind; example: for each kind the one least over the cap. alive:
+    those that no bound excludes, sorted by their lower bound on time. known: results of the timed ones. tell: called
+    with the progress.
     """
 
     problem: Problem
@@ -119,7 +119,7 @@ class Search:
     def best(
         self, count: int, keeps: Callable[[Choice], bool] = lambda _: True, apart: Sequence[str] = ()
     ) -> list[Prediction]:
-        """The fastest that fit, of those that a rule keeps. apart: of choices that have these alike the first."""
+        """The fastest choices that fit and pass `keeps`. apart: of choices that agree in these sizes only the first."""
         found: dict[Hashable, tuple[int, int, int]] = {}
 
         def group(number: int) -> Hashable:
@@ -156,10 +156,10 @@ class Search:
 
 @contextmanager
 def executor(name: str, space: Space) -> Iterator[Executor]:
-    """Who does the work: ``processes``, ``processes:N``, ``here``, or ``dask:ADDRESS`` of a cluster's scheduler.
+    """Executor of a name: ``processes``, ``processes:N``, ``here``, or ``dask:ADDRESS`` of a cluster's scheduler.
 
     Raises:
-        PipeschedError: PS225 no such executor; PS249 no cluster.
+        PipeschedError: PS225, unknown executor; PS249, no cluster.
     """
     kind, _, where = name.partition(":")
     few = kind == "processes" and not where and len(list(islice(space, FEW + 1))) <= FEW
@@ -180,7 +180,7 @@ def executor(name: str, space: Space) -> Iterator[Executor]:
 
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
-    """The workers of a cluster, which have this version of pipesched too."""
+    """Workers of a cluster with the same version of pipesched."""
     try:
         from distributed import Client
     except ImportError:

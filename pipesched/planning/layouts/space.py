@@ -1,12 +1,13 @@
-"""Every way to lay a training step out over the GPUs of a cluster.
+"""Every way to lay out a training step over the GPUs of a cluster.
 
     gpus = p t c d      pipeline, tensor, context and data parallelism; e shares the experts of a stage's t c d ranks
     B = d b m           a batch is m microbatches of b sequences on each of d copies
     S = p v             stages, v of them on a rank
 
-Layers are cut evenly, where what does not divide is taken from the ends; or so that the embedding and the head count as
-a layer each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with that for the loss. Of
-v those are tried that give all stages but two equally much by one of these. Microbatches are of 1, 2, 4, 8 sequences.
+Layers are cut evenly, with the remainder taken off the ends; or with the embedding and the head counted as a layer
+each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with that for the loss. Each v is
+tried that gives all stages but two the same number of layers in one of these ways, and 1, 2, 4, 8 sequences per
+microbatch.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from pipesched.planning.transformer.rules import faults, layers_of
 MICROBATCHES = (1, 2, 4, 8)
 RECOMPUTE = ("none", "selective", "full")
 LETTERS = {"t": "tensor", "c": "context", "d": "data", "e": "expert", "b": "microbatch"}
-"""What a choice calls the sizes of a training."""
+"""Letters of a choice, and their keys of a training."""
 LAYOUT = ("p", "t", "c", "d", "e")
-"""How GPUs are shared."""
+"""Degrees of parallelism."""
 NAMES = ("schedule", "p", "t", "c", "d", "e", "v", "b", "recompute", "zero", "split")
 SPLITS = ("even", "ends")
 
@@ -47,7 +48,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """A schedule on p ranks with v stages each, and how the rest is shared."""
+    """A schedule on p ranks with v stages each, and the other degrees."""
 
     schedule: str
     p: int
@@ -56,7 +57,7 @@ class Choice:
 
     @property
     def row(self) -> Row:
-        """Its schedule."""
+        """Schedule of the library."""
         return SCHEDULES[self.schedule]
 
     @property
@@ -66,31 +67,31 @@ class Choice:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The rank of every stage."""
+        """Rank of every stage."""
         return _placed(self.schedule, self.p, self.v)[0]
 
     @property
     def held(self) -> tuple[tuple[int, ...], ...]:
-        """The stages of every rank."""
+        """Stages of every rank."""
         return _placed(self.schedule, self.p, self.v)[1]
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The parameters of the schedule's file."""
+        """Parameters of the schedule's file."""
         return {"p": self.p, **({} if self.row.chunks else {"v": self.v}), "m": self.m}
 
     @property
     def cut(self) -> Cut:
-        """Its stages."""
+        """Number of stages."""
         return Cut(self.p * self.v, self.training.layout)
 
     @property
     def split(self) -> str:
-        """How layers are cut into them, one of `SPLITS`."""
+        """Division of the layers, one of `SPLITS`."""
         return "even" if self.training.layout is None else "ends"
 
     def __getitem__(self, name: str) -> Size:
-        """The value of a name in `NAMES`."""
+        """Value of a name in `NAMES`."""
         noun = self if name in ("schedule", "p", "v", "split") else self.training
         found: Size = getattr(noun, LETTERS.get(name, name))
         return found
@@ -101,7 +102,7 @@ class Choice:
 
     @property
     def layout(self) -> str:
-        """How GPUs are shared: ``p=4 t=8 d=2``."""
+        """Degrees of parallelism: ``p=4 t=8 d=2``."""
         return " ".join(f"{name}={self[name]}" for name in LAYOUT if name in "pt" or self[name] != 1)
 
     def __str__(self) -> str:
@@ -118,9 +119,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Space:
-    """The choices for a transformer on a number of GPUs; `training` fixes the batch and the rest. node: GPUs per node.
+    """Choices for a transformer on a number of GPUs; `training` fixes the batch and all else. node: GPUs per node.
 
-    only: by name in `NAMES` the values to try, where not all are tried.
+    only: the values to try, by name in `NAMES`; by default all.
     """
 
     transformer: Transformer
@@ -130,7 +131,7 @@ class Space:
     only: Mapping[str, tuple[Size, ...]] = field(default_factory=dict, compare=False)
 
     def __iter__(self) -> Iterator[Choice]:
-        """All choices, in a fixed order; what does not divide is among them, which `refuses` tells."""
+        """All choices, in a fixed order, also those that do not divide, which `refuses` refuses."""
         batch = self.training.batch or 0
         for p, t, c in product(self._of("p", self.gpus), self._of("t", self.gpus), self._of("c", self.gpus)):
             if self.gpus % (p * t * c):
@@ -153,12 +154,12 @@ class Space:
                         yield Choice(schedule, p, v, replace(training, layout=layout) if layout else training)
 
     def _recompute(self) -> list[str]:
-        """Selective recomputation makes scores again, which flash attention does not keep."""
+        """Values of recompute; selective recomputation is for scores, which flash attention does not keep."""
         apart = self.training.attention == "flash" and "recompute" not in self.only
         return self._listed("recompute", [how for how in RECOMPUTE if not apart or how != "selective"])
 
     def _of(self, name: str, most: int) -> list[int]:
-        """The divisors of a number, of those that are tried."""
+        """Divisors of a number among the values to try."""
         return self._listed(name, _divisors(most))
 
     def _listed(self, name: str, values: Collection[Listed]) -> list[Listed]:
@@ -177,7 +178,7 @@ class Space:
         return self._listed("v", [v for v in range(2, most + 1) if self._near(p * v)])
 
     def _near(self, stages: int) -> list[str]:
-        """The splits by which all stages but two have the same, embedding and head counted where they are."""
+        """Splits that give all stages but two the same number, with the embedding and the head counted."""
         counts = {"even": self.transformer.layers, "ends": self.transformer.layers + 2}
         return [how for how, count in counts.items() if -count % stages <= 2 and stages <= count]
 
@@ -215,7 +216,7 @@ def _placed(schedule: str, p: int, v: int) -> tuple[tuple[int, ...], tuple[tuple
 
 
 def refuses(space: Space, choice: Choice) -> str:
-    """Why a choice is none, by arithmetic alone; nothing where it is one."""
+    """Reason to refuse a choice, by arithmetic alone; empty if there is none."""
     for fault in faults(space.transformer, choice.training, choice.p * choice.v):
         return fault.message
     for ranks, what in (

@@ -1,6 +1,6 @@
 """Seconds and bytes of every stage, for one choice after another; most stages of a choice are alike.
 
-What a stage keeps and computes is proportional to the tokens of a microbatch on a rank, b s / c, so it is worked out
+The bytes and FLOPs of a stage are proportional to the tokens of a microbatch on a rank, b s / c, so they are computed
 for one sequence and multiplied. Nanoseconds and bytes are whole, rounded down: they are for bounds.
 """
 
@@ -28,8 +28,8 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Problem:
-    """The choices, and what they run on. cap: bytes of a rank. efficiency: the share of its peak that the device
-    reaches in matrix products. overlap: the share of what copies send that may run beside compute.
+    """The choices and the cluster. cap: bytes per rank. efficiency: the fraction of the device's peak FLOP/s that is
+    achieved. overlap: the share of the messages between copies that may overlap compute.
     """
 
     space: Space
@@ -41,9 +41,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Times:
-    """Nanoseconds of F, I, W and of a message, by stage, with what ZeRO sends between copies.
+    """Nanoseconds of F, I, W and of a message, by stage, with ZeRO's messages between copies.
 
-    parts: seconds of one microbatch on all ranks: compute, what runs again, over t, over c, to experts, over d.
+    parts: seconds of one microbatch on all ranks: compute, recomputation, over t, over c, to experts, over d.
     """
 
     F: tuple[int, ...]
@@ -55,8 +55,8 @@ class Times:
 
 @dataclass(frozen=True)
 class Once:
-    """Nanoseconds for which a stage sends its gradients, from its last backward on, and parameters that ZeRO has
-    divided, before its first forward of the next step: beside compute, a layer at a time, and alone.
+    """Nanoseconds of a stage's messages once per step: (gradients after its last backward, ZeRO's parameters before its
+    next forward). beside: overlapping compute, layer by layer; alone: not overlapping.
     """
 
     beside: tuple[float, float]
@@ -65,7 +65,7 @@ class Once:
 
 
 def _kept(*sizes: str) -> Callable[[Callable[[Stages, Choice], Made]], Callable[[Stages, Choice], Made]]:
-    """Works a figure out once for all choices that have these sizes alike."""
+    """Compute a figure once for all choices that agree in these sizes."""
     of = attrgetter("cut.stages", *sizes)
 
     def once(make: Callable[[Stages, Choice], Made]) -> Callable[[Stages, Choice], Made]:
@@ -82,7 +82,7 @@ def _kept(*sizes: str) -> Callable[[Callable[[Stages, Choice], Made]], Callable[
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """The stages of the choices of a problem."""
+    """Stages of the choices of a problem."""
 
     problem: Problem
     memo: dict[Hashable, object] = field(default_factory=dict)
@@ -93,12 +93,12 @@ class Stages:
 
     @_kept("cut")
     def layers(self, choice: Choice) -> tuple[range, ...]:
-        """The layers of each stage."""
+        """Layers of each stage."""
         return layers_of(self.model, choice.training, choice.cut.stages)
 
     @_kept("cut")
     def _kinds(self, choice: Choice) -> tuple[int, ...]:
-        """For every stage the first one that has as many layers of each sort."""
+        """For every stage the first one with the same number of layers of each kind."""
         seen, found, last = dict[Hashable, int](), [], choice.cut.stages - 1
         for stage, layers in enumerate(self.layers(choice)):
             sort = (len(layers), sum(map(self.model.has_experts, layers)), stage == 0, stage == last)
@@ -106,7 +106,7 @@ class Stages:
         return tuple(found)
 
     def _each(self, choice: Choice, of: Callable[[int], Made]) -> tuple[Made, ...]:
-        """A figure of every stage, worked out for one of each kind."""
+        """A figure of every stage, computed once for each kind of stage."""
         kinds = self._kinds(choice)
         made = {kind: of(kind) for kind in dict.fromkeys(kinds)}
         return tuple(made[kind] for kind in kinds)
@@ -117,13 +117,13 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.expert")
     def _counts(self, choice: Choice) -> tuple[tuple[Fraction, Fraction], ...]:
-        """Parameters on one rank, those of experts apart."""
+        """Parameters on one rank, those of experts separately."""
         found = self._parts(choice)
         return self._each(choice, lambda kind: parameters.counts(found[kind]))
 
     @_kept("cut", "training.tensor", "training.recompute")
     def saved(self, choice: Choice) -> tuple[int, ...]:
-        """Bytes that a stage keeps at least of one sequence whose tokens are not shared, on one rank."""
+        """Least bytes that a stage keeps of one sequence on one rank, without context parallelism."""
         a, x, layers = self.model, _alone(choice.training), self.layers(choice)
         each = [activations.layer(a, x, index) for index in self._sorts]
         ends = {0: activations.embedding(a, x), len(layers) - 1: activations.head(a, x)}
@@ -135,7 +135,7 @@ class Stages:
 
     @property
     def _sorts(self) -> tuple[int, int]:
-        """A layer without experts, and one with them, where there are such."""
+        """A layer without experts, and one with experts, if the model has them."""
         return 0, self.model.experts.dense_layers if self.model.experts else 0
 
     @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
@@ -152,8 +152,8 @@ class Stages:
 
     @_kept("training.tensor", "training.context", "training.expert", "training.microbatch", "training.recompute")
     def _sent(self, choice: Choice) -> list[list[tuple[float, ...]]]:
-        """Seconds of what the ranks of a layer of each sort send of a microbatch, in F and in the backward: over t,
-        over c, to experts.
+        """Seconds of messages of one microbatch between the ranks of a layer of each kind, in F and in the backward:
+        over t, over c, to experts.
         """
         x, names = choice.training, [one.name for one in fields(traffic.NONE)]
 
@@ -222,12 +222,12 @@ class Stages:
 
 
 def _alone(x: Training) -> Training:
-    """The training with microbatches of one sequence, whose tokens are not shared."""
+    """The training with microbatches of one sequence, without context parallelism."""
     return replace(x, microbatch=1, context=1, data=1, expert=1, zero=0, batch=None)
 
 
 def _nano(*seconds: float) -> tuple[int, ...]:
-    """Rounded down."""
+    """Nanoseconds, rounded down."""
     return tuple(int(NANO * one) for one in seconds)
 
 

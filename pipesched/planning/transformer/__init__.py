@@ -1,1 +1,1 @@
-"""A transformer, how it is trained, and what follows from both: parameters and bytes."""
+"""A transformer and its training, and the parameters and bytes that follow from them."""

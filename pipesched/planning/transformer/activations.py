@@ -12,8 +12,8 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
 34 is 11 of attention, 19 of the feed-forward part, 4 of the two norms; the 10 that t alone does not split are inputs of
 norms, of q, k, v and of the feed-forward part, and dropout masks. Flash attention makes no scores, so it leaves out
 5 a s / h too (its fp32 sum of each row, 4 a / t bytes a token, is not counted). A gated feed-forward part keeps gate,
-value and their product: 3 f in place of 2 f. Experts keep that for each token sent to them, and the token before and
-after. Context parallelism leaves s / c tokens on a rank.
+value and their product: 3 f instead of 2 f. Experts keep that, and their input and output, for each token sent to them.
+Context parallelism leaves s / c tokens on a rank.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INSIDE = "inside"
 
 @dataclass(frozen=True)
 class Saved:
-    """Some bytes, and what they are of."""
+    """Some bytes, and their tensor."""
 
     name: str
     bytes: Fraction
@@ -42,7 +42,7 @@ class StageBytes:
     """Activation bytes of one microbatch on one stage, on one rank.
 
     saved: kept from F to the backward. alone: the peak during an F that keeps nothing. input: the part of `saved` that
-    an F keeps which is run again. stored: kept from I to W, on top of `saved`. output: the message to the next stage.
+    a recomputed F keeps. stored: kept from I to W, on top of `saved`. output: the message to the next stage.
     working: the peak of temporary bytes during a B, an I or a W.
     """
 
@@ -77,13 +77,13 @@ def layer(a: Transformer, x: Training, index: int) -> Fraction:
 
 
 def items(a: Transformer, x: Training, index: int) -> tuple[Saved, ...]:
-    """All that the forward of a layer makes and its backward reads."""
+    """Tensors that the forward of a layer makes and its backward reads."""
     inner = _experts(a, x) if a.has_experts(index) else _feed_forward(a, x, a.feed_forward)
     return (*_attention(a, x), *inner)
 
 
 def scores(a: Transformer, x: Training) -> Fraction:
-    """5 a s^2 b / t: the softmax's output, and of dropout the mask and the output. None with flash attention."""
+    """5 a s^2 b / t: the output of the softmax, and the mask and the output of dropout. None with flash attention."""
     if x.attention == "flash":
         return Fraction(0)
     each = a.dtype_bytes + (1 + a.dtype_bytes if a.dropout else 0)
@@ -101,12 +101,12 @@ def head(a: Transformer, x: Training) -> Fraction:
 
 
 def logits(a: Transformer, x: Training, size: int) -> Fraction:
-    """At so many bytes each."""
+    """Bytes of entries of `size` bytes each."""
     return size * tokens(a, x) * a.vocabulary / x.tensor
 
 
 def loss(a: Transformer, x: Training) -> Fraction:
-    """Bytes that the backward of the loss makes, beside the logits that the head kept.
+    """Bytes that the backward of the loss makes, on top of the logits that the head kept.
 
     Megatron-LM's writes the gradient in their place, and it is rounded to the dtype of the model (Megatron-core 0.16.1,
     tensor_parallel/cross_entropy.py). torch's cross entropy makes two in fp32, of the chosen logits and of all.
@@ -117,17 +117,17 @@ def loss(a: Transformer, x: Training) -> Fraction:
 def stored(a: Transformer, x: Training, index: int) -> Fraction:
     """Bytes that I leaves for W beside the saved ones: the output gradient of every weight of a layer.
 
-    That is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage its I
-    does nothing, and its W is all of the backward. A layer that I runs again whole is kept too, as if it had been.
+    That is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage I does
+    nothing, and W is the whole backward. A layer that I recomputes is kept too, as if it had been saved.
     """
     h, z, t = a.hidden, a.dtype_bytes, x.tensor
-    outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and what attention and feed-forward add
+    outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and the outputs of attention and feed-forward
     again = _again(a, x, index) if x.recompute == "full" else Fraction(0)
     return outside + tokens(a, x) * z * (_heads(a, t) + _outputs(a, x, index)) + again
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]:
-    """Every stage.
+    """Activations of every stage.
 
     Raises:
         PipeschedError: PS235.
@@ -145,7 +145,7 @@ def _stage(a: Transformer, x: Training, layers: range, *, first: bool, last: boo
     kinds = {a.has_experts(i): i for i in layers}.values()
     most = [sum((one.bytes for one in items(a, x, i)), zero) for i in kinds]
     whole, inner = map(max, zip(*([_working(a, x, i) for i in kinds] or [(edge, zero)]), strict=True))
-    if last:  # a B has freed what the head kept before it comes to a layer; an I frees the logits at its end
+    if last:  # a B has freed the head's activations before it reaches a layer; an I frees the logits at its end
         freed = logits(a, x, 4) + out
         left = max(left + edge + ends - freed, zero)
         whole, inner = max(whole - head(a, x), loss(a, x)), max(inner + freed, loss(a, x) - left)
@@ -206,8 +206,8 @@ def _feed_forward(a: Transformer, x: Training, inner: int) -> Iterator[Saved]:
 
 
 def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
-    """Tokens are taken to be sent evenly: each rank of t works on its share of them, whole; where t splits the experts
-    themselves, since e is 1, every rank has all of them.
+    """Tokens are assumed to be sent evenly: each rank of t works on its share of them; if e is 1, t splits the experts
+    instead, and every rank has all tokens.
     """
     assert a.experts is not None
     z, k, f, share = a.dtype_bytes, a.experts.per_token, a.experts.size, tokens(a, x) / x.tensor
@@ -222,7 +222,7 @@ def _apart(x: Training) -> int:
 
 
 def _outputs(a: Transformer, x: Training, index: int) -> Fraction:
-    """Entries a token that the first matrices of the feed-forward part make, and of experts what they return."""
+    """Entries per token that the first matrices of the feed-forward part make, and that experts return."""
     ways, t = 2 if a.gated else 1, x.tensor
     if not a.has_experts(index):
         return Fraction(ways * a.feed_forward, t)

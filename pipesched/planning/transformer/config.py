@@ -1,7 +1,7 @@
-"""A transformer and how it is trained, as nouns; `rules` has what keeps it from being trained so.
+"""A transformer and its training, as nouns; `rules` has the conditions that they must meet.
 
 Sizes that are not given follow from the others or have the default of Megatron-LM's GPT: biases, dropout, LayerNorm,
-learned positions, GeLU, 16-bit weights with fp32 gradients and 12 bytes of optimizer state a parameter (a master copy
+learned positions, GeLU, 16-bit weights with fp32 gradients and 12 bytes of optimizer state per parameter (a master copy
 and two moments of Adam).
 """
 
@@ -20,10 +20,10 @@ DTYPES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 @dataclass(frozen=True)
 class Experts:
-    """A mixture of experts in place of the feed-forward part of a layer.
+    """A mixture of experts instead of the feed-forward part of a layer.
 
     per_token: experts that a token is sent to. size: the inner size of one. shared: experts that every token goes
-    through. dense_layers: first layers that have a feed-forward part and no experts.
+    through. dense_layers: number of first layers with a feed-forward part instead of experts.
     """
 
     count: int
@@ -37,7 +37,8 @@ class Experts:
 class Latent:
     """Multi-head latent attention (DeepSeek-V2, section 2.1). query, key_value: the sizes of the compressed vectors.
 
-    rope: the part of a query or key head that has positions. key: the part without. value: the size of a value head.
+    rope: size of the part of a query or key head with positions. key: of the part without. value: the size of a value
+    head.
     """
 
     query: int
@@ -98,10 +99,10 @@ class Transformer:
 
 @dataclass(frozen=True)
 class Training:
-    """How a transformer is trained. batch: sequences of a step over all copies, None where it is not given.
+    """Training of a transformer. batch: sequences of a step over all copies, None if not given.
 
     optimizer_bytes, gradient_bytes: of one parameter. layout: layers by stage, the embedding on the first stage and the
-    head on the last; None: as evenly as possible. keep_outputs: what a stage sends stays until its backward, as in
+    head on the last; None: as evenly as possible. keep_outputs: the output of a stage is kept until its backward, as in
     torch; else it is freed once it is sent, as in Megatron-LM.
     """
 

@@ -1,11 +1,11 @@
-"""Devices: what one computes in a second, how much it holds, and how fast its links are.
+"""Devices: FLOP/s, memory and bandwidth of each.
 
     flops       peak of dense 16-bit matrix products in FLOP/s       memory      bytes
     node        bytes/s that one device sends inside its node        network     bytes/s that it sends to other nodes
     node_size   devices of a node                                   host        bytes/s between it and host memory
 
-Bandwidths are of one direction, which is half of what vendors print of links. The network of a row is that of the
-vendor's own node with one adapter a device. A file has the same keys:
+Bandwidths are for one direction, half of the figure that vendors print. The network of a row is that of the vendor's
+own node with one adapter per device. A file has the same keys:
 
     [device]
     flops = "400 TFLOP/s"        or 400e12
@@ -34,14 +34,14 @@ from pipesched.planning.codes import PlanningCode
 from pipesched.support.source import Source, Span
 
 HALF = Fraction(1, 2)
-"""Of its peak, what a device is taken to reach in matrix products, where nobody says other: of 44 to 52 % on A100 by
+"""Default fraction of the peak FLOP/s that a device achieves in matrix products: of 44 to 52 % on A100 by
 Narayanan et al. (SC 2021, table 1), 38 to 43 % on H100 by Dubey et al. (2024, table 4), bubbles included.
 """
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device, with where its figures are from."""
+    """A device, and the source of its figures."""
 
     name: str
     flops: Fraction
@@ -92,8 +92,8 @@ _REQUIRED = ("flops", "memory", "node", "network", "host")
 
 
 def amount(value: object, *, unit: str = "B", rate: bool = False) -> Fraction | None:
-    """A number of bytes or of FLOP, a second where `rate`, such as ``80GB`` or ``300 GB/s``; None if it is none, or
-    beyond what any machine has.
+    """Read a number of bytes or of FLOP, per second if `rate`, such as ``80GB`` or ``300 GB/s``; None for anything
+    else, or more than any machine has.
     """
     found = _written(value, unit, rate)
     return found if found is not None and 1 <= found <= MOST else None
@@ -109,10 +109,10 @@ def _written(value: object, unit: str, rate: bool) -> Fraction | None:
 
 
 def read(path: str) -> Device:
-    """The device of a name in DEVICES, or of a TOML file; ``h100,node_size=4`` with other values of its keys.
+    """Device by a name in DEVICES, or of a TOML file; ``h100,node_size=4`` changes one of its keys.
 
     Raises:
-        PipeschedError: PS240, no device has the name; PS241 to PS243, what is wrong with the file; PS809.
+        PipeschedError: PS240, unknown device; PS241 to PS243, faults of the file; PS809.
     """
     name, *others = [path] if os.path.exists(path) else path.split(",")
     found = _named(name)
@@ -144,10 +144,10 @@ def _named(path: str) -> Device:
 
 
 def of_source(source: Source) -> Device:
-    """The device of a text.
+    """Read a device from a text.
 
     Raises:
-        PipeschedError: PS241 to PS243, all that is wrong with it.
+        PipeschedError: PS241 to PS243, all its faults.
     """
     values, places = toml.read(source, _SYNTAX, toml.exact)
     if found := list(_faults(source, values, places)):

@@ -1,16 +1,16 @@
 """Floating-point operations of one microbatch through a stage, on one rank.
 
-A matrix of k n entries takes 2 k n a token forward, 2 k n for the gradient of its input and 2 k n for its own. The
+A matrix of k n entries takes 2 k n per token forward, 2 k n for the gradient of its input and 2 k n for its own. The
 attention of s tokens over s takes 2 s^2 for each entry of a query-key head and of a value head, forward, twice that for
-its gradients, and has no weights. For a GPT that is, a layer of b sequences (Narayanan et al., SC 2021, appendix):
+its gradients, and has no weights. For a GPT that is, per layer and b sequences (Narayanan et al., SC 2021, appendix):
 
     F    24 b s h^2 (1 + s / 6h)      I    24 b s h^2 (1 + s / 3h)      W    24 b s h^2      head    2 b s h V each
 
     a step with full recomputation: 96 B s l h^2 (1 + s / 6h + V / 16 l h), equation 3
 
-A causal mask is not made use of, as there. Recomputation is part of I: of the scores if it is selective, of all F but
-the head's if it is full. Norms, activations and dropout count nothing, and neither does what flash attention runs again
-in its backward.
+A causal mask saves nothing, as there. Recomputation is part of I: of the scores if it is selective, of all F but
+the head's if it is full. Norms, activations, dropout and the recomputation inside flash attention's backward are not
+counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pipesched.planning.transformer.rules import layers_of
 
 @dataclass(frozen=True)
 class StageFlops:
-    """FLOPs of one microbatch. again: the part of `input` that runs a forward again."""
+    """FLOPs of one microbatch. again: the part of `input` that is recomputation."""
 
     forward: Fraction
     input: Fraction
@@ -39,7 +39,7 @@ class StageFlops:
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]:
-    """Every stage.
+    """FLOPs of every stage.
 
     Raises:
         PipeschedError: PS235.
@@ -63,13 +63,13 @@ def entries(a: Transformer, x: Training, index: int) -> Fraction:
 
 
 def attention(a: Transformer, x: Training) -> Fraction:
-    """Forward, of queries with keys and of scores with values: 4 b s^2 h of a GPT."""
+    """FLOPs of attention forward, queries with keys and scores with values: 4 b s^2 h for a GPT."""
     key, value = (a.head_size, a.head_size) if a.latent is None else (a.latent.key + a.latent.rope, a.latent.value)
     return 2 * tokens(a, x) * a.sequence * a.heads * (key + value) / x.tensor
 
 
 def of_model(a: Transformer, sequences: int = 1) -> Fraction:
-    """F, I and W of all layers and the head, once: what model FLOP utilisation counts. Nothing runs again."""
+    """FLOPs of F, I and W of all layers and the head, without recomputation, as model FLOP utilisation counts them."""
     (whole,) = by_stage(a, Training(microbatch=sequences), 1)
     return whole.forward + whole.backward
 
@@ -82,7 +82,7 @@ def formula(layers: int, hidden: int, vocabulary: int, sequence: int, batch: int
 
 def _projections(a: Transformer, t: int) -> Fraction:
     h, way = a.hidden, a.latent
-    if way is not None:  # what compresses is on every rank
+    if way is not None:  # every rank has the compressing matrices
         whole = h * (way.query + way.key_value + way.rope)
         heads = way.query * (way.key + way.rope) + way.key_value * (way.key + way.value) + way.value * h
         return whole + Fraction(a.heads * heads, t)
@@ -91,7 +91,9 @@ def _projections(a: Transformer, t: int) -> Fraction:
 
 
 def _feed_forward(a: Transformer, t: int, index: int) -> Fraction:
-    """Entries of the feed-forward part; of experts those that a token is sent to, and the router on every rank."""
+    """Entries of the feed-forward part; with experts, of those that a token is sent to, and of the router on every
+    rank.
+    """
     matrices = a.hidden * (3 if a.gated else 2)
     if not a.has_experts(index):
         return Fraction(matrices * a.feed_forward, t)

@@ -16,7 +16,7 @@ _MOST = 100_000
 
 
 def stages_of(layout: str) -> list[str] | str:
-    """The letters of each stage; or what is wrong with the string."""
+    """Letters of each stage, or the fault of the string."""
     text = layout.replace(",", "")
     for pattern in (_GROUP, _ONE):
         size = len(text) + sum(len(found[1]) * int(found[2]) for found in pattern.finditer(text))
@@ -29,7 +29,7 @@ def stages_of(layout: str) -> list[str] | str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Stages for so many ranks, and the layers that the model has; None where that is not known."""
+    """Stages on a number of ranks, and the model's layers; None if not known."""
 
     stages: list[str]
     ranks: int
@@ -47,7 +47,7 @@ class Layout:
         return [number for number, stage in enumerate(self.stages) if "m" in stage]
 
     def ends(self, letter: str, end: str) -> bool:
-        """Tell whether the letter stands at the end, and nowhere else."""
+        """Tell whether the letter is at the end, and nowhere else."""
         return end == letter and self.letters.count(letter) == 1
 
 
@@ -77,7 +77,7 @@ def _in_one_last(x: Layout) -> bool:
 
 
 def faults(stages: list[str], ranks: int, layers: int | None, predicted: int | None) -> Iterator[str]:
-    """Every reason why the stages are not those of a model with so many layers, and so many for prediction."""
+    """Every reason why the stages do not fit a model with these numbers of layers and prediction layers."""
     if len(stages) % ranks:
         yield f"has {len(stages)} stages, which do not go onto {ranks} ranks in equal numbers"
         return

@@ -1,4 +1,4 @@
-"""A transformer and how it is trained, as a TOML file has them.
+"""A transformer and its training, from a TOML file.
 
     [model]                       [training]
     layers = 24                   microbatch = 1        sequences of one microbatch
@@ -72,7 +72,7 @@ _LAYERS = _Kind(
 
 
 def _layers(value: object) -> tuple[int, ...] | None:
-    """The layers of each stage; None of what is no layout of stages, or has a layer of prediction."""
+    """Layers of each stage; None if it is not a layout, or has a prediction layer."""
     if isinstance(value, str):
         stages = stages_of(value)
         every = "".join(stages)
@@ -107,7 +107,7 @@ _NOT_WRITTEN = ("experts", "latent", "places")
 
 
 def _keys() -> Iterator[tuple[str, _Kind, bool]]:
-    """Every key of a file, what it holds, and whether it must be there where its section is."""
+    """Every key of a file, its kind, and whether its section requires it."""
     for section, noun in _SECTIONS.items():
         for one in fields(noun):
             if one.name not in _NOT_WRITTEN:
@@ -120,13 +120,13 @@ _REQUIRED = tuple(key for key, _, required in _keys() if required)
 
 
 def built_in() -> list[str]:
-    """The names of the models that ship with pipesched."""
+    """Names of the models that ship with pipesched."""
     folder = asset(*_FOLDER)
     return sorted(path.name.removesuffix(".toml") for path in folder.glob("*.toml")) if folder.is_dir() else []
 
 
 def read(path: str) -> Trained:
-    """The model of a TOML file, or of a name in `built_in`; ``NAME,tensor=8,zero=1`` with other keys of its training.
+    """Model of a TOML file, or by a name in `built_in`; ``NAME,tensor=8,zero=1`` changes keys of its training.
 
     Raises:
         PipeschedError: PS809, PS230 to PS237.
@@ -136,7 +136,7 @@ def read(path: str) -> Trained:
 
 
 def _other(text: str) -> tuple[str, object]:
-    """``tensor=8``: a key and what it holds."""
+    """Read ``tensor=8``: a key and its value."""
     key, _, value = (part.strip() for part in text.partition("="))
     if value in ("true", "false"):
         return key, value == "true"
@@ -145,7 +145,7 @@ def _other(text: str) -> tuple[str, object]:
 
 
 def source(path: str) -> Source:
-    """The text of a file, or of a name in `built_in`.
+    """Text of a file, or of a name in `built_in`.
 
     Raises:
         PipeschedError: PS237, PS809.
@@ -161,15 +161,15 @@ def source(path: str) -> Source:
 
 
 def of_source(source: Source, others: Mapping[str, object] | None = None) -> Trained:
-    """The model of a text. others: values in the place of those that it has.
+    """Read a model from a text. others: values that replace those of the text.
 
     Raises:
-        PipeschedError: PS230 to PS236, all that is wrong with it.
+        PipeschedError: PS230 to PS236, all its faults.
     """
     values, places = toml.read(source, PlanningCode.MODEL_SYNTAX, toml.exact)
     values |= others or {}
     places = {key: span for key, span in places.items() if key not in (others or {})}
-    unknown = list(_unknown(values, places))  # what is misspelt is not missing
+    unknown = list(_unknown(values, places))  # a misspelt key is not missing
     found = [*unknown, *_wrong(values, places), *([] if unknown else _missing(values, places, source))]
     if found:
         raise PipeschedError(found)
@@ -188,12 +188,12 @@ Noun = TypeVar("Noun")
 
 
 def _built(noun: Callable[..., Noun], values: Mapping[str, object]) -> Noun:
-    """The noun of a section, with its defaults where the section is not there."""
+    """Noun of a section; of an absent one, its defaults."""
     return noun(**values)
 
 
 def _section(noun: type, section: str, values: Mapping[str, object]) -> dict[str, object]:
-    """The values of a section by field, none where it is not there."""
+    """Values of a section by field, none if it is absent."""
     names = [one.name for one in fields(noun)]
     keys = {name: f"{section}.{name}" for name in names}
     return {name: KEYS[key].read(values[key]) for name, key in keys.items() if key in values}

@@ -1,4 +1,4 @@
-"""How many parameters a stage has, counted matrix by matrix, whole and on one rank.
+"""Parameters of a stage, counted matrix by matrix, whole and on one rank.
 
     embedding        V h, and s h of learned positions        split by t (the vocabulary), not (the positions)
     attention        q h -> a d,  k and v h -> k d,  a d -> h  split by t; a key-value head is on one rank at least
@@ -25,7 +25,7 @@ ALONE = Training()
 
 @dataclass(frozen=True)
 class Part:
-    """Some parameters: how many there are, how many of them one rank holds, and whether they are of experts."""
+    """Some parameters: their number, the number on one rank, and whether they belong to experts."""
 
     name: str
     count: int
@@ -34,24 +34,24 @@ class Part:
 
 
 def layer(a: Transformer, x: Training, index: int) -> tuple[Part, ...]:
-    """The parts of a layer, counted from 0."""
+    """Parts of a layer, counted from 0."""
     inner = _experts(a, x) if a.has_experts(index) else (_feed_forward(a, x),)
     return (_norms(a, 2), _attention(a, x), *inner)
 
 
 def embedding(a: Transformer, x: Training) -> tuple[Part, ...]:
-    """The vocabulary's, and the positions'."""
+    """Embeddings of the vocabulary and of the positions."""
     positions = a.sequence * a.hidden if a.learned_positions else 0
     return (_vocabulary("embedding", a, x), Part("positions", positions, Fraction(positions)))
 
 
 def head(a: Transformer, x: Training) -> tuple[Part, ...]:
-    """The last norm, and the matrix that makes logits; where it is tied, the last stage has a copy of the first's."""
+    """The last norm, and the matrix that makes logits; if tied, the last stage has a copy of the first one's."""
     return (_norms(a, 1), _vocabulary("head", a, x))
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...], ...]:
-    """The parts of each stage. A tied head is counted where it is held: on the last stage too if there are several.
+    """Parts of each stage. A tied head also counts on the last stage if there are several.
 
     Raises:
         PipeschedError: PS235.
@@ -68,13 +68,13 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...]
 
 
 def total(a: Transformer) -> int:
-    """All of the model, each counted once."""
+    """Parameters of the model, each counted once."""
     every = [*embedding(a, ALONE), *head(a, ALONE)[: 1 if a.tied else 2]]
     return sum(part.count for part in every) + sum(_of_layer(a, index) for index in range(a.layers))
 
 
 def active(a: Transformer) -> int:
-    """Parameters that one token goes through; of the experts those that it is sent to, and the shared ones."""
+    """Parameters that one token goes through; of the experts only those that it is sent to, and the shared ones."""
     if a.experts is None:
         return total(a)
     idle = (a.experts.count - a.experts.per_token) * _expert(a)
@@ -88,12 +88,12 @@ def formula(layers: int, hidden: int, vocabulary: int, sequence: int) -> Fractio
 
 
 def on_rank(parts: Sequence[Part], *, of_experts: bool | None = None) -> Fraction:
-    """How many of them one rank holds; of the experts alone, or of all others alone."""
+    """Number on one rank, of the experts alone or of all others alone."""
     return sum((part.on_rank for part in parts if of_experts in (None, part.of_experts)), Fraction(0))
 
 
 def counts(parts: Sequence[Part]) -> tuple[Fraction, Fraction]:
-    """How many of them one rank holds: of all others, and of the experts."""
+    """Numbers on one rank: without the experts, and of the experts."""
     return on_rank(parts, of_experts=False), on_rank(parts, of_experts=True)
 
 
@@ -107,7 +107,7 @@ def _norms(a: Transformer, count: int) -> Part:
 
 
 def _vocabulary(name: str, a: Transformer, x: Training) -> Part:
-    """Padded so that t divides it."""
+    """Vocabulary size, padded to a multiple of t."""
     return Part(name, a.vocabulary * a.hidden, Fraction(-(-a.vocabulary // x.tensor) * a.hidden))
 
 
@@ -146,7 +146,7 @@ def _expert(a: Transformer) -> int:
 
 
 def _experts(a: Transformer, x: Training) -> Iterator[Part]:
-    """Experts have no biases; those that are shared are split as a feed-forward part is."""
+    """Experts have no biases; shared ones are split like a feed-forward part."""
     assert a.experts is not None
     count, shared = a.experts.count * _expert(a), a.experts.shared * _expert(a)
     yield Part("router", a.hidden * a.experts.count, Fraction(a.hidden * a.experts.count))

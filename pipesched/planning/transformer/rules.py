@@ -20,7 +20,7 @@ Says: TypeAlias = Callable[[Transformer, Training, int | None], str]
 
 @dataclass(frozen=True)
 class Rule:
-    """A refusal at a key of the file. label: text at the key, by default the key and its value."""
+    """Refusal at a key of the file. label: text at the key, by default the key and its value."""
 
     key: str
     broken: Callable[[Transformer, Training, int | None], object]
@@ -30,7 +30,7 @@ class Rule:
     help: Says | None = None
 
     def told(self, a: Transformer, x: Training, s: int | None) -> Diagnostic:
-        """The diagnostic, where the key is written."""
+        """Diagnostic at the place of the key."""
         section, _, name = self.key.rpartition(".")
         noun = {"model": a, "model.experts": a.experts, "training": x}[section]
         said = self.label(a, x, s) if self.label else f"{name} = {getattr(noun, name)}"
@@ -41,7 +41,7 @@ class Rule:
 def finding(
     code: AnyCode, message: str, key: str, places: Mapping[str, Span], said: str, help: str | None = None
 ) -> Diagnostic:
-    """A diagnostic at a key of the file, where it is written."""
+    """Diagnostic at the place of a key of the file."""
     return Diagnostic(code, message, (Label(toml.place(key, places), said),), (), help)
 
 
@@ -53,7 +53,7 @@ def _experts(a: Transformer) -> Experts:
 
 
 def _split(a: Transformer, x: Training) -> int:
-    """Inner size of the experts that tensor parallelism splits: all of them, or those that every token goes through."""
+    """Inner size of the experts that tensor parallelism splits: all experts, or the shared ones."""
     return _experts(a).size * (1 if x.expert == 1 else _experts(a).shared)
 
 
@@ -187,18 +187,18 @@ STAGES = (
 def faults(
     a: Transformer, x: Training, stages: int | None = None, rules: tuple[Rule, ...] = (*RULES, *STAGES)
 ) -> Iterator[Diagnostic]:
-    """Every broken rule: sizes that do not divide, more of a parallelism than there is to share, too few layers."""
+    """Every broken rule: sizes that do not divide, too high a degree of parallelism, too few layers."""
     return (rule.told(a, x, stages) for rule in rules if rule.broken(a, x, stages))
 
 
 def layers_of(transformer: Transformer, training: Training, stages: int) -> tuple[range, ...]:
-    """The layers of each stage, counted from 0.
+    """Layers of each stage, counted from 0.
 
-    Where they do not divide, the ends have one less, the last stage first, then the first, as Llama 3 does it: the
-    embedding and the head are there.
+    If they do not divide, the ends have one less, the last stage first, then the first, as in Llama 3, for the head and
+    the embedding.
 
     Raises:
-        PipeschedError: PS235, the layers do not go onto so many stages.
+        PipeschedError: PS235, the layers cannot be divided among the stages.
     """
     if found := list(faults(transformer, training, stages, STAGES)):
         raise PipeschedError(found)

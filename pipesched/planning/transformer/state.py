@@ -6,8 +6,8 @@
     2        parameters    gradients / n    optimizer / n                                       3.25
     3        parameters / n    gradients / n    optimizer / n                                   1.5
 
-n is d c: ranks of one sequence have the same parameters. Experts are held t c d / e times where e ranks share them.
-A layer computes with all of its parameters, and makes all of its gradients, before ZeRO has divided them.
+n is d c: ranks of one sequence have the same parameters. If e ranks share the experts, t c d / e ranks hold each. A
+layer computes with all of its parameters, and makes all of its gradients, before ZeRO divides them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipesched.planning.transformer.rules import layers_of
 
 @dataclass(frozen=True)
 class State:
-    """In bytes on one rank."""
+    """Bytes on one rank."""
 
     parameters: Fraction
     gradients: Fraction
@@ -48,14 +48,14 @@ def state(a: Transformer, x: Training, parts: Sequence[Part]) -> State:
 
 
 def copies(x: Training, *, of_experts: bool = False) -> int:
-    """Over how many ranks ZeRO divides."""
+    """Number of ranks over which ZeRO divides."""
     whole = x.data * x.context
     return whole * x.tensor // x.expert if of_experts and x.expert > 1 else whole
 
 
 def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction, Fraction], ...]:
-    """By stage the bytes of its largest layer, or of the embedding or the head, that are there while it computes:
-    parameters under ZeRO 3, and in a B or a W gradients under ZeRO 2.
+    """Temporary bytes of a stage's largest layer, or of the embedding or the head, by stage: parameters under ZeRO 3,
+    and in a B or a W gradients under ZeRO 2.
     """
     made = []
     for stage, layers in enumerate(layers_of(a, x, stages)):

@@ -1,4 +1,4 @@
-"""Costs of a model on a device, in milliseconds, as `verify`, `compare` and `optimize` take them.
+"""Costs of a model on a device, in milliseconds, for `verify`, `compare` and `optimize`.
 
     F, I, W    operations / (peak x efficiency), and what ranks of a layer, a sequence or experts send each other; what
                ZeRO 2 and 3 send between copies for every microbatch
@@ -6,7 +6,7 @@
     C          the message of a stage / the bandwidth to its neighbours, the slower one of both
     O, L       what one microbatch saves / the bandwidth to host memory
 
-Rounded to nanoseconds, so that sums stay exact. Efficiency is the one number here that no data sheet has.
+Rounded to nanoseconds, so that sums stay exact. Efficiency is the one number here that is not in a data sheet.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def costs(
     overlap: Fraction = Fraction(1),
 ) -> Costs:
     """F, I, W, B, C, O and L of every stage. ranks: of the pipeline, by stage. runs_again: the schedule has R. slices:
-    of a sequence, each of which takes an equal share.
+    of a sequence, all with equal times.
 
-    overlap: the share of what copies send that may run beside compute; what does not fit there is waited for.
+    overlap: the share of the messages between copies that may overlap compute; ranks wait for the rest.
 
     Raises:
         PipeschedError: PS235.
@@ -82,7 +82,7 @@ def on_device(
     runs_again: bool,
     slices: int = 1,
 ) -> Costs:
-    """All costs of a placement, with what they rest on.
+    """All costs of a placement, with their assumptions.
 
     Raises:
         PipeschedError: PS235.
@@ -105,12 +105,12 @@ def on_device(
 
 
 def milliseconds(seconds: Fraction) -> Fraction:
-    """To the nanosecond."""
+    """Round to the nanosecond."""
     return Fraction(round(seconds * 1000 * _NANO), _NANO)
 
 
 def link(x: Training, device: Device, one: int, other: int) -> Fraction:
-    """Between two ranks of the pipeline, each of which is t c d devices side by side."""
+    """Bandwidth between two ranks of the pipeline, each of which is t c d adjacent devices."""
     wide = x.tensor * x.context * x.data
     first, last = min(one, other) * wide, (max(one, other) + 1) * wide - 1
     return device.node if first // device.node_size == last // device.node_size else device.network

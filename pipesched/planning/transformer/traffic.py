@@ -10,9 +10,9 @@
              2   gradients are scattered for every microbatch, parameters gathered once a step
              3   that, and parameters are gathered for every F and every backward
 
-With a pipeline, what ZeRO divides cannot wait for the end of the step. What copies send runs beside compute, layer by
-layer, as in FSDP and in Megatron with --overlap-grad-reduce; nothing else does. What recomputation sends again counts
-in I. Ranks are numbered t first, then c, d and p; latency counts nothing.
+With a pipeline, ZeRO's messages cannot wait for the end of the step. Messages between copies overlap compute, layer by
+layer, as in FSDP and in Megatron with --overlap-grad-reduce; no others do. Messages of recomputation count in I. Ranks
+are numbered t first, then c, d and p; latency is ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Seconds = TypeVar("Seconds", Fraction, float)
 
 @dataclass(frozen=True)
 class Traffic:
-    """By the ranks it goes to, bytes."""
+    """Bytes, by the group of ranks."""
 
     tensor: Fraction
     context: Fraction
@@ -63,7 +63,7 @@ def backward(a: Transformer, x: Training, index: int) -> Traffic:
 
 
 def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
-    """On the links of a device: ranks of a layer are side by side, then those of a sequence, then the copies."""
+    """Traffic on the links of a device: ranks of a layer are adjacent, then those of a sequence, then the copies."""
     return (
         sent.tensor / link(device, x.tensor)
         + sent.context / link(device, x.tensor * x.context)
@@ -86,8 +86,8 @@ def ring(device: Device, ranks: int, apart: int) -> Fraction:
 
 
 def exposed(sent: Seconds, beside: Seconds, layers: int) -> Seconds:
-    """Time that a compute waits for messages that run beside it layer by layer: the messages of one layer, or the time
-    by which all exceed the compute of the other layers.
+    """Time that a compute waits for messages that overlap it layer by layer: the messages of one layer, or the time by
+    which all exceed the compute of the other layers.
     """
     pieces = max(layers, 1)
     return max(sent / pieces, sent - beside * (pieces - 1) / pieces)
@@ -96,11 +96,11 @@ def exposed(sent: Seconds, beside: Seconds, layers: int) -> Seconds:
 def waits(
     copies: tuple[Seconds, Seconds], alone: tuple[Seconds, Seconds, Seconds], layers: int, overlap: Seconds
 ) -> tuple[Seconds, Seconds, Seconds, Seconds]:
-    """By how much F, I, W and a whole B are longer for what `each_microbatch` sends. alone: what F, I and W take;
-    overlap: the share that may run beside them.
+    """Time that the messages of `each_microbatch` add to F, I, W and a whole B. alone: times of F, I and W; overlap:
+    the share of messages that may overlap them.
 
-    Parameters are waited for layer by layer. Nothing waits for gradients but their successors: only what is more than
-    there is time for in a microbatch makes it longer.
+    Computes wait for parameters layer by layer. Only the next gradients wait for gradients: only the excess over the
+    time of a microbatch adds to it.
     """
     (gather, scatter), (forward, inputs, weights), apart = copies, alone, 1 - overlap
     first, second, whole = (exposed(overlap * gather, time, layers) for time in (forward, inputs, inputs + weights))
@@ -115,7 +115,7 @@ def waits(
 def between_copies(
     a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
 ) -> tuple[Fraction, Fraction]:
-    """Seconds of one gathering and of one scattering. counts: parameters of a rank, those of experts apart."""
+    """Seconds of one gather and of one scatter. counts: parameters of a rank, without and of experts."""
     gather = scatter = Fraction(0)
     whole = x.tensor * x.context * x.data
     for count, of_experts in zip(counts, (False, True), strict=True):

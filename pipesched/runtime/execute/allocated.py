@@ -3,7 +3,7 @@
     cpu     every storage that an operation of torch returned, until it is freed; not what one takes while it runs
     cuda    the figures of torch's allocator
 
-What was there before, as weights are, does not count on a CPU; a caller takes differences, so that it does on neither.
+Memory from before, such as weights, does not count on a CPU; a caller takes differences, so it counts on neither.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Bytes(Protocol):
     def restart(self, *, counts: bool = True) -> None:
         """Set the peak to the bytes allocated now. counts: whether host allocations from here on count.
 
-        A copy to host memory is none of the device, which a CPU cannot tell.
+        On a CPU, a copy to host memory would count as memory of the device.
         """
 
 
@@ -65,9 +65,7 @@ class OnHost(TorchDispatchMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Count the storages that an operation returns, in a backward too; its arguments are no allocation of its
-        own.
-        """
+        """Count the storages that an operation returns, in a backward too; its arguments were allocated before."""
         given = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
         made = func(*args, **(kwargs or {}))
         for x in tree_leaves(made):

@@ -9,12 +9,12 @@ torch's own stage backward does the split. Four things around it make it right w
 - a stage whose inputs have no gradient (the first one, as a rule) has nothing to split: I does nothing, W is B;
 - weights that no input reaches (an output of weights alone) are missed by the split, and those that a stage uses
   several times are counted twice before torch 2.13: they get their gradient at I;
-- the graph is kept until all of W is done, so that layers which are applied several times share it safely;
-- what cannot be split runs a full backward at I, with a warning, and W does nothing: reentrant and selective
+- the graph is kept until all of W is done, so that layers that are applied several times share it safely;
+- a stage that cannot be split runs a full backward at I, with a warning, and W does nothing: reentrant and selective
   checkpointing, which have one backward for all, and compiled graphs, which torch would run twice.
 
-I frees what no weight behind it needs, and keeps the gradients that W begins with; W frees the rest. Other activation
-checkpointing inside a stage is right, but its W runs the forward again once per group of weights.
+I frees what no later weight needs, and keeps the gradients that W begins with; W frees the rest. Other activation
+checkpointing inside a stage gives right gradients, but its W runs the forward once per group of weights.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class NotSplit(UserWarning):
 
 @dataclass(eq=False, slots=True)
 class Saved:
-    """State that a microbatch keeps between its F and the end of its backward.
+    """State of a microbatch between its F and the end of its backward.
 
     inputs: leaves. roots: the outputs, or the loss. arrived: the gradients of the roots, once they are known.
     once: why there is one backward for all, if the forward showed it.
@@ -151,7 +151,7 @@ _WHOLE = {
 def selective() -> Iterator[list[str]]:
     """Notice, around a forward, selective activation checkpointing, whose backward can run only once.
 
-    That hands out each saved value once, and leaves no mark in the graph; so its forward is noticed.
+    It hands out each saved value once, and leaves no mark in the graph, so its forward must be noticed.
     """
     mode = torch.utils.checkpoint._CachingTorchDispatchMode
     found: list[str] = []
@@ -189,7 +189,7 @@ def _weights(module: nn.Module) -> list[nn.Parameter]:
 
 
 def _taken(inputs: tuple[Tensor, ...]) -> Gradients:
-    """Take the gradients of leaves, which lose them."""
+    """Take the gradients off leaves."""
     found = tuple(x.grad for x in inputs)
     for x in inputs:
         x.grad = None

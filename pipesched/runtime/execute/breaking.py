@@ -1,4 +1,4 @@
-"""Faults injected on purpose: to show what each looks like, and to test that none goes unseen.
+"""Faults injected on purpose: to show what each looks like, and to test that each is detected.
 
 kill, freeze, stall    this rank, at the instruction
 collective             this rank waits in one that no other rank joins

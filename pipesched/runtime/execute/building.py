@@ -44,17 +44,17 @@ def check_modules(
     """Require a stream that can be executed, the modules of this rank's stages, and a group of the stream's size.
 
     Raises:
-        RunError: PS831, what the stream says that is not executed.
+        RunError: PS831, an instruction or property of the stream that is not executed.
         ValueError: which stages are missing or too many, or are two modules on one rank; both sizes.
     """
     if wrong := beyond(stream):
-        help = "run a schedule without it, or the stream on a runtime of yours"
+        help = "run a schedule without it, or the stream on your own runtime"
         raise RunError(Fault(UNSUPPORTED, f"{stream.name}: {wrong} is not executed", Place(0), (), help))
     if not 0 <= rank < len(stream.ranks):
         raise ValueError(f"rank {rank}: the stream has ranks 0 to {len(stream.ranks) - 1}")
     if set(modules) != set(stream.held_by(rank)):
         held, given = list(stream.held_by(rank)), sorted(modules)
-        raise ValueError(f"rank {rank} holds the (route, stage) {held}; modules were given for {given}")
+        raise ValueError(f"rank {rank} holds the (route, stage) {held}, but modules were given for {given}")
     for stage in {stage for _, stage in modules}:
         if len({id(module) for (_, s), module in modules.items() if s == stage}) > 1:
             raise ValueError(f"rank {rank} has stage {stage} on several routes: give one module for all of them")
@@ -114,7 +114,7 @@ def check_replicated(notes: Sequence[Note]) -> None:
 def check_copies(stream: Stream, notes: Sequence[Note]) -> None:
     """Require that both copies of every stage have the same weights, shared alike, with the same initial values.
 
-    Every rank finds the same. Of the values a few are compared.
+    Every rank finds the same. Only a few values are compared.
 
     Raises:
         RunError: PS824, the first stage whose copies differ.
@@ -173,7 +173,7 @@ def infer_boundaries(
 
     Raises:
         RunError: PS824 on every rank, a stage that failed or gave no tensors.
-        ValueError: the example is missing, or has not one boundary a stage.
+        ValueError: the example is missing, or does not have one boundary per stage.
     """
     given = [_given(example, stream.stages) for example in examples or ()]
     if given and None not in given:
@@ -207,7 +207,7 @@ def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
     """Boundaries, if the example is a result of `boundaries_of`.
 
     Raises:
-        ValueError: it has not one boundary a stage.
+        ValueError: it does not have one boundary per stage.
     """
     if isinstance(example, Tensor) or isinstance(next(iter(example), None), Tensor):
         return None

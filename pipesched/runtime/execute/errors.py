@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-NEEDS = "PS820"  # torch, a backend, a device or a route to another rank is not here
+NEEDS = "PS820"  # torch, a backend, a device or a route to another rank is missing
 STREAMS_DIFFER = "PS821"
 STALLED = "PS822"
 RANK_LOST = "PS823"
@@ -24,24 +24,24 @@ BOUNDARY = "PS824"  # a shape or dtype between two stages
 RAISED = "PS825"
 NOT_FINITE = "PS826"
 GRADIENTS_DIFFER = "PS827"
-UNSUPPORTED = "PS831"  # a module that would be trained wrong, or not at all
+UNSUPPORTED = "PS831"  # a module that would be trained wrongly, or not at all
 STEPS_DIFFER = "PS836"
 OUTSIDE = "PS837"  # a collective that is not the pipeline's
 
 
-LONGEST = 500  # characters of a text of another process
+LONGEST = 500  # most characters of a text from another process
 NOTES = 1000  # of a fault
 _CODE = re.compile(r"PS\d{3}")
 
 
 def printable(text: object, longest: int = LONGEST) -> str:
-    """Make a text of another process safe to show: bounded, without control characters.
+    """Make a text from another process safe to show: bounded, without control characters.
 
     Raises:
-        TypeError: it is no text.
+        TypeError: it is not a text.
     """
     if not isinstance(text, str):
-        raise TypeError(f"{type(text).__name__} in the place of a text")
+        raise TypeError(f"{type(text).__name__} instead of a text")
     kept = text if len(text) <= longest else text[: longest - 1] + "…"
     return "".join(x if x.isprintable() else "?" for x in kept)
 
@@ -53,7 +53,7 @@ def table(data: object) -> Mapping[str, object]:
         TypeError: it is something else.
     """
     if not isinstance(data, Mapping):
-        raise TypeError(f"{type(data).__name__} in the place of an object")
+        raise TypeError(f"{type(data).__name__} instead of an object")
     return data
 
 
@@ -61,7 +61,7 @@ def fields(data: object, *names: str) -> list[object]:
     """Take fields of an object in JSON data.
 
     Raises:
-        TypeError, KeyError: it is no object, or has no such field.
+        TypeError, KeyError: it is not an object, or lacks a field.
     """
     known = table(data)
     return [known[name] for name in names]
@@ -74,13 +74,13 @@ def whole(number: object) -> int:
         TypeError: it is something else.
     """
     if not isinstance(number, int):
-        raise TypeError(f"{type(number).__name__} in the place of a whole number")
+        raise TypeError(f"{type(number).__name__} instead of a whole number")
     return number
 
 
 @contextmanager
 def _read(what: str) -> Iterator[None]:
-    """Turn any error in the data of another process into a ValueError."""
+    """Turn any error in data from another process into a ValueError."""
     try:
         yield
     except (TypeError, KeyError, ValueError, AttributeError) as error:

@@ -2,8 +2,8 @@
 
     everybody(value)         [value of rank 0, value of rank 1, …]      on every rank
 
-A pickle would run what its sender likes. A text that is too long, or is no JSON, is an error with the sender's number;
-what the values are is for the reader to check.
+A pickle would run any code of its sender. A text that is too long, or is not JSON, is an error with the sender's
+number; the reader checks the values.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@
                            REDUCE_GRAD SYNC     gradients from sums to what undivided training leaves
                            STEP                 the caller's optimizer
 
-It trusts the stream: whether the order is complete, finishes and fits in memory is for the verifier to say before. It
-does not trust what it cannot have seen, which is the model: shapes are agreed on when it is built and checked before
-every post.
+It trusts the stream: the verifier has checked that the order is complete, finishes and fits in memory. It does not
+trust the model, which the verifier cannot see: shapes are agreed on when it is built and checked before every post.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from pipesched.stream import BATCH, NEIGHBOUR, Instruction, Stream
 
 Hook = Callable[[Instruction, int], None]
 Inputs: TypeAlias = Tensor | Iterable[Tensor | Sequence[Tensor]]
-"""A batch of the model's input: a tensor, cut along its first dimension, or a microbatch each."""
+"""A batch of the model's input: a tensor, cut along its first dimension, or one entry per microbatch."""
 Targets: TypeAlias = Tensor | Iterable[object]
 
 
@@ -102,9 +101,9 @@ class Runtime:
         """Build the runtime of one rank. A collective: all ranks of the group build theirs at the same time.
 
         modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and gives a tensor or a
-            tuple of them. One that reads several takes those of each, in the order of ``stream.read(stage)``. Where a
-            stage lives twice, both copies begin with the same weights. A stage in DistributedDataParallel is averaged
-            over its replicas at its REDUCE_GRAD.
+            tuple of them. One that reads several stages takes the tensors of each, in the order of
+            ``stream.read(stage)``. If a stage has two copies, both begin with the same weights. A stage in
+            DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD.
         loss: (output of the last stage, target of the microbatch) -> one number, a mean over the microbatch; None for
             `evaluate` without targets.
         example: one microbatch of the model's input, needed where stage 0 lives: boundaries are found by one forward
@@ -114,14 +113,14 @@ class Runtime:
         group: of the ranks of the stream, in their order; None: the default one, or none for a single rank.
         device: where the modules are. With NCCL it is also torch's current device.
         before, after: called around every instruction with it and its index.
-        optimize: what STEP does. Gradients are complete then, and stay.
+        optimize: what STEP does. Gradients are complete then, and are kept.
         tied: groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each
-            gets the sum of their gradients. (): there are none. None: nobody says so, and weights of two stages that
+            gets the sum of their gradients. (): there are none. None: it is not known, and weights of two stages that
             begin with the same values are refused.
         early_receives: how many receives may be posted ahead of their place in the list; each holds its buffer. They
             keep the order of their channel, and no post waits, so the verdict under `async` stays as it was.
         blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
-        imitated: for a rehearsal. There are no other ranks: what they would send is drawn at random, and `example` is
+        imitated: for a rehearsal. There are no other ranks: their messages are drawn at random, and `example` is
             what `boundaries_of` returned.
 
         Raises:
@@ -157,7 +156,7 @@ class Runtime:
         self._offloads = any(x.op == "O" for x in self.instructions)
         self._ahead = 0 if blocking else early_receives
         self._receives: list[tuple[int, Message]] = []
-        self._due = self._posted = 0  # receives: how many the list has had, how many are posted
+        self._due = self._posted = 0  # receives: number that the list has reached, number posted
         self._inbox: dict[Message, tuple[Tensor, ...]] = {}
         self._outbox: dict[Message, tuple[Tensor, ...]] = {}
         self._inputs: list[Tensor | Sequence[Tensor]] | None = None
@@ -213,19 +212,19 @@ class Runtime:
 
         inputs: the model's input on this rank's device, needed where a stage lives that reads it, as stage 0: a tensor,
             cut in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
-            Its gradient is what these stages make of it.
-        targets: likewise, where the last stage lives; a microbatch's target is whatever the loss takes.
+            Its gradient is the sum over these stages.
+        targets: likewise, where the last stage lives; a microbatch's target is anything that the loss accepts.
         keywords: keyword inputs, given to the stages of this rank that take them; each is cut as a batch if it is a
-            tensor or a list, else the same for every microbatch. No gradient flows into them.
+            tensor or a list, else repeated for every microbatch. No gradient flows into them.
         Adds to ``.grad`` of every weight what one backward through the undivided model adds, with loss = mean over
         the microbatches, whatever their shapes (`expect`). A weight that no microbatch used gets zeros where a copy or
         a tie is exchanged, or replicas are averaged by a DDP without `find_unused_parameters`.
 
         Raises:
-            RunError: PS824, what a stage gave is not what the next one expects.
+            RunError: PS824, the output of a stage is not what the next one expects.
             ValueError: the batch does not cut into m microbatches, or is missing.
 
-        After an exception a step is half done, here and elsewhere: the runtime cannot go on.
+        After an exception a step is half done, here and elsewhere, and the runtime cannot continue.
         """
         self._execute(self.stream.ranks[self.rank], inputs, targets, keywords)
         if not any(x.op == "STEP" for x in self.instructions):
@@ -238,9 +237,9 @@ class Runtime:
         """Set the shapes of each microbatch from now on, where microbatches differ. A collective of all ranks, outside
         of a step; it adds no message to a step, so every verdict stays.
 
-        examples: m microbatches of the model's input, as `step` takes them, needed where stage 0 lives: what each stage
-            makes is found by one forward without a trace, of a shape that the stage has not had before. Or, on every
-            rank and without a word between ranks, m times what `boundaries_of` returns.
+        examples: m microbatches of the model's input, as `step` takes them, needed where stage 0 lives: the output of
+            each stage is found by one forward without a trace, if the stage has not had the shape before. Or, on every
+            rank and without communication, m results of `boundaries_of`.
         keywords: as `step` takes them.
 
         Raises:
@@ -267,11 +266,11 @@ class Runtime:
         """Run only the forwards of all m microbatches, in the order of the stream; return outputs, and losses for
         targets.
 
-        Arguments as those of `step`. Without gradients, and with all modules in evaluation mode for so long; what is
-        in ``.grad``, and the mode that each module was in, stay. A stream without a backward needs no other step.
+        Arguments as for `step`. Gradients are disabled, and all modules are in evaluation mode meanwhile; ``.grad`` and
+        the mode of each module stay as they were. For a stream without a backward this is the whole step.
 
         Raises:
-            RunError: PS824, what a stage gave is not what the next one expects.
+            RunError: PS824, the output of a stage is not what the next one expects.
             ValueError: the batch does not cut into m microbatches, or is missing.
         """
         modes = [(part, part.training) for stage in self._stages.values() for part in stage.module.modules()]
@@ -318,7 +317,7 @@ class Runtime:
         self._due = self._posted = 0
         if not evaluates:
             self._reduction.begin()
-        torch.clear_autocast_cache()  # of weights as they were before the last step
+        torch.clear_autocast_cache()  # made from weights as they were before the last step
         for index, instruction in enumerate(instructions):
             self.position = index
             if self.before is not None:
@@ -332,7 +331,7 @@ class Runtime:
 
     def _run(self, x: Instruction) -> None:
         if x.op not in _EXECUTE:
-            raise ValueError(f"no instruction is called {x.op!r}")
+            raise ValueError(f"unknown instruction {x.op!r}")
         _EXECUTE[x.op](self, x)
 
     def _stage_of(self, x: Instruction) -> Stage:
@@ -414,7 +413,7 @@ class Runtime:
                 self._put(GRADIENT, x, source, tuple(whole))
 
     def _deliver(self, x: Instruction, made: Gradients) -> None:
-        """Pass the gradients of the model's own input on, if it asks for one, as undivided training does."""
+        """Pass on the gradients of the model's own input, if it requires them, as undivided training does."""
         entering = zip(self._input(x), self.boundaries[x.microbatch][0], strict=True)
         able = [given for given, spec in entering if spec.differentiable]
         for given, grad in zip(able, made, strict=True):
@@ -453,8 +452,7 @@ class Runtime:
     def _receive_ahead(self, index: int) -> None:
         """Post the receives up to this position in the list, and some beyond it, each channel in its order.
 
-        Those of a batch are posted with it, those in line with others at their place, and none before these that is
-        behind.
+        Those of a batch are posted with it, those that share a queue at their place, and no later one before these.
         """
         while self._due < len(self._receives) and self._receives[self._due][0] <= index:
             self._due += 1
@@ -542,8 +540,8 @@ _EXECUTE: Mapping[str, Callable[[Runtime, Instruction], None]] = {
 def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
     """Keep the forwards of a list with their messages, in order; return the list itself if it has nothing else.
 
-    Whatever the model of communication, what finishes goes on to finish: the instructions that are left out are whole
-    messages and what only they and backwards wait for.
+    Under every communication model, a list that finishes still finishes: only whole messages are left out, and
+    instructions that only they and backwards wait for.
     """
     found = []
     for x in instructions:
@@ -555,7 +553,7 @@ def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
 
 
 def _made(tensors: tuple[Tensor, ...] | None, message: Message) -> tuple[Tensor, ...]:
-    """Require the tensors of a message: in a wrong order they may not exist yet, or be gone."""
+    """Require the tensors of a message: in a wrong order they may not exist yet, or no more."""
     if tensors is None:
-        raise LookupError(f"there is no {message}: it is not made yet, or gone")
+        raise LookupError(f"there is no {message}: it is not made yet, or already used")
     return tensors

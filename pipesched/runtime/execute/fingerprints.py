@@ -1,8 +1,8 @@
 """Require that all ranks run the same stream, or run nothing.
 
-Two valid files that differ train silently wrong or hang, and no transport notices. So before step 1 every rank sends
-all others the fingerprint of its stream, which is a digest of placement and instructions of *all* ranks: equal
-fingerprints, one program.
+With two different valid files the ranks train silently wrong or hang, and no transport notices. So before step 1 every
+rank sends all others the fingerprint of its stream, which is a digest of placement and instructions of *all* ranks:
+equal fingerprints, one program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Card:
         """Read the card of a rank; it is safe to show.
 
         Raises:
-            RunError: PS821, it is no card.
+            RunError: PS821, it is not a card.
         """
         try:
             fingerprint, title, note = fields(data, "fingerprint", "title", "note")
@@ -48,10 +48,10 @@ def agree(
 ) -> list[Card]:
     """Exchange the cards of all ranks, by rank in the group. A collective: every rank of the group calls it.
 
-    note: what JSON can say, and gives back.
+    note: a JSON value.
 
     Raises:
-        RunError: PS821 on every rank, naming the ranks whose stream is another one.
+        RunError: PS821 on every rank, naming the ranks whose stream differs.
     """
     mine = {"fingerprint": stream.fingerprint, "title": _title(stream), "note": note or {}}
     cards = [Card.of(rank, data) for rank, data in enumerate(everybody(mine, group))]
@@ -62,8 +62,8 @@ def agree(
 
 
 def disagreement(cards: Sequence[Card]) -> Fault | None:
-    """Fault that names the ranks whose stream differs from the most common one, or None. On a tie that of the lowest
-    rank counts.
+    """Fault that names the ranks whose stream differs from the most common one, or None. On a tie the lowest rank's
+    stream counts.
     """
     counted = Counter(card.fingerprint for card in cards)
     if len(counted) <= 1:

@@ -4,8 +4,8 @@
     frozen, a trained stage before it      I is the whole backward: it frees all, and hands the gradient on
     the first that is trained              its input asks for no gradient, and it sends none
 
-Which weights are trained is said twice, by the stream and by `requires_grad`: where the two disagree, something would
-be trained wrong in silence, so it is refused.
+Which weights are trained is said twice, by the stream and by `requires_grad`: where the two disagree, the model would
+train silently wrong, so it is refused.
 """
 
 from __future__ import annotations
@@ -59,5 +59,5 @@ def _differs(stream: Stream, stage: int, weights: Sequence[Parameter]) -> str | 
         return None
     name, names = asking[0]
     shared = next((other for other, _ in names if other != stage), None)
-    also = "" if shared is None else f", and is one with a weight of stage {shared}"
+    also = "" if shared is None else f", and shared with a weight of  stage {shared}"
     return f"stage {stage} is frozen, but its weight {name!r} asks for a gradient{also}"

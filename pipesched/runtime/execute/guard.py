@@ -47,7 +47,7 @@ def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
         value = loss(output, target)
         if not bool(torch.isfinite(value).all()):
             raise RunError(
-                Fault(NOT_FINITE, f"the loss is {value.item():g}", help="look for the first stage that makes it")
+                Fault(NOT_FINITE, f"the loss is {value.item():g}", help="look for the first stage that produces it")
             )
         return value
 
@@ -64,11 +64,11 @@ def end_process(fault: Fault) -> NoReturn:
 class Guard:
     """Guard of one rank. Enter it on all ranks of the group, around the steps.
 
-    group: that of the runtime. timeout: so many seconds without any finished instruction are a stall; more than the
-    longest instruction takes. end: what to do when the main thread is stuck; must not return.
+    group: that of the runtime. timeout: seconds without a finished instruction that count as a stall; longer than the
+    longest instruction. end: what to do when the main thread is stuck; must not return.
 
     Raises:
-        RunError: PS820 on entering; PS822 to PS826, PS836 and PS837 on leaving, in the place of what the block raised.
+        RunError: PS820 on entering; PS822 to PS826, PS836 and PS837 on leaving, instead of the exception of the block.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Guard:
         message = f"rank {self._rank} waited {self._timeout:g} s for the other ranks to begin"
         if error is not None:
             message = f"rank {self._rank} cannot begin: {' '.join(f'{type(error).__name__}: {error}'.split())}"
-        help = "start every rank of the group, and let all of them enter the guard"
+        help = "start every rank of the group; all of them must enter the guard"
         return Fault(STALLED if error is None else RANK_LOST, message, Place(self._rank), help=help)
 
     def _before(self, instruction: Instruction, index: int) -> None:
@@ -166,7 +166,7 @@ class Guard:
         elif not isinstance(error, RuntimeError) or not _BROKEN.search(said):
             self._watch.publish(raised)
         elif waiting is not None and LATE.search(said):
-            self._watch.publish(Fault(STALLED, f"the transport waits no longer: {said}", place), weak=True)
+            self._watch.publish(Fault(STALLED, f"the transport gave up waiting:  {said}", place), weak=True)
         elif waiting is not None:
             other = waiting.target if waiting.source == self._rank else waiting.source
             self._watch.publish(self._watch.lost(other, f"its connection to rank {self._rank} broke"), weak=True)

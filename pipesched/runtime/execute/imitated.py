@@ -1,7 +1,7 @@
-"""Neighbours that are not there: what a rank sends is swallowed, and what it receives is drawn at random.
+"""Imitated neighbours: sent messages are dropped, and received ones are drawn at random.
 
-So one rank's list of a large pipeline runs in one process, without a process group. What it holds is what it holds in
-the pipeline: a buffer from the post of its receive on, what it sends until its SEND. What it learns means nothing.
+So one rank's list of a large pipeline runs in one process, without a process group. It holds the same memory as in the
+pipeline: a buffer from the post of its receive on, an output until its SEND. The trained weights are meaningless.
 """
 
 from __future__ import annotations

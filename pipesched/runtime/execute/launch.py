@@ -31,7 +31,7 @@ FAULTS = (
     *("hook", "stream"),
 )
 START = 60.0  # seconds for ranks to find each other, before the watchdog of each has begun
-EXTRA = 3.0  # seconds after the first rank that ended badly within which every rank has ended
+EXTRA = 3.0  # seconds in which every rank ends after the first one that failed
 ALIVE = 1.0  # seconds between two signs of life of the supervisor
 IMPORT = 600.0  # seconds for it to import torch
 
@@ -63,11 +63,11 @@ class Break:
 class Job:
     """A run. stream: its text. others: other texts for some ranks, by rank.
 
-    samples: of each microbatch, where they are not those of the net. timeout: seconds without any progress that are a
-    stall. pace: the seconds that a compute takes at least, by kind (F, I, W, B, FB) and stage, and by microbatch where
+    samples: of each microbatch, where they are not those of the net. timeout: seconds without progress that count as a
+    stall. pace: the least seconds of a compute, by kind (F, I, W, B, FB) and stage, and by microbatch where
     that differs. agree: whether ranks compare their streams first. trace: whether to record when each instruction began
-    and ended. engine: pipesched, or torch, which may get a CSV with messages in the place of the stream's computes;
-    judge: ``module:function``, of what torch made of the order; options: of torch's class.
+    and ended. engine: pipesched, or torch, which may get a CSV with messages instead of the stream's computes; judge:
+    ``module:function``, of what torch made of the order; options: of torch's class.
     """
 
     stream: str
@@ -105,7 +105,7 @@ class Job:
 
 
 class Compared(TypedDict):
-    """Losses by step, of the program and of the undivided model; the largest error of all tensors, and where it is."""
+    """Losses by step, of the program and of the undivided model; the largest error of all tensors, and its place."""
 
     losses: list[float | None]
     undivided: list[float]
@@ -128,8 +128,8 @@ class Measured(Compared):
 class RankResult:
     """End of one rank.
 
-    status: as of ``subprocess``, negative for a signal. stopped: whether the supervisor had to end it. data: what it
-    measured, if it did. seconds: from its start to its end.
+    status: as of ``subprocess``, negative for a signal. stopped: whether the supervisor had to end it. data: its
+    measurements, if any. seconds: from its start to its end.
     """
 
     rank: int
@@ -176,7 +176,7 @@ def _ended(status: int) -> str:
 
 
 class Ended(TypedDict):
-    """Result of a rank as its supervisor writes it. fault: as `Fault.dumps`."""
+    """Result of a rank, as its supervisor writes it. fault: as written by `Fault.dumps`."""
 
     rank: int
     status: int
@@ -235,7 +235,7 @@ class Launcher:
         """Next line of the supervisor; empty if it has ended.
 
         Raises:
-            RunError: PS823, it says nothing for so many seconds; it is killed then, and its ranks.
+            RunError: PS823, it sent nothing for the given seconds; it and its ranks are killed.
         """
         assert self._process.stdout is not None
         out = self._process.stdout.fileno()

@@ -1,9 +1,9 @@
 """Messages and their tags.
 
-A message is one activation or one gradient between two stages, and its name means the same on all ranks: the stage
-that *made* it and the one that it is for, whichever end speaks. Its tag is a number that no other message of the
-program has, so a transport that honours tags (gloo) delivers right whatever the order of posts; one that does not
-(NCCL) delivers by order on each channel, which is what the verifier has checked.
+A message is one activation or one gradient between two stages, and its name means the same on all ranks: the stage that
+*made* it and the one that it is for, on both ends. Its tag is a number that no other message of the program has, so a
+transport that honours tags (gloo) delivers right whatever the order of posts; one that does not (NCCL) delivers by
+order on each channel, which is what the verifier has checked.
 
     F  activation of a microbatch, made by stage s, for a stage that reads it: s + 1, or another
     B  gradient of a microbatch, made by stage s, for a stage that s reads: s - 1, or another
@@ -32,8 +32,8 @@ _ONWARD = {ACTIVATION: 1, GRADIENT: -1}
 class Message:
     """Name of a message. stage: its maker. source, target: ranks. -1: the field has no meaning.
 
-    communicator: on which it travels, which is not part of its name. other: the stage that it is for, -1 where that is
-    the neighbour.
+    communicator: on which it travels, which is not part of its name. other: the stage that it is for, -1 for the
+    neighbour.
     """
 
     kind: str
@@ -70,7 +70,7 @@ class Message:
         return self.other if self.other >= 0 else self.stage + _ONWARD[self.kind]
 
     def __str__(self) -> str:
-        """``activation 2 of stage 0, rank 0 to rank 1``; ``… of stage 0 for stage 3, …`` where that is no neighbour."""
+        """``activation 2 of stage 0, rank 0 to rank 1``; ``… of stage 0 for stage 3, …`` if not to a neighbour."""
         number = f" {self.microbatch}" if self.microbatch >= 0 else ""
         far = f" for stage {self.other}" if self.other >= 0 else ""
         return f"{_WORDS[self.kind]}{number} of stage {self.stage}{far}, rank {self.source} to rank {self.target}"
@@ -80,7 +80,7 @@ class Message:
 class Tags:
     """Tags of the tensors of all messages.
 
-    width: the most tensors that one message holds. far: (stage, reader) of those that are no neighbours.
+    width: the most tensors that one message holds. far: (stage, reader) of those that are not neighbours.
     """
 
     routes: int

@@ -4,8 +4,8 @@
     transformer   embedding, block   block   …   block, Linear, cross entropy      block: attention + MLP, both residual
 
 A stage of a model is the same on every rank and in every process: its parameters are drawn from a seed of its own.
-The boundary between stages is one tensor of one shape, so that nothing but the order of a schedule decides what meets.
-A stage that reads several adds them up, each with a weight of its own, so that none passes for another.
+The boundary between stages is one tensor of one shape, so that only the order of a schedule decides which tensors meet.
+A stage that reads several adds them up, each with a weight of its own, so that mixing them up shows.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     L   it is copied back
     B   the graph takes its tensors out of the boxes
 
-Storages are copied, once each, so tensors that are views of one stay so. What was there before the forward stays where
-it is: weights, buffers, the model's own inputs. So does what a module keeps by hooks of its own, as checkpointing does.
-The rank waits for each copy, which runs on the stream of its compute.
+Storages are copied, once each, so tensors that are views of one stay so. Tensors from before the forward stay where
+they are: weights, buffers, the model's own inputs. So do tensors that a module keeps by its own hooks, such as
+checkpointing. The rank waits for each copy, which runs on the stream of its compute.
 """
 
 from __future__ import annotations

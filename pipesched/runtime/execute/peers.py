@@ -1,4 +1,4 @@
-"""Signed texts between every two ranks. Nobody serves, nothing listens once all have met, and nothing here blocks.
+"""Signed texts between every two ranks. No server; no socket listens once all have met, and no call here blocks.
 
     meet     every rank listens on one address, sends it to all through their group, connects to the lower ranks and
              is connected to by the higher ones; then it listens no more
@@ -6,10 +6,10 @@
     text     length, HMAC(key, sender, how many before it, text), text
     key      HMAC(secret, that number, both ranks): a text holds on one connection, in one direction, in one place
 
-Rank 0 makes the secret, and the group itself hands it over: who can read along there can change gradients as well.
-Where all ranks are on one machine they meet on its loopback, else on the address that leads to the others. What is not
-signed ends its connection. To a rank that is stopped texts are dropped as soon as its buffer is full, so say what
-matters again.
+Rank 0 makes the secret, and the group itself hands it over: whoever can read that can change gradients as well.
+Where all ranks are on one machine they meet on its loopback, else on the address that leads to the others. An unsigned
+text ends its connection. Texts to a rank that is stopped are dropped as soon as its buffer is full, so important texts
+are repeated.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ LOOPBACK = "127.0.0.1"
 _NONCE, _MAC = 16, 32
 _HEAD = struct.Struct(">I")
 _HELLO = struct.Struct(f">I{_MAC}s")
-_LINGER = 0.2  # seconds that the last texts have to be read
-_STRANGERS = 64  # connections that have not said who they are
-_NOWHERE = "192.0.2.1"  # an address that nobody has: what leads there is what leads out
+_LINGER = 0.2  # seconds in which the last texts can be read
+_STRANGERS = 64  # most connections whose rank is not known yet
+_NOWHERE = "192.0.2.1"  # an unused address: the interface that leads there leads to other machines
 
 
 def _signed(key: bytes, *parts: bytes) -> bytes:
@@ -82,11 +82,11 @@ class _Link:
         if not self.outgoing:
             self.outgoing += _HEAD.pack(len(text)) + self._mac(self.me, self.sent, text) + text
             self.sent += 1
-        with contextlib.suppress(OSError):  # full, or closed, which reading finds out
+        with contextlib.suppress(OSError):  # full, or closed, which a read will show
             del self.outgoing[: self.socket.send(self.outgoing)]
 
     def hear(self) -> str | None:
-        """Last whole text that came.
+        """Last complete text that arrived.
 
         Raises:
             OSError: the other end is closed.
@@ -148,7 +148,7 @@ class Peers:
                 link.say(text.encode())
 
     def hear(self, timeout: float) -> dict[int, str]:
-        """Last text of each rank that said any; waits for one, for `wake`, or for the timeout."""
+        """Last text of each rank that sent one; waits for one, for `wake`, or for the timeout."""
         texts = {}
         for key, _ in self._selector.select(timeout):
             link: _Link | None = key.data
@@ -248,8 +248,8 @@ def _accept(listener: socket.socket, rank: int, ranks: int, secret: bytes) -> li
 
 
 def _hellos(listener: socket.socket, most: int) -> Generator[tuple[socket.socket, bytes, bytes]]:
-    """Yield each caller's socket, the number that it was given, and its answer. Of too many callers the oldest is
-    dropped.
+    """Yield each caller's socket, the number that it was given, and its answer. If there are too many callers, the
+    oldest is dropped.
     """
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as left:
         selector.register(listener, selectors.EVENT_READ)

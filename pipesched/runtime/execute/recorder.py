@@ -2,19 +2,19 @@
 
     begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this compute
 
-A copy to host memory or back that has a pace lasts so long on an engine of its own, while the rank computes: an O, and
-an I or B after its L, waits until it is over.
+A copy to host memory or back that has a pace lasts that long on an engine of its own, while the rank computes: an O,
+and an I or B after its L, waits for its end.
 
     recorder = Recorder(runtime)              before the first step that is to be measured
     runtime.step(inputs, targets)             as often as you like; the first one warms up
     Path(f"rank{rank}.json").write_text(recorder.dumps())     for `pipesched show --measured` and `calibrate`
 
-Seconds on the clock that all processes of a machine share, so that the ranks of a local run can be put side by side;
-ranks of several machines, by the clocks of their machines. Where a compute has a pace, the clock and not the number of
-cores decides how long a step takes: computes of small nets are done long before, and a rank that sleeps needs no core.
+Seconds on the clock that all processes of a machine share, so that the ranks of a local run can be compared; ranks on
+several machines use the clocks of their machines. Where a compute has a pace, the clock and not the number of cores
+decides how long a step takes: computes of small nets end much earlier, and a rank that sleeps needs no core.
 
 On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. So the GPU is waited for at
-the end of every instruction, and of every wait: this costs what asynchronous launches win.
+the end of every instruction, and of every wait: this costs the gain of asynchronous launches.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Recorder:
         self._before, self._after = runtime.before, runtime.after
         self._begin = self._waited = 0.0
         self._out = {_key("O", x) for x in runtime.stream.ranks[runtime.rank] if x.op == "O"}
-        self._copied: dict[tuple[str, int, int, int], float] = {}  # when each is over
-        self._free = {"O": 0.0, "L": 0.0}  # when each engine is
+        self._copied: dict[tuple[str, int, int, int], float] = {}  # end of each copy
+        self._free = {"O": 0.0, "L": 0.0}  # end of the last copy of each engine
         self._wall = time.time() - now()
         runtime.before, runtime.after = self.before, self.after
         self._take, runtime._channels.take = runtime._channels.take, self.take  # type: ignore[method-assign]
@@ -107,7 +107,7 @@ class Recorder:
 
     @property
     def _measures(self) -> bool:
-        """Tell whether the whole list runs: `Runtime.evaluate` runs its forwards alone, which is no step."""
+        """Tell whether the whole list runs: `Runtime.evaluate` runs its forwards alone, which is not a step."""
         return self._runtime.instructions is self._runtime.stream.ranks[self._runtime.rank]
 
     def _least(self, instruction: Instruction) -> float:

@@ -96,9 +96,9 @@ class Reduction:
     def _tie(self, group: Sequence[Weight]) -> None:
         """Give all weights of a group one gradient: the sum over its stages, in the order in which they are named.
 
-        Of copies, which are equal by now, that of the first route speaks. It adds to the list of each rank, behind all
-        that others wait for, meetings of two ranks in one order of groups, stages and targets: of those that are left
-        both ends of the first are free to meet, so this finishes even where sends block.
+        Of copies, which are equal by now, the one of the first route is used. It adds to the end of each rank's list
+        exchanges between two ranks, in one order of groups, stages and targets on all ranks: both ends of the first one
+        left are always free, so this finishes even where sends block.
         """
         mine = {
             (held, name): self._modules[held].get_parameter(name)

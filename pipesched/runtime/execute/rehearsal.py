@@ -3,8 +3,8 @@
     one microbatch     what it keeps, and what each of its computes needs while it runs (`StageBytes`)
     the whole list     peak bytes of a step; seconds of each kind by stage, the median over microbatches and steps
 
-Bytes are those of activations, gradients on their way, messages and whatever a stage makes in between: not of weights
-and their gradients, which are there before the step begins, and not of the model's own input.
+Bytes are those of activations, gradients on their way, messages and a stage's temporaries: not of weights and their
+gradients, which exist before the step begins, and not of the model's own input.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class _Measured:
         for op in way:
             self._count.restart()
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotSplit)  # the list says it where it matters
+                warnings.simplefilter("ignore", NotSplit)  # the run of the list warns where it matters
                 self._compute(op)
             self.most[op], self.kept[op] = self._count.peak - base, self._count.now - base
         _forget(self._weights)

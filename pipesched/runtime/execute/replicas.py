@@ -4,11 +4,11 @@
                   ┆         ┆         ┆           the replicas of a stage: DDP's group
     replica 1   rank 0 ── rank 1 ── rank 2
 
-DDP averages by hooks in the first backward after each forward. Of m microbatches that is a part, and a split backward
-never reaches the hooks. So the microbatches pass it by, their gradients add up on each replica, and at REDUCE_GRAD,
-behind the last backward of the stage, DDP gets a forward and a backward of its own, which reach every weight and add
-nothing: its buckets, its communication hook and its buffers work as usual. Averages are linear, so it does not
-matter what else is added to a gradient before or after.
+DDP averages by hooks in the first backward after each forward. With m microbatches that is only a part, and a split
+backward never reaches the hooks. So the microbatches bypass it, their gradients add up on each replica, and at
+REDUCE_GRAD, behind the last backward of the stage, DDP gets a forward and a backward of its own, which reach every
+weight and add nothing: its buckets, its communication hook and its buffers work as usual. Averages are linear, so it
+does not matter what else is added to a gradient before or after.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def passed_by(wrappers: Sequence[DistributedDataParallel]) -> Iterator[None]:
 
 
 class _Reach(torch.autograd.Function):
-    """A number that depends on every weight, and gives none of them a gradient."""
+    """A number that depends on every weight, with a gradient of zero."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, *weights: Tensor) -> Tensor:
@@ -77,14 +77,14 @@ class Replica:
     def average(self) -> None:
         """Replace ``.grad`` by its mean over the replicas, now or in the first step outside of `no_sync`. A collective.
 
-        What `no_sync` put off is part of ``.grad`` at the end of a step only; then `catch_up` does it.
+        Under `no_sync` it is put off: the gradients are in ``.grad`` only at a step's end; then `catch_up` averages.
         """
         self._behind |= not self._wrapper.require_backward_grad_sync
         if not self._behind:
             self._reach()
 
     def catch_up(self) -> None:
-        """Average at the end of a step what `no_sync` put off, unless this step was within `no_sync`, too."""
+        """Average at the end of a step the gradients of steps in `no_sync`, unless this step was in `no_sync` too."""
         if self._behind and self._wrapper.require_backward_grad_sync:
             self._behind = False
             self._reach()

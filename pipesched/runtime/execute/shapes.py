@@ -2,12 +2,12 @@
 
     boundary[0] ─> stage 0 ─> boundary[1] ─> stage 1 ─> … ─> boundary[S-1] ─> stage S-1 ─> loss
 
-What stage s makes is boundary[s + 1], whoever reads it; a stage that reads several takes the tensors of each in turn.
+The output of stage s is boundary[s + 1], for all readers; a stage that reads several takes the tensors of each in turn.
 
 A receive needs its buffer before the message comes, and no transport can be trusted with a size that is wrong: too
 short leaves stale values, too long kills the process, another dtype is read as if it were the right one. Each
-microbatch has boundaries of its own, which differ in shapes alone (`Runtime.expect`). Gradients pass for the tensors
-that can have one, the others (token ids, masks) go forward only.
+microbatch has boundaries of its own, which differ in shapes alone (`Runtime.expect`). Only tensors that can have a
+gradient pass one back; the others (token ids, masks) go forward only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipesched.runtime.execute.errors import BOUNDARY, Fault, Place, RunError
 from pipesched.runtime.execute.replicas import passed_by, replicated
 
 Plain: TypeAlias = tuple[Sequence[object], str]
-"""Shape and dtype, as JSON can say them."""
+"""Shape and dtype, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def dry_forward(
 ) -> Boundary:
     """Boundary behind a stage, found by one forward on zeros that leaves no trace in buffers or random numbers.
 
-    keywords: of a microbatch, of which the stage gets what it takes.
+    keywords: of a microbatch; the stage gets those that it takes.
     """
     kept = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
     devices = [device] if device.type == "cuda" else []
@@ -138,11 +138,11 @@ def dry_forward(
         passed_by(replicated(module)),
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore")  # what is worth saying comes again with the first microbatch
+        warnings.simplefilter("ignore")  # a warning comes again with the first microbatch
         output = module(*(spec.zeros(device) for spec in inputs), **taken(module, keywords or {}))
         for name, buffer in module.named_buffers():
             buffer.copy_(kept[name])
-    torch.clear_autocast_cache()  # of weights that were cast without a gradient
+    torch.clear_autocast_cache()  # casts of weights without a gradient
     return specs(tensors_of(output, what))
 
 

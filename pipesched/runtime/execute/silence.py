@@ -1,4 +1,4 @@
-"""Judge from the reports of the ranks whether anything moves, and whether every rank is there.
+"""Judge from the reports of the ranks whether any makes progress, and whether every rank is present.
 
     a rank reports nothing for the timeout                                gone: stopped, or its machine is       PS823
     a rank has left after k steps, another one is in step k + 1, or for
@@ -10,7 +10,7 @@
         else all wait for messages                                        they wait in a cycle                   PS822
 
 Times are those at which the rank that judges heard of a change, so no two clocks need agree. While any rank has not
-been heard of just now nothing is called a stall: it may turn out to be gone.
+reported recently, no stall is reported: that rank may turn out to be gone.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from pipesched.runtime.execute.errors import (
 from pipesched.runtime.execute.fingerprints import ranks_text
 
 IDLE, RUNNING, DONE = "between two steps", "runs", "has finished"
-_SLOW = "an instruction that needs longer than that wants a larger timeout"
+_SLOW = "an instruction that takes longer needs a larger timeout"
 _CYCLE = "every rank waits for a message: `pipesched verify` on this stream shows the cycle"
 _OUTSIDE = "the others wait for this rank, which is outside of the pipeline: an optimizer, a data loader, an evaluation"
 _SAME = "all ranks take the same number of steps: compare what ends the loop on each, such as its data"
-ELSEWHERE = "look for the rank of that group that is not there, such as another replica of data parallelism"
+ELSEWHERE = "look for the missing rank of that group, such as another replica of data parallelism"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Beat:
 class Silence:
     """Beats of all ranks, and the time of the last change. Times are seconds of a steady clock.
 
-    fresh: a rank that was heard of within so many seconds is there.
+    fresh: seconds within which a rank must have reported to count as present.
     """
 
     timeout: float
@@ -148,9 +148,9 @@ class Silence:
         return Fault(STALLED, message, running[0].place, help=_CYCLE)
 
     def lost(self, ranks: Sequence[int], how: str) -> Fault:
-        """PS823, at the place where the first of these ranks was last heard of."""
+        """PS823, at the last reported place of the first of these ranks."""
         known = self.beats.get(ranks[0])
-        silent = "it is stopped (SIGSTOP, a debugger, swapping), or its machine is not reached"
+        silent = "it is stopped (SIGSTOP, a debugger, swapping), or its machine cannot be reached"
         ended = "see its own output; a rank that was killed leaves none, but the system's log may (out of memory)"
         return Fault(
             RANK_LOST,
@@ -183,7 +183,7 @@ class Silence:
         return None
 
     def _stands(self, now: float) -> bool:
-        """Tell whether nothing has moved for the timeout, and every rank is there."""
+        """Tell whether no rank has made progress for the timeout, and every rank is present."""
         there = all(now - at < self.fresh for rank, at in self.seen.items() if not self.left(rank))
         return there and now - self.moved >= self.timeout
 

@@ -6,7 +6,7 @@
     I       frees, or takes, until W        W, B    free all
 
 A rank holds what its computes keep, what it has received and not used, and what it has made and not sent; and while a
-compute runs, what that needs besides. So its peak follows from its list, without a clock.
+compute runs, its temporary memory. So its peak follows from its list, without a clock.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _Rank:
 def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> int:
     """Most bytes that a rank's list holds at once. stages: the rank's own, by number.
 
-    What a stage makes for another one of its own rank is one tensor, which is counted with the stage that made it.
+    The output of a stage for another stage of its rank is one tensor, which is counted with the stage that made it.
     """
     instructions = stream.ranks[rank]
     receives = [

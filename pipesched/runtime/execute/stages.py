@@ -7,7 +7,7 @@
 A forward that is run again keeps its inputs and the state of the random numbers, and no graph: R runs it once more, and
 keeps what an F keeps. What a forward keeps can be copied to host memory by O, and back by L (`offload`).
 
-Between stages nothing but values passes, so the graph of a microbatch is cut at every boundary and each backward
+Only values pass between stages, so the graph of a microbatch is cut at every boundary and each backward
 begins with the gradients that the next stage made. On the last stage it begins with the loss.
 """
 
@@ -44,8 +44,8 @@ class Lost:
 class Stage:
     """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss.
 
-    entering, leaving: by microbatch. train: whether a forward keeps what a backward needs. asks: of each tensor that
-    enters, whether its stage wants a gradient. frozen: whether the weights do not, so that I is the whole backward.
+    entering, leaving: by microbatch. train: whether a forward keeps what a backward needs. asks: for each tensor that
+    enters, whether its stage needs a gradient. frozen: whether the weights do not, so that I is the whole backward.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Stage:
             yield
         finally:
             self.train = train
-            torch.clear_autocast_cache()  # of weights that were cast without a gradient
+            torch.clear_autocast_cache()  # casts of weights without a gradient
 
     def boxing(self, microbatch: int, inputs: Sequence[object]) -> AbstractContextManager[object]:
         """Wrap an F on a rank that offloads some. inputs: the model's own, which stay where they are."""
@@ -145,7 +145,7 @@ class Stage:
         lost = self.lost.pop(microbatch)
         if tuple(x._version for x in lost.inputs) != lost.versions:
             message = f"stage {self.number} changes its input in place, so its forward cannot be run again"
-            raise RunError(Fault(UNSUPPORTED, message, None, (), "let it work on a copy, or take R out of the stream"))
+            raise RunError(Fault(UNSUPPORTED, message, None, (), "make it work on a copy, or take R out of the stream"))
         with torch.random.fork_rng(devices=self._gpus):
             torch.set_rng_state(lost.random[0])
             for gpu, state in zip(self._gpus, lost.random[1:], strict=True):
@@ -156,7 +156,7 @@ class Stage:
                 self.forward(microbatch, lost.inputs, keywords)
 
     def backward(self, op: str, microbatch: int, arrived: Sequence[Tensor] | None) -> backward.Gradients:
-        """B or I: return the gradients of the inputs that can have one, None where nothing depends on the input.
+        """B or I: return the gradients of the inputs that can have one, None where no output depends on the input.
 
         arrived: the gradients of the outputs that can have one; None on the last stage.
         """
@@ -192,7 +192,7 @@ class Stage:
 
     def _kept(self, microbatch: int) -> Saved:
         if microbatch not in self.live:
-            raise LookupError(f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or it is over")
+            raise LookupError(f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or it is done")
         return self.live[microbatch]
 
     def _run(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[tuple[Tensor, ...], object]:
@@ -212,7 +212,7 @@ class Stage:
         return value.clone() if self.split and value._is_view() and value.requires_grad else value
 
     def _spread(self, microbatch: int, arrived: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-        """Put gradients at the places of their outputs."""
+        """Align gradients with their outputs."""
         assert self.leaving is not None
         leaving = self.leaving[microbatch]
         check(arrived, gradients(leaving), f"the gradient for stage {self.number}")

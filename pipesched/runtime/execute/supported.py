@@ -1,4 +1,4 @@
-"""Modules that a runtime would train wrong, or not at all: they are refused by name, on every rank, before step 1.
+"""Modules that a runtime would train wrongly, or not at all: they are refused by name, on every rank, before step 1.
 
     sharded weights      gathered for a forward and scattered in a backward that a split schedule has twice, or not
     hooks on weights     run after each microbatch, when `.grad` is a part of a sum, and never in a split backward
@@ -66,7 +66,7 @@ WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
     (
         lambda weight: bool(weight._post_accumulate_grad_hooks),
         "hooked by register_post_accumulate_grad_hook",
-        "do after `Runtime.step` what the hook does: within it, gradients are parts of a sum",
+        "do the hook's work after `Runtime.step`: within it, gradients are parts of a sum",
     ),
 )
 

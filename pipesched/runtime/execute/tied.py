@@ -1,11 +1,11 @@
-"""Weights that are one in the model and several tensors here, as an embedding and the head that is tied to it.
+"""Weights that are one in the model and several tensors here, such as an embedding and the head tied to it.
 
     told        `Runtime(tied=…)`: each of them gets the sum of the gradients of all, so all stay equal
     not told    tensors that begin with the same numbers are refused: each would be trained on its part of the gradient
 
-Equal numbers are seen in a sample of every weight, which ranks send each other before the first step. Numbers that a
-rule makes, as zeros or 1, 2, 3, …, are equal by chance. A block of several weights that begins as another one does,
-weight for weight, is a copy that is trained apart, more often than not: of that is warned.
+Equal numbers are seen in a sample of every weight, which ranks send each other before the first step. Numbers made by a
+rule, such as zeros or 1, 2, 3, …, are equal by chance. A block of several weights that begins like another one, weight
+for weight, is usually a copy that is trained separately: that is only a warning.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Note(Reported):
     unsupported: tuple[str, str] | None
 
 
-SAMPLE = 64  # numbers of a weight that are looked at, from its first to its last
-_DRAWN = 3  # of so few different numbers at least, in no order, is said that they were drawn
+SAMPLE = 64  # numbers of a weight that are sampled, from its first to its last
+_DRAWN = 3  # least count of different numbers, in no order, that look drawn at random
 
 
 class LooksTied(UserWarning):
@@ -71,7 +71,7 @@ def shown(module: nn.Module) -> dict[str, tuple[str, bool]]:
 
 
 def _drawn(numbers: Sequence[float]) -> bool:
-    """Tell whether numbers look random: most of them differ, and they neither rise nor fall all along."""
+    """Tell whether numbers look random: most of them differ, and they neither rise nor fall throughout."""
     rises = {a < b for a, b in pairwise(numbers)}
     return len(rises) == 2 and len({*numbers}) >= max(_DRAWN, len(numbers) // 2)
 
@@ -84,11 +84,11 @@ def plain(tied: Tied | None) -> Tied | None:
 def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn: bool) -> list[list[Weight]]:
     """Groups whose gradients are exchanged, with one name per tensor: the same on every rank.
 
-    notes: what each rank reports. warn: on one rank, of what may be tied, and may be meant to be several.
+    notes: what each rank reports. warn: on one rank, about weights that may be tied or separate.
 
     Raises:
-        RunError: PS831 weights that look tied and nothing says so; names of weights that are not there, not alike, or
-            not the same on every rank. PS824 tied weights that begin with different values.
+        RunError: PS831 weights that look tied without a declaration; names of weights that do not exist, are not alike,
+            or differ between ranks. PS824 tied weights that begin with different values.
     """
     for rank, note in enumerate(notes):
         if note["tied"] != notes[0]["tied"]:
@@ -129,21 +129,21 @@ class _Model:
             if (stage, name) not in self.weights:
                 there = [other for of, other in self.weights if of == stage]
                 help = f"its weights are {', '.join(there[:8])}{', …' if len(there) > 8 else ''}" if there else None
-                raise _refused(f"stage {stage} has no weight {name!r}, which is said to be tied", None, help)
+                raise _refused(f"stage {stage} has no weight {name!r}, which `tied` names", None, help)
         first = group[0]
         for weight in group[1:]:
             if self.weights[weight] != self.weights[first]:
                 what = f"{_kind(self.weights[first])} and {_kind(self.weights[weight])}"
-                raise _refused(f"{_both(first, weight)} are said to be one weight: {what}", self._rank(weight), None)
+                raise _refused(f"{_both(first, weight)} are declared as one weight:  {what}", self._rank(weight), None)
             if self.shown[weight[0]][weight[1]] != self.shown[first[0]][first[1]]:
-                message = f"{_both(first, weight)} are said to be one weight, and begin with different values"
+                message = f"{_both(first, weight)} are declared as one weight, but begin with different values"
                 help = "copy the values of one to the others before the runtime is built"
                 raise RunError(Fault(BOUNDARY, message, Place(self._rank(weight)), (), help))
 
     def require_once(self, named: Sequence[Weight]) -> None:
         twice = next((weight for at, weight in enumerate(named) if weight in named[:at]), None)
         if twice is not None:
-            help = "all that are one weight are one group"
+            help = "put all tensors of one weight into one group"
             raise _refused(f"{_one(twice)} is named twice in `tied`", self._rank(twice), help)
 
     def apart(self, group: Sequence[Weight]) -> list[Weight]:
@@ -215,10 +215,10 @@ class _Model:
             else:
                 group += [weight for weight in (one, other) if weight not in group]
         one, other = groups[0][:2]
-        where = "" if self._rank(one) != self._rank(other) else ", and are two tensors"
+        where = "" if self._rank(one) != self._rank(other) else ", andare two tensors"
         message = f"{_both(one, other)} begin with the same values{where}, and are not declared as tied"
-        note = "trained as they are, each gets its own part of the gradient, and they come apart"
-        help = f"`Runtime(tied={groups})` trains them as one weight; `tied=()` says that they are several"
+        note = "each is trained on its own part of the gradient, and they diverge"
+        help = f"`Runtime(tied={groups})` trains them as one weight; `tied=()` declares them separate"
         return RunError(Fault(UNSUPPORTED, message, Place(self._rank(other)), (note,), help))
 
     def _rank(self, weight: Weight) -> int:

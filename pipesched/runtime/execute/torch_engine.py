@@ -1,9 +1,9 @@
-"""Run torch's own pipeline engine with an order of ours, and check what it is going to run.
+"""Run torch's own pipeline engine with an order of ours, and check the program that it makes of it.
 
     CSV of computes ──_load_csv──> torch's lowering ──> pipeline_order_with_comms ──as CSV──> verify(text)
                                                                                                │ raises: no step is run
 
-torch lowers the computes itself, adds sends and receives, and checks nothing of the result. So the lowered order is
+torch lowers the computes itself, adds sends and receives, and does not check the result. So the lowered order is
 read back and judged before the first step: with ``defer_pp_recv=True`` torch 2.13 delivers activations of ZB-V and
 DualPipeV into the wrong buffers, without an error.
 """
@@ -40,9 +40,9 @@ def torch_runtime(
     """Load an order into torch's runtime; ``step()`` it as any other schedule of torch.
 
     order: the path of a torch CSV, of computes alone or with its messages, or a stream, of which the computes are
-    taken. stages: the stages of this rank. verify: is handed what torch will run, as the text of a CSV with messages,
-    and raises where it finds that wrong; `pipesched.torch_runtime` passes our own checks. options: of torch's class,
-    such as ``scale_grads=False``.
+    taken. stages: the stages of this rank. verify: called with what torch will run, as the text of a CSV with messages;
+    raises if that is wrong; `pipesched.torch_runtime` passes our own checks. options: of torch's class, such as
+    ``scale_grads=False``.
 
     Raises:
         ValueError: a stream that torch cannot run: a stage has two copies, or reads others than the one before it.

@@ -3,8 +3,8 @@
     process  one a rank         slice (X)  an instruction, under torch's name: 0F1, 2SEND_B0, (3F0;3B1)OVERLAP
     args     op, stage, microbatch, step, index; start, end, waited in seconds; `with`: the second part of an overlap
 
-`ts` and `dur` are microseconds from the first instruction; `waited` is how much of a slice a message was waited for.
-Clocks of processes of one machine agree (`recorder`); those of several machines do as well as they are kept.
+`ts` and `dur` are microseconds from the first instruction; `waited` is the part of a slice spent waiting for a message.
+Clocks of processes of one machine agree (`recorder`); those of several machines only as well as they are synchronized.
 """
 
 from __future__ import annotations

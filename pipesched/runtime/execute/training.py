@@ -39,7 +39,7 @@ from pipesched.runtime.execute.nets import Net
 from pipesched.runtime.execute.recorder import Recorder
 from pipesched.stream import Instruction, Stream, loads
 
-_GROUP_TIMEOUT = timedelta(minutes=30)  # the watchdog and the supervisor are faster
+_GROUP_TIMEOUT = timedelta(minutes=30)  # the watchdog and the supervisor react sooner
 RATE = 0.05
 """Of plain gradient descent, which both ways of training use."""
 
@@ -111,13 +111,13 @@ def _device(job: Job, rank: int) -> torch.device:
     """Device of a rank's stages: ranks share the GPUs if there are fewer of them.
 
     Raises:
-        RunError: PS820, the backend or the device is not here, or nccl wants more GPUs.
+        RunError: PS820, the backend or the device is missing, or nccl needs more GPUs.
     """
     if not dist.is_backend_available(job.backend):
-        raise RunError(Fault(NEEDS, f"this torch has no backend {job.backend}", help="--backend gloo runs anywhere"))
+        raise RunError(Fault(NEEDS, f"this torch lacks the backend {job.backend}", help="--backend gloo runs anywhere"))
     count = torch.cuda.device_count()
     if job.backend == "nccl" and count < job.ranks:
-        wanting = f"nccl needs a GPU for each of {job.ranks} ranks; here are {count}"
+        wanting = f"nccl needs a GPU for each of {job.ranks} ranks; this machine has {count}"
         raise RunError(Fault(NEEDS, wanting, help="--backend gloo runs anywhere, and shares GPUs"))
     if job.device == "cpu" and job.backend != "nccl":
         return torch.device("cpu")
@@ -128,7 +128,7 @@ def _device(job: Job, rank: int) -> torch.device:
 
 
 def _stream(job: Job, rank: int) -> Stream:
-    """Stream of a rank; it has the fingerprint of the others if a difference is to go unnoticed."""
+    """Stream of a rank; it has the fingerprint of the others if ranks must not notice a difference."""
     stream = loads(job.others.get(rank, job.stream))
     if not job.agree:
         stream.__dict__["fingerprint"] = loads(job.stream).fingerprint

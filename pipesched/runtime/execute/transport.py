@@ -7,13 +7,13 @@
             communicator carries batches, one of all ranks for all that it carries, a single message too
 
 A channel is a direction between two ranks on a communicator of the program. What is a batch in the program is one call
-of batch_isend_irecv for each communicator in it. A post waits for nothing, and nothing waits for a post but its own
-channel: the model `async`, in which a receive that is brought forward within its channel leaves the verdict as it is.
-Where a process group carries batches without tags, all that a rank posts there is one queue: the model `one-stream`.
+of batch_isend_irecv for each communicator in it. A post waits for nothing, and only its own channel waits for a post:
+the model `async`, in which a receive that is brought forward within its channel leaves the verdict as it is. Where a
+process group carries batches without tags, all posts of a rank there form one queue: the model `one-stream`.
 
 A Work handle that is dropped may take its message with it, so every handle is kept, with its tensors, until it is
-done. Who finds that out depends on the backend: a handle of NCCL can be asked, which `sweep` does at every
-instruction; one of gloo knows of its end only after a wait, which a thread for each target does in the order of posts.
+done. Detecting that depends on the backend: a handle of NCCL can be asked, which `sweep` does at every
+instruction; one of gloo shows its end only after a wait, which a thread for each target does in the order of posts.
 
 `blocking` is a discipline for tests: every SEND and RECV blocks in list order until its partner is there, which is the
 model `strict` on a real transport.
@@ -60,12 +60,12 @@ class Transport:
 
 
 TRANSPORTS = {"gloo": Transport(tagged=True, host=True)}
-OTHERS = Transport(tagged=False, host=False)  # right on a backend that honours tags, too
+OTHERS = Transport(tagged=False, host=False)  # also right on a backend that honours tags
 
 
 @dataclass(eq=False, slots=True)
 class _Posted:
-    """A message under way; its tensors live as long as the handles. left: held by the thread that waits for them."""
+    """A message under way; its tensors live as long as the handles. left: a lock of the thread that waits for them."""
 
     tensors: tuple[Tensor, ...]
     works: list[dist.Work]
@@ -109,7 +109,7 @@ class Channels:
     def waiting(self) -> Message | None:
         """Message that this rank is waiting for, for a watchdog to read.
 
-        Where a wait only orders the queues of the GPU (`queues`), the first that they wait for.
+        Where a wait only orders the queues of the GPU (`queues`), the first message that they wait for.
         """
         queued = (message for message, works in list(self._queued) if not done(works))
         return self._waiting or next(queued, None)
@@ -170,7 +170,7 @@ class Channels:
         return theirs
 
     def sweep(self) -> None:
-        """Let go of what has arrived. Only the oldest message to each target is asked: a direction keeps its order."""
+        """Release arrived messages. Only the oldest message to each target is asked: a direction keeps its order."""
         if not self._transport.host:
             _drop_done(self._sent)
             while self._queued and done(self._queued[0][1]):
@@ -261,7 +261,8 @@ class Channels:
     def in_line(self, message: Message) -> bool:
         """Tell whether a message queues behind everything posted on its communicator, and not only on its channel.
 
-        So it is where a process group without tags carries batches. Such a message is posted at its place in the list.
+        It does so where a process group without tags carries batches. Such a message is posted at its place in the
+        list.
         """
         return message.communicator in self._shared and not self._transport.tagged
 
@@ -320,7 +321,7 @@ def _drop_done(sent: dict[Message, _Posted]) -> None:
     held = set()
     for message, posted in list(sent.items()):
         if message.target not in held and done(posted.works):
-            posted.wait()  # at no cost, and torch lets its own references go
+            posted.wait()  # returns at once, and torch releases its own references
             del sent[message]
         else:
             held.add(message.target)
@@ -333,12 +334,12 @@ def _wait_in_order(queue: SimpleQueue[Message | None], sent: dict[Message, _Post
         assert posted.left is not None
         try:
             posted.wait()
-        except RuntimeError as error:  # for the rank's own thread to raise when it asks
+        except RuntimeError as error:  # the rank's own thread raises it when it asks
             posted.error = error
         else:
             del sent[message]
         posted.left.release()
-        del posted  # its tensors, while the thread waits for the next
+        del posted  # frees its tensors while the thread waits for the next
 
 
 def done(works: Sequence[dist.Work]) -> bool:

@@ -1,15 +1,15 @@
 """A fault of one rank becomes the fault of every rank, and a stall becomes a fault, within the timeout.
 
 Each rank has a thread that reports to all others where the rank is and which fault it knows of, hears the same of
-them, and judges by itself (`silence.Silence`): a rank that is stopped, even the first, stops nobody's judgement.
+them, and judges by itself (`silence.Silence`): a stopped rank, even the first, does not stop the others' judgement.
 
     rank 1 ── step 1, instruction 4 (1RECV_F1) waits for … ──> rank 0, rank 2, …
     rank 2 ── fault PS825 ───────────────────────────────────> rank 0, rank 1, …    each takes it, and tells it on
 
-Of faults that were found at the same moment one counts, the same on every rank: what a rank raised before what others
-saw of it. A connection that breaks in the transport is a weak sign, and a better one is waited for. Time in which this
-thread did not run, as in a process that was stopped and goes on, counts as no time. A thread cannot wake a main thread
-that sits in a transport's wait, so after a grace the process ends there, with the fault reported first.
+Of faults found at the same moment one counts, the same on every rank: what a rank raised wins over what others saw of
+it. A connection that breaks in the transport is a weak sign, and a better one is waited for. Time in which this thread
+did not run, as in a process that was stopped and resumed, does not count. A thread cannot wake a main thread that sits
+in a transport's wait, so after a grace the process ends there, with the fault reported first.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pipesched.runtime.execute.silence import DONE, Beat, Silence
 GRACE = 0.3  # seconds for a main thread that is not stuck to raise by itself
 SETTLE = 0.5  # seconds for the other ranks to take a fault
 PATIENCE = 0.3  # seconds for a better sign than a broken connection
-_LATE = 4  # periods; what is longer was no time of ours
-_SEEN = (STEPS_DIFFER, STALLED, OUTSIDE, RANK_LOST)  # what ranks find out about others; later ones count less
+_LATE = 4  # periods; after a longer gap this process was stopped
+_SEEN = (STEPS_DIFFER, STALLED, OUTSIDE, RANK_LOST)  # faults that ranks find in others; later ones count less
 
 
 class Watch(threading.Thread):
@@ -66,7 +66,7 @@ class Watch(threading.Thread):
         while self.fault is None and not self._all_left():
             self._exchange(self._period)
             if (found := self._found()) is not None:
-                self.fault = Fault.of(asdict(found))  # as the others read it
+                self.fault = Fault.of(asdict(found))  # in the form that the others read
         if self.fault is not None:
             if not self._leaving.is_set():
                 self._silence.hear(self._rank, self._where(), self._now)
@@ -79,7 +79,7 @@ class Watch(threading.Thread):
             self._end(self.fault)
 
     def publish(self, fault: Fault, *, weak: bool = False) -> None:
-        """Make the main thread's own fault that of all ranks, unless there is another one. weak: or a better one."""
+        """Make the main thread's fault that of all ranks, unless there is a better one. weak: any is better."""
         if weak:
             self._weak = fault, time.monotonic() + PATIENCE
         else:
@@ -120,7 +120,7 @@ class Watch(threading.Thread):
         self._peers.say(json.dumps({"beat": beat.plain(), "fault": fault}, separators=(",", ":")))
 
     def _take(self, rank: int, text: str) -> None:
-        """Read the text of a rank. An unreadable text is no sign of life."""
+        """Read the text of a rank. An unreadable text is not a sign of life."""
         try:
             said = json.loads(text)
             beat, fault = Beat.of(said["beat"]), said["fault"]

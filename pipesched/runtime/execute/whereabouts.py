@@ -5,7 +5,7 @@
     all_reduce  <  pipesched's mean of the losses                         in a step, in a collective of our own
     torch's backward  <  pipesched's average of replicas                  in a step, in DistributedDataParallel's
 
-The line is the innermost one that is neither torch's, ours, nor of an installed package.
+The line is the innermost one that belongs neither to torch, nor to us, nor to an installed package.
 """
 
 from __future__ import annotations

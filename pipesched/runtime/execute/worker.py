@@ -2,7 +2,7 @@
 
 It imports torch and starts no thread, so a fork is a rank that is ready at once. A rank ends by itself in every case
 that the watchdog knows; for the others, such as one that is stopped, the supervisor has a clock: once one rank has
-ended badly, or without a result, the rest have a few seconds. An empty line a second says that it is there itself.
+ended badly, or without a result, the rest have a few seconds. An empty line every second is its own sign of life.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
             with contextlib.suppress(ImportError):  # a rank says so
                 import_module(job.judge.partition(":")[0])  # once for all ranks
         _say(json.dumps(_run(job, training.train)))
-    os._exit(0)  # there is nothing to clean up, and taking torch apart takes a second
+    os._exit(0)  # there is nothing to clean up, and unloading torch takes a second
 
 
 def _lines() -> Iterator[str]:
@@ -65,7 +65,7 @@ def _say(line: str = "") -> None:
 
 @dataclass
 class _Rank:
-    """A rank as its supervisor sees it. said: its result as JSON, once it has given one."""
+    """A rank as its supervisor sees it. said: its result as JSON, once it has one."""
 
     process: ForkProcess
     pipe: Connection
@@ -77,7 +77,7 @@ class _Rank:
 def _run(job: Job, train: Train) -> list[dict[str, object]]:
     """Run all ranks of a job and return their results; end the process if the caller is gone."""
     ranks: list[_Rank] = []
-    lifeline, held = os.pipe()  # nobody writes: its end means to a rank that the supervisor is gone
+    lifeline, held = os.pipe()  # nobody writes: its end tells a rank that the supervisor is gone
     with tempfile.TemporaryDirectory(prefix="pipesched-") as folder:
         try:
             for number in range(job.ranks):
@@ -134,7 +134,7 @@ def _kill(ranks: list[_Rank]) -> None:
 
 
 def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe: Connection, train: Train) -> NoReturn:
-    """Live as a rank. It leaves by `os._exit`: what it inherited is not its to clean up."""
+    """Live as a rank. It leaves by `os._exit`: it must not clean up what it inherited."""
 
     def fail(fault: Fault) -> NoReturn:
         """End a stuck rank: the last resort of the watchdog."""

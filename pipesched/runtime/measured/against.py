@@ -33,10 +33,10 @@ from pipesched.views.svg import Svg
 
 MILLI = 1_000_000  # nanoseconds
 SHOWN = 5
-"""So many stages are named whose operations are furthest from their cost."""
+"""Number of stages that are named as furthest from their cost."""
 
 FAR = Fraction(5, 100)
-"""Nearer to its cost than that is near enough."""
+"""Share of a cost up to which a deviation is not reported."""
 
 _LEAST = 32
 

@@ -3,9 +3,9 @@
     plan   F0 F1 ·  B0 B1          late(op)  = start in the run - start in the plan
     run    F0 F1 ·· B0- B1         ratio     = work in the run / cost, of all operations of a kind, or of a stage's
 
-The unit makes the work of the whole run, at the medians over its steps, equal to the cost of the whole plan: what is
-late then is late for the order and for waiting, not because the machine is slow. One step is laid over the plan: the
-one of median length, without the first of several.
+The unit makes the work of the whole run, at the medians over its steps, equal to the cost of the whole plan: so an
+operation is late because of the order and of waiting, not because the machine is slow. One step is laid over the plan:
+the one of median length, without the first of several.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Against:
     """start, end: of the work, in nanoseconds from the begin of the step, by operation of the plan.
 
     unit: nanoseconds of a cost of 1. step: the one that is laid over the plan, from 1. lengths: of every step, in
-    nanoseconds. allowance: how late is late, in units: half a mean slot.
+    nanoseconds. allowance: delay up to which an operation is not late, in units: half a mean slot.
     """
 
     start: Ints
@@ -80,7 +80,7 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
     """Compare a run with the plan of its schedule.
 
     Raises:
-        PipeschedError: PS817, the run is of another schedule; the caller has checked that the plan ends (PS306).
+        PipeschedError: PS817, the run is of another schedule; the caller has excluded a deadlock of the plan (PS306).
     """
     at = _matched(schedule, measured.schedule)
     seen = running(measured)
@@ -142,7 +142,7 @@ def _matched(plan: Schedule, ran: Schedule) -> Ints:
 
 
 def _require_same(rank: int, planned: list[Compute], did: list[Compute] | None) -> None:
-    """Require that a rank ran what is planned. did: the computes of the rank that began with the same one."""
+    """Require that a rank ran the plan. did: the computes of the rank that began with the same one."""
     if did is None:
         raise _differ(f"no rank ran {planned[0]} first, as rank {rank} of the schedule does")
     if did != planned:

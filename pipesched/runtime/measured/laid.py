@@ -14,10 +14,10 @@ from pipesched.views import svg as figures
 
 
 def lay(made: Examination, how: Request) -> Laid:
-    """Lay the run of the traces over the plan, whose messages are left out: it did run, whatever they do.
+    """Lay the run of the traces over the plan without its messages: the run did finish, whatever they do.
 
     Raises:
-        PipeschedError: the plan does not end; PS816 to PS818, no trace, or of another schedule.
+        PipeschedError: the plan deadlocks; PS816 to PS818, no trace, or of another schedule.
     """
     plan, fault, traces = made.analysis.having(None), made.report.fault, trace_files.read(how.measured)
     if fault is not None and not plan.finished:

@@ -74,7 +74,7 @@ class Running:
 
     @property
     def skew(self) -> int:
-        """Largest time by which an input was made after its use, on clocks that therefore disagree; 0 if never."""
+        """Largest time by which an input was made after its use, which shows that clocks disagree; 0 if never."""
         used = self.start if self.recorded else self.end
         return max(int((self.produced - used).max(initial=0)), 0)
 

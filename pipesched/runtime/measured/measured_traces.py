@@ -6,8 +6,8 @@
 torch's pipeline runtime records each action under its name in a CSV, one file a rank (`_get_profiler_function_name`
 in torch.distributed.pipelining.schedules, 2.13); the file gives its rank under `distributedInfo`, and the origin of its
 times under `baseTimeNanoseconds`. Times are microseconds there, and whole nanoseconds here. A trace of ours may hold
-all ranks, and says how long an operation waited. An operation that is there several times ran in so many steps. What
-the profiler repeats of an action on a device (`gpu_user_annotation`) is not read.
+all ranks, and says how long an operation waited. The number of times that an operation occurs is the number of steps.
+What the profiler repeats of an action on a device (`gpu_user_annotation`) is not read.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def read(sources: Sequence[Source]) -> Measured:
     """Read a run from its traces: one file for all ranks, or one per rank.
 
     Raises:
-        PipeschedError: PS816, no trace, or one without operations of a pipeline; PS818, operations are missing, or are
-            there more often than others, or on two ranks; PS843, it costs more than its budget.
+        PipeschedError: PS816, no trace, or one without operations of a pipeline; PS818, operations are missing, occur
+            more often than others, or on two ranks; PS843, it costs more than its budget.
     """
     found = [_records(source, number) for number, source in enumerate(sources)]
     with budgeted("the trace"):
@@ -89,7 +89,7 @@ def _json(source: Source) -> object:
             return json_of(source.text)
     except json.JSONDecodeError as wrong:
         at = min(wrong.pos, max(len(source.text) - 1, 0))
-        label = Label(source.span(at, at + 1), "the text is no JSON from here on")
+        label = Label(source.span(at, at + 1), "the text is not JSON from here on")
         message = f"{source.name} is not a trace: {wrong.msg[:1].lower()}{wrong.msg[1:]}"
         raise fail(RuntimeCode.TRACE, message, label, help="a profile that was cut off must be written again") from None
 
@@ -167,8 +167,8 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-# Slots put together by step: the k-th time that an operation runs is in step k. Every operation runs once a step, and a
-# step has the same order each time, as a list of instructions has.
+# Slots put together by step: the k-th time that an operation runs is in step k. Every operation runs once per step, and
+# all steps have the same order.
 #
 #     rank 0   F0 F0 B0 F0 F0 B0 …
 #              ---step 0-- ---step 1--
@@ -197,7 +197,7 @@ def together(records: Sequence[Record]) -> Measured:
     """Put slots together as a run.
 
     Raises:
-        PipeschedError: PS818, operations are missing, or are there more often than others, or on two ranks.
+        PipeschedError: PS818, operations are missing, occur more often than others, or on two ranks.
     """
     slots = _slots(records)
     steps = _steps(slots)

@@ -130,7 +130,7 @@ class Step:
 
 
 def forward(rank: Rank, low: Ints, high: Ints) -> list[Step] | None:
-    """Steps from no operation done to all done, as far as they lead; None if there are too many states."""
+    """All steps between states that lie on an order; None if there are too many states."""
     if not rank.numbered:
         return None
     keys, time, states = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), 1

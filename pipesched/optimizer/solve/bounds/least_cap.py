@@ -67,7 +67,7 @@ def least_cap(problem: Problem) -> Ints:
 
 
 def infeasible(problem: Problem, said: Callable[[Fraction], str] = shown) -> str | None:
-    """Reason why no schedule is within the caps, on the rank that lacks most; None if there is a schedule.
+    """Reason why no schedule is within the caps, for the rank that lacks most; None if there is a schedule.
 
     said: formats an amount of memory. An example of a reason:
 

@@ -4,12 +4,11 @@
     one-machine   a set of operations of a rank: least head + work + least tail
     ends          a rank's work, minus the work that fits before a time and after another one          `warmup`
 
-The best over all ranks is the lower bound. Each is two times and some sums. The checker (`proof`) derives the first two
-anew as work between two times, and the third by its own dynamic programming over counts. Every kind holds for the span
-with heads and tails in the frame of the rank (`longest_paths.framed`), which count from its first start and to its last
-end, whenever it begins.
-The work of a rank also bounds the span of another rank, the frame, if it lies on paths from the frame's start to its
-end.
+The best over all ranks is the lower bound. Each consists of two times and a few sums. The checker (`proof`) derives the
+first two anew as work between two times, and the third by its own dynamic programming over counts. Every kind holds for
+the span with heads and tails in the frame of the rank (`longest_paths.framed`), which count from its first start and to
+its last end, whenever it begins. The work of a rank also bounds the span of another rank, the frame, if it lies on
+paths from the frame's start to its end.
 
 One machine: jobs with heads and tails run one at a time, so no schedule ends before least head + work + least tail of
 any set of them. The largest value over all sets is the length of Jackson's preemptive schedule: always run the job with

@@ -142,7 +142,7 @@ def _over(chunk: Chunk, t: int, which: int) -> int:
 
 
 def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
-    """(held just before t, work before t), for every number of F; as many backwards follow as can.
+    """(held just before t, work before t), for every number of F, with as many backwards as possible.
 
     An I that takes memory is counted as ended only if its W has ended too.
     """

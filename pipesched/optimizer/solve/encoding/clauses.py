@@ -1,4 +1,4 @@
-"""Clauses as arrays, a literal a column, so that a million are one expression; and the variables of a question.
+"""Clauses as arrays with a column per literal, so that one expression makes a million; the variables of a question.
 
 Literals are those of DIMACS. TRUE and -TRUE are constants: a clause with a true literal is dropped, and a false literal
 is left out of its clause. The start of an operation is a unary counter:

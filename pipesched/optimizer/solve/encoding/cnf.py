@@ -144,7 +144,7 @@ def _exclude(made: Encoding, one: tuple[int, Ints], two: tuple[int, Ints]) -> No
 def _periodic(made: Encoding, repeat: Repeat) -> None:
     """Add: for t in first .. last, n more operations of q have started by t + period than by t.
 
-    Operations of index below 0 count as started, those behind the last one as not started.
+    Operations of index below 0 count as started, those after the last one as not started.
     """
     first, last, n, period = repeat
     t = np.arange(first, last + 1)

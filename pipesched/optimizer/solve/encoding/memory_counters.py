@@ -142,7 +142,7 @@ def _at_least(clauses: Clauses, one: Sum, two: Sum, floor: int) -> Sum:
 
 
 def _at_most(clauses: Clauses, one: Sum, two: Sum, ceiling: int) -> Sum:
-    """Add: one <= u and two <= v -> sum <= u + v; values behind the first one at the ceiling have no literal."""
+    """Add: one <= u and two <= v -> sum <= u + v; values above the first one at the ceiling have no literal."""
     if not len(one.values) or not len(two.values):
         return _shifted(two, one.base) if not len(one.values) else _shifted(one, two.base)
     (u, of_one), (v, of_two) = one.below(), two.below()

@@ -57,7 +57,7 @@ def solve(
     from ortools.sat.python import cp_model
 
     if repeat is not None:
-        raise UnknownError("cpsat knows no part that repeats")
+        raise UnknownError("cpsat does not support a part that repeats")
     model = cp_model.CpModel()
     starts = _starts(model, problem, low, high, edges, linked=linked, span=span)
     solver = _solver(effort)

@@ -73,7 +73,7 @@ def decide(question: Question, report: Callable[[int], None] = lambda steps: Non
         ValueError: there is no such engine.
     """
     if question.engine not in ENGINES:
-        raise ValueError(f"no engine is called {question.engine!r}")
+        raise ValueError(f"unknown engine {question.engine!r}")
     try:
         answer = _prepared(question, report)
     except MemoryError:

@@ -144,13 +144,13 @@ class _Worker:
     def _start(self) -> None:
         self.ticket: int | None = None
         self.engine = ""
-        self.known: dict[int, Problem] = {}  # kept alive, so that a number stays one problem's
+        self.known: dict[int, Problem] = {}  # kept alive, so that no other problem gets its number
         self.process = subprocess.Popen(
             child.command(_WORKER),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"),  # NumPy is not to start threads
+            env=child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"),  # NumPy must not start threads
             process_group=0,  # Ctrl-C is for the parent
         )
         assert self.process.stdin is not None

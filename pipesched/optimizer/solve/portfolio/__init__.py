@@ -1,6 +1,6 @@
 """Good orders without a solver: upper bounds, with which the search begins.
 
-    zero_bubble       one F and one I at a time, W in the gaps         one stage a rank
+    zero_bubble       one F and one I at a time, W in the gaps         one stage per rank
     repeating         a pattern that repeats, without a bubble         where memory is scarce
     list_scheduling   the most urgent operation that can start         any placement, any caps
     justify           all of these, pushed forward and backward        improves warm-up and cool-down

@@ -21,7 +21,7 @@ Candidate: TypeAlias = tuple[str, Orders | None]
 
 @dataclass(eq=False)
 class Meter:
-    """Meter of work in steps: a step is about a microsecond, and the same work takes as many steps on every machine.
+    """Meter of work in steps: a step is about a microsecond, and the same work takes the same number everywhere.
 
     until: deadline, in seconds, monotonic; if it ends the work, the result depends on the machine.
     """

@@ -27,7 +27,7 @@ EVENT = 4  # steps per event
 
 
 def listed(problem: Problem, key: Ints, meter: Meter | None = None) -> Orders | None:
-    """Make orders by keys, int64, shape (operations,); None if no schedule is within the caps, or time is over."""
+    """Make orders by keys, int64, shape (operations,); None if no schedule is within the caps, or time is up."""
     run = _Run(problem, key)
     run.all(meter or Meter())
     return run.orders if run.left == 0 else None

@@ -90,7 +90,7 @@ class Try:
 def periodic(
     instance: Instance, limits: Limits, progress: Callable[[State], None] = lambda state: None, until: float = inf
 ) -> Periodic | None:
-    """Search a schedule for every number of microbatches, optimal for all if there is a proof; None if none was found.
+    """Search for a schedule for every number of microbatches, optimal for all if proved; None if none was found.
 
     until: deadline (monotonic).
     """
@@ -113,7 +113,7 @@ def _first(
     progress: Callable[[State], None],
     until: float,
 ) -> Periodic | None:
-    """Ask several questions at a time; of all tries that give a seam return the first in their order."""
+    """Ask several questions at a time; return the seam of the first try, in their order, that gives one."""
     asked, answers, started = deque[tuple[int, Try | Periodic]](), dict[int, Answer](), time.monotonic()
     try:
         while time.monotonic() < until:

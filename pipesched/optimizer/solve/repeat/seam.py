@@ -57,7 +57,7 @@ class Seam:
         """Orders for the problem of m0 + jK microbatches."""
         copies, rest = divmod(problem.placement.microbatches - self.microbatches, self.every)
         if copies < 0 or rest:
-            raise ValueError("not a number of microbatches that the seam reaches")
+            raise ValueError("the seam does not reach this number of microbatches")
         return [_numbered(problem, word) for word in self.words(copies)]
 
 

@@ -144,7 +144,7 @@ class BoundSchedule:
         self.step = 0
 
     def unrealised(self, bound: int) -> None:
-        """Take note that there are starts for the bound, but that no order was found that is as good."""
+        """Record that starts exist for the bound, but that no order was found that is as good."""
         self.reached = bound if self.reached is None else min(self.reached, bound)
 
 

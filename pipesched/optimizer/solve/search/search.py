@@ -33,7 +33,7 @@ from pipesched.optimizer.solve.search.bound_schedule import BoundSchedule, Step,
 from pipesched.optimizer.solve.search.lanes import Found, Lanes, Slice
 from pipesched.optimizer.solve.search.state import INTERRUPTED, Limits, Refutation, State
 
-_FINE = 400_000  # variables of one encoding from which durations are rounded first
+_FINE = 400_000  # variables of one encoding above which durations are rounded first
 _COARSE = 20_000_000  # steps per rounding
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start; per operation; at most
 _A_SECOND, _THOROUGH = 300_000, 10_000_000  # steps for ranks one by one, per second of the limit; at most
@@ -53,7 +53,7 @@ def search(
     floor: int = 0,
     refutes: Callable[[int, int], bool] = lambda bound, steps: False,
 ) -> State:
-    """Search the best schedule and the best bound; KeyboardInterrupt ends the search with the state so far.
+    """Search for the best schedule and the best bound; KeyboardInterrupt ends the search with the state so far.
 
     The caller has made sure that some schedule exists (`least_cap.infeasible`). progress: called when either improves,
     and about every second. until: deadline (monotonic); None for the seconds of the limits from now. floor: lower bound
@@ -122,7 +122,7 @@ def _slices(heuristics: Heuristics, meter: Meter) -> Iterator[Slice]:
 
 
 def _on_a_coarse_grid(state: State, limits: Limits, meter: Meter, progress: Progress) -> None:
-    """Search orders for rounded durations, which are few ticks, and measure them at the true ones."""
+    """Search for orders with rounded durations, which are few ticks, and measure them with the true ones."""
     if state.value is None or limits.engine == "cpsat":
         return
     low, high = within(state.problem, state.value)
@@ -154,7 +154,7 @@ def _offer_rounded(state: State, ticks: int, limits: Limits, meter: Meter, progr
 
 
 def _ask_engines(state: State, limits: Limits, heuristics: Iterator[Slice], meter: Meter, progress: Progress) -> None:
-    """Ask engines until the bounds meet, time is over or no question is left."""
+    """Ask engines until the bounds meet, time is up or no question is left."""
     questions = bound_schedule(state.problem, limits.engine, state.lower, state.value, limits.seed)
     running: dict[int, Step] = {}
 
@@ -204,7 +204,7 @@ def _take(state: State, questions: BoundSchedule, step: Step, answer: Answer) ->
             questions.found(state.value)
         if state.value is None or state.value > question.bound:
             questions.unrealised(question.bound)
-    note = f"{answer.engine} does not know: {answer.reason}"
+    note = f"{answer.engine} cannot decide:  {answer.reason}"
     if answer.verdict == "unknown" and answer.reason and note not in state.notes:
         state.notes.append(note)
 
