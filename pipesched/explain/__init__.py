@@ -1,1 +1,1 @@
-"""Explains mistakes: syntax errors, texts of another kind, codes and words."""
+"""Explains mistakes (syntax errors, files of another kind), codes and words."""

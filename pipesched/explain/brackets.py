@@ -1,7 +1,7 @@
-"""Which bracket is missing, and where: one linear pass that leaves every bracket paired.
+"""Find the missing bracket and its place: one linear pass that leaves every bracket paired.
 
-A parser that meets an unclosed `{` learns of it at the end of the file, far from the mistake, and stumbles before that.
-Here brackets are paired first, by what a reader goes by: no item (`rank`, `claim`, ...) is inside a block, a word
+A parser notices an unclosed `{` at the end of the file, far from the mistake, after errors that only follow from it. So
+brackets are paired first, by the signs that a reader uses: no item (`rank`, `claim`, ...) is inside a block, a word
 that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has the indentation of its
 opener's line.
 
@@ -27,7 +27,7 @@ MOST = 20  # findings of one run
 
 
 class Problem(NamedTuple):
-    """A finding, and an offset in the statement that is to blame."""
+    """A finding, and an offset in the faulty statement."""
 
     offset: int
     diagnostic: Diagnostic
@@ -40,7 +40,7 @@ class _Opener(NamedTuple):
 
 @dataclass
 class Pairing:
-    """Pairs the brackets of a text. out: its tokens, and those supplied. problems: what was wrong."""
+    """Pair the brackets of a text. out: its tokens, and supplied ones. problems: the findings."""
 
     source: Source
     tokens: Sequence[Token]
@@ -50,7 +50,7 @@ class Pairing:
     open: list[_Opener] = field(default_factory=list)
     header: str = ""  # the word of a block whose `{` is still to come
     surplus: int = 0  # `}` less `{`, from here to the next item
-    suspect: Token | None = None  # the first opener whose closer has another indentation
+    suspect: Token | None = None  # the first opener whose closer is indented differently
 
     def run(self) -> Pairing:
         for at, token in enumerate(self.tokens):
@@ -67,7 +67,7 @@ class Pairing:
         self._unclosed(0, Token("", "", self.tokens[-1].end))
         return self
 
-    # What a word says about the brackets before it
+    # Brackets before a word, judged by the word
 
     def _boundary(self, at: int, token: Token) -> None:
         part_of_overlap = bool(self.open) and self.open[-1].after == "overlap" and token.text in tuple(LETTERS)
@@ -79,7 +79,7 @@ class Pairing:
             self._no_block(at, token)
 
     def _item(self, at: int, token: Token) -> None:
-        """An item: it ends what is open, unless the `}` for that come after it, as if it were not there."""
+        """At an item: close what is open, unless the `}` for that come after the item."""
         surplus = self._count(at)
         if self.open and surplus >= len(self.open):
             self.surplus += surplus
@@ -111,7 +111,9 @@ class Pairing:
         return word in ("repeat", "if") or (word == "else" and before == "}")
 
     def _no_block(self, at: int, token: Token) -> bool:
-        """A word where the `{` of a header belongs: forgotten, if a `}` is left over. Whether the word replaces it."""
+        """At a word in the place of a header's `{`: the `{` was forgotten if a `}` is left over. True if the word
+        replaces it.
+        """
         header, self.header = self.header, ""
         if self.surplus <= 0:
             return False
@@ -133,7 +135,7 @@ class Pairing:
         self.open.append(_Opener(token, self.tokens[max(0, at - 1)].text))
 
     def _closes(self, at: int, token: Token) -> bool:
-        """Pairs a closer; False if it is to be left out."""
+        """Pair a closer; False if it must be left out."""
         if token.text == "}":
             self._close_round(token)
             if self.header and self._no_block(at, token):
@@ -158,7 +160,7 @@ class Pairing:
         return False
 
     def _out_of_place(self, at: int) -> bool:
-        """True if a `}` is not where that of its opener belongs: on its line, or first in a line and below it."""
+        """True if a `}` is not where its opener's belongs: on the same line, or below it, first in a line."""
         opener, closer = self.open[-1].token, self.tokens[at]
         if self.source.position(opener.start)[0] == self.source.position(closer.start)[0]:
             return False
@@ -176,7 +178,7 @@ class Pairing:
         return len(line) - len(line.lstrip())
 
     def _put(self, bracket: str) -> Token:
-        """Supplies a bracket after the last token."""
+        """Supply a bracket after the last token."""
         self.out.append(Token(self.kinds[bracket], bracket, self.out[-1].end, supplied=True))
         return self.out[-1]
 
@@ -187,7 +189,7 @@ class Pairing:
             self._unclosed(len(self.open) - 1, token)
 
     def _unclosed(self, height: int, token: Token) -> None:
-        """Closes every bracket from `height` on, before the token, and says so once."""
+        """Close every bracket from `height` on, before the token, and report it once."""
         openers = [opener.token for opener in self.open[height:]]
         del self.open[height:]
         for opener in reversed(openers):
@@ -206,7 +208,7 @@ class Pairing:
         self.problems.append(Problem(openers[-1].start, diagnostic))
 
     def _wrong(self, token: Token) -> bool:
-        """A closer of the wrong kind: the right one takes its place."""
+        """At a closer of the wrong kind: replace it by the right one."""
         opener = self.open.pop().token
         right = CLOSER[opener.text]
         message = f"expected `{right}`, found `{token.text}`"

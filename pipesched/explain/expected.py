@@ -1,7 +1,7 @@
-"""Syntax errors in words: what was found, what could have been there, and the remedy where it is plain.
+"""Syntax errors in words: what was found, what was expected, and the remedy if it is clear.
 
-What could have been there comes from the grammar's table; here it is said as a person would: eleven operators are
-"an operator", and a value is never "NUMBER, NAME, LPAR or MINUS".
+The expected tokens come from the grammar's table; here they are summarized: eleven operators are "an operator", and a
+value is never "NUMBER, NAME, LPAR or MINUS".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KEPT = "a name keeps its value; what changes from round to round follows from t
 
 
 def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
-    """PS101 for a token that has no place. taken: the texts (or kinds, where the text varies) that have one."""
+    """PS101 for an unexpected token. taken: the texts (or kinds, if the text varies) that are accepted there."""
     token = tokens[at]
     if "NAME" in taken:
         taken = taken - (set(SOFT) - (_LETTERS if taken >= _LETTERS else set()))
@@ -63,7 +63,7 @@ def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source
 
 
 def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
-    """Where something is missing before a token: there, or at the end of the line before, if that breaks off."""
+    """Place of an omission before a token: there, or at the end of the line before, if that breaks off."""
     token, before = tokens[at], tokens[max(0, at - 1)]
     if at and (not token.text or first_in_line(tokens, at, source)):
         return source.span(before.end, before.end)
@@ -71,7 +71,7 @@ def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
 
 
 def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
-    """PS102 for characters with which no word begins, and the word that was meant, if that is plain."""
+    """PS102 for characters with which no word begins, and the intended word, if it is clear."""
     plain = unicodedata.normalize("NFKC", text)
     if plain != text and re.fullmatch(r"[A-Za-z0-9_]+", plain):
         help_, meant = f"write `{plain}`", plain
@@ -85,7 +85,7 @@ def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
     return Diagnostic(Code.CHARACTER, message, (Label(span, "not a word"),), help=help_ or None), meant or None
 
 
-# What could have been there
+# Expected tokens
 
 
 def _phrases(taken: set[str], before: Token | None, alone: bool) -> list[str]:
@@ -131,7 +131,7 @@ def _shown(token: Token) -> str:
 
 
 def _changes(tokens: Sequence[Token], at: int) -> bool:
-    """True if a name is given another value: ``w++``, ``w += 1``."""
+    """True for an assignment to a name: ``w++``, ``w += 1``."""
     after = "".join(token.text for token in tokens[at + 1 : at + 3])
     return tokens[at].kind == "NAME" and re.fullmatch(r"[+\-*/]=|\+\+|--", after) is not None
 
@@ -150,11 +150,11 @@ _REMEDIES: tuple[tuple[str, set[str], str], ...] = (
     ("split", set(), "the share of a split, which W frees, is from 0 to 1: `split:1/2`, `split:0.5`"),
     ("schedule", set(), "a file holds one schedule"),
 )
-"""A word, or any where none is given; what has a place where it stands; what to do."""
+"""A word, or None for any; a token that is expected there; the remedy."""
 
 
 def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
-    """The remedy, where it is plain."""
+    """Remedy, if it is clear."""
     word = token.text
     if word in _NOT_WORDS and token.kind == "NAME":
         return _NOT_WORDS[word]

@@ -18,7 +18,7 @@ from pipesched.library.aliases import known_as
 
 @dataclass(frozen=True)
 class Word:
-    """A row of ``explain/words.md``: a word, its one meaning here, and the names that others have for it."""
+    """A row of ``explain/words.md``: a word, its one meaning here, and its names elsewhere."""
 
     word: str
     meaning: str
@@ -26,7 +26,7 @@ class Word:
 
 
 def _completed(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The codes and words that begin so, for a shell."""
+    """Codes and words with this beginning, for completion in a shell."""
     known = [*map(str, codes()), *(word.word for word in words())]
     return [name for name in known if name.lower().startswith(incomplete.lower()) and " " not in name]
 
@@ -82,7 +82,7 @@ def _row(word: Word, out: Output) -> None:
 
 
 def find(name: str) -> AnyCode | Word:
-    """The word of that name, its own or another one of the field, or the code of a number or of a name; in any case.
+    """Word of a name, ours or another one of the field, or code of a number or of a name; letter case is ignored.
 
     Raises:
         PipeschedError: PS225, neither.
@@ -116,17 +116,17 @@ def _codes() -> dict[str, AnyCode]:
 
 
 def slug(code: AnyCode) -> str:
-    """The name of a code as people type it: ``too-many-operations``."""
+    """Name of a code as people type it: ``too-many-operations``."""
     return code.name.lower().replace("_", "-")
 
 
 def page(code: AnyCode) -> str:
-    """The page of a code, as Markdown, and how a command ends that finds it."""
+    """Page of a code, as Markdown, with the exit status of the code."""
     return f"{_file(f'{code}.md')}\nExit status {code.status}.\n"
 
 
 def words() -> list[Word]:
-    """The table of words, in its order; marks of code are dropped from other names."""
+    """Table of words, in its order; backticks are dropped from other names."""
     rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", _file("words.md"), re.MULTILINE)
     return [Word(word, text, tuple(others.replace("`", "").split(", "))) for word, text, others in rows[1:]]
 
@@ -138,5 +138,5 @@ def _file(name: str) -> str:
 
 
 def _title(text: str) -> str:
-    """The first heading without its code: ``# PS401: deadlock`` gives ``deadlock``."""
+    """First heading without its code: ``# PS401: deadlock`` gives ``deadlock``."""
     return text.split("\n", 1)[0].partition(": ")[2]

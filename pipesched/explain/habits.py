@@ -1,6 +1,6 @@
-"""Habits of other languages: a row each, with what is written here instead. They explain a mistake, and make none.
+"""Habits from other languages, one row each, with the form of this language. They explain errors, and never cause one.
 
-A row is looked for in the line of a syntax error; where it includes the place of the error, its words are the remedy.
+A row is searched in the line of a syntax error; if its match includes the place of the error, its text is the remedy.
 
     for i in range(m):       a range is written `low .. high`; it ends before high: write `0 .. m`; a block is …
     let w = 4p               a product has its `*`: write `4 * p`
@@ -17,27 +17,27 @@ from typing import TypeAlias
 from pipesched.diagnostics import Diagnostic
 from pipesched.model.ops import KIND
 
-_LONGEST = 500  # characters of a line that a person wrote
+_LONGEST = 500  # most characters of a line that is searched
 
 Remedy: TypeAlias = str | Callable[[re.Match[str]], str]
 
 
 @dataclass(frozen=True)
 class Habit:
-    """How the habit looks, and the remedy: a text, a template of the match, or a function of it."""
+    """Pattern of a habit, and the remedy: a text, a template for the match, or a function of it."""
 
     pattern: re.Pattern[str]
     remedy: Remedy
 
     def remedies(self, line: str, start: int, end: int) -> Iterator[str]:
-        """The remedy of every match that touches a range of the line."""
+        """Remedy of every match that touches a range of the line."""
         for found in self.pattern.finditer(line):
             if found.start() <= end and start <= found.end():
                 yield found.expand(self.remedy) if isinstance(self.remedy, str) else self.remedy(found)
 
 
 def _row(pattern: str, remedy: Remedy) -> Habit:
-    """A row; KIND in its pattern is the letter of a compute."""
+    """Make a row; KIND in its pattern is the letter of a compute."""
     return Habit(re.compile(pattern.replace("KIND", KIND)), remedy)
 
 
@@ -101,11 +101,11 @@ HABITS = (
         "a value by condition is written `if c then a else b`",
     ),
 )
-"""The habits that are commonest with people who write Python or C."""
+"""The commonest habits of people who write Python or C."""
 
 
 def explained(finding: Diagnostic) -> Diagnostic:
-    """The finding, with the remedies of the habits that are at its place."""
+    """Add to a finding the remedies of the habits at its place."""
     where = finding.where
     if where is None or len(line := where.source.line(where.line)) > _LONGEST:
         return finding

@@ -1,8 +1,8 @@
-"""A CSV of another shape than torch's: the one thing that is wrong with all of it, in place of every cell.
+"""A CSV in a different shape from torch's: one finding for the whole file instead of one per cell.
 
     0,0F0,0F1,0B0,0B1     column 1 is an index
 
-A shape is named only if the text without it can be read.
+A shape is named only if the repaired text can be read.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.explain.codes import ExplainCode
 from pipesched.support.source import Source
 
-LONGEST = 100_000  # characters of a file that is read so often
+LONGEST = 100_000  # most characters of a file that is read repeatedly
 
 
 class Shape(NamedTuple):
-    """A wrong shape: the message, the remedy, and the text to write for every match of a pattern."""
+    """A wrong shape: the message, the remedy, and the replacement for every match of a pattern."""
 
     said: str
     help: str
@@ -40,7 +40,7 @@ SHAPES = (
 
 
 def meant(found: Sequence[Diagnostic], source: Source, read: Callable[[Source], object]) -> Sequence[Diagnostic]:
-    """PS801 for the fewest shapes without which a CSV can be read, at the first of its mistakes."""
+    """PS801 for the fewest wrong shapes that must be repaired to read a CSV, at the first of its mistakes."""
     counts = range(1, 4 if len(source.text) <= LONGEST else 1)
     for chosen in (chosen for count in counts for chosen in combinations(SHAPES, count)):
         try:
@@ -56,7 +56,7 @@ _KINDS = {".md": "Markdown", ".html": "HTML", ".py": "Python", ".toml": "TOML", 
 
 
 def not_a_schedule(found: Sequence[Diagnostic], source: Source, _: object) -> Sequence[Diagnostic]:
-    """PS842 for a file whose ending is that of another kind."""
+    """PS842 for a file with the ending of another kind."""
     if kind := _KINDS.get(PurePath(source.name).suffix.lower()):
         here = Label(source.span(0, len(source.text.partition("\n")[0])), f"this is {kind}")
         help = "give a .ps file, a torch CSV, an order, a stream, or a name of `pipesched list`"

@@ -1,4 +1,4 @@
-"""Suggest the name that was meant, and sizes that a file takes."""
+"""Suggest the intended name, and sizes that a file accepts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pipesched.language.typecheck import Checked
 from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement
 
-_LONG, _MANY = 60, 5_000  # letters of a name, and names, among which one is looked for
-_LISTED = 12  # names that a remedy lists
-_FAR = 129  # how far other sizes are looked for
-_ALIASES = {  # by its name in most files, what others call it
+_LONG, _MANY = 60, 5_000  # limits of a search: letters of a name, number of names
+_LISTED = 12  # most names that a remedy lists
+_FAR = 129  # distance up to which other sizes are tried
+_ALIASES = {  # other names, by the name in most files
     "m": "num_microbatches n_microbatches num_mb n_mb nmb mb microbatches micro_batches M",
     "p": "world_size num_stages n_stages num_ranks n_ranks pp_size pp num_devices devices P",
     "v": "num_chunks n_chunks num_model_chunks vpp vpp_size virtual_stages V",
@@ -36,7 +36,7 @@ _NO_SUCH = {
 
 
 def name(found: Sequence[Diagnostic], visible: Iterable[str], there: str) -> Sequence[Diagnostic]:
-    """The name that is nearest, or the names that are known. there: what is said of those in claims."""
+    """Suggest the nearest name, or list the known names. there: remedies for names of claims."""
     where = found[0].where
     assert where is not None
     known = sorted({x for x in visible if len(x) <= _LONG})[:_MANY] if len(where.text) <= _LONG else []
@@ -52,7 +52,7 @@ def name(found: Sequence[Diagnostic], visible: Iterable[str], there: str) -> Seq
 
 
 def parameter(found: Sequence[Diagnostic], typed: str, known: Collection[str]) -> Sequence[Diagnostic]:
-    """The parameter that is nearest."""
+    """Suggest the nearest parameter."""
     close = difflib.get_close_matches(typed[:_LONG], [*known][:_MANY], 1, 0.5)
     return [replace(found[0], help=f"did you mean `{close[0]}`?")] if close else found
 
@@ -60,7 +60,7 @@ def parameter(found: Sequence[Diagnostic], typed: str, known: Collection[str]) -
 def sizes(
     found: Sequence[Diagnostic], checked: Checked, given: Mapping[str, Value], now: Mapping[str, Value]
 ) -> Sequence[Diagnostic]:
-    """The sizes next to those that a file refuses. now: the value of each parameter."""
+    """Suggest the sizes next to those that a file refuses. now: the value of each parameter."""
     if near := _near(checked, now, given):
         return [replace(found[0], help=f"it takes {near}")]
     alone = _near(checked, now, {})
@@ -68,7 +68,7 @@ def sizes(
 
 
 def _near(checked: Checked, now: Mapping[str, Value], given: Mapping[str, Value]) -> str:
-    """The sizes on both sides of these, of one parameter each, that a file takes: m first and p last."""
+    """The nearest accepted values on both sides, changing one parameter at a time: m first and p last."""
     found = list[str]()
     for name in sorted(checked.parameters, key=lambda x: (x == "p", x != "m")):
         if isinstance(value := now[name], int):
@@ -80,12 +80,12 @@ def _near(checked: Checked, now: Mapping[str, Value], given: Mapping[str, Value]
 
 
 def ranks(found: Sequence[Diagnostic], placement: Placement, expression: str) -> Sequence[Diagnostic]:
-    """The ranks of all stages less the first of them, where none is on rank 0."""
+    """Suggest ranks that count from 0, if no stage is on rank 0."""
     first = int(placement.rank_of.min())
     return [replace(found[0], help=f"ranks count from 0: write `{_lowered(expression, first)}`")] if first else found
 
 
 def _lowered(expression: str, by: int) -> str:
-    """An expression less a number: ``s + 1`` less 1 is ``s``."""
+    """Subtract a number from an expression: ``s + 1`` less 1 is ``s``."""
     plain = re.fullmatch(rf"(.+?)\s*\+\s*{by}|{by}\s*\+\s*(.+)", expression, re.DOTALL)
     return f"{expression} - {by}" if plain is None else plain[1] or plain[2]

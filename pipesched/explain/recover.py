@@ -1,8 +1,8 @@
-"""Every independent mistake of a text that does not parse, in one reading.
+"""Report every independent mistake of a text that does not parse, in one pass.
 
-The grammar's table is walked over the tokens. Where a token has no action, what would have had one is said in words;
-then the walk goes on at the next place where a statement or an item begins, from the innermost state that takes it:
-panic mode, the brackets paired beforehand. One statement is blamed once.
+The parser's table runs over the tokens. If a token has no action, the expected tokens are reported; then parsing
+resumes where the next statement or item begins, in the innermost state that accepts it: panic mode, with brackets
+paired beforehand. Each statement is reported at most once.
 
     let x 3                  expected `=` or `(` after `x`, found `3`      the half-read let is dropped at `repeat`
     repeat x { F ) }         found `)`, which closes nothing               it is left out
@@ -57,12 +57,13 @@ def mistakes(_: Sequence[Diagnostic], source: Source) -> list[Diagnostic]:
 
 
 def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
-    """The findings in order, without those that follow, more often than not, from another one of their line.
+    """The findings in order, without those that probably follow from another one on their line.
 
-    A string without its end hides what is behind it; odd words, what does not parse; and so does the first of those.
+    A string without its end hides later findings, an unknown word hides syntax errors, and the first of these the
+    others.
     """
     kept: list[tuple[int, Diagnostic]] = []
-    blamed: dict[int, int] = {}  # by line: the weight from which on a finding adds nothing
+    blamed: dict[int, int] = {}  # by line: the weight from which on findings are dropped
     for weight, start, line, finding in sorted(map(_weighed, findings), key=itemgetter(0, 1)):
         if weight < blamed.get(line, 3):
             kept.append((start, finding))
@@ -71,7 +72,7 @@ def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """The findings, of those of a line with one remedy the first."""
+    """The findings; of several on a line with the same remedy only the first."""
     first: dict[tuple[int, str], Diagnostic] = {}
     for finding in findings:
         first.setdefault((finding.where.line if finding.where else 0, finding.help or finding.message), finding)
@@ -79,7 +80,7 @@ def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _weighed(finding: Diagnostic) -> tuple[int, int, int, Diagnostic]:
-    """Its weight (0: a string without its end, 1: odd words and numbers, 2: what does not parse), offset and line."""
+    """Weight (0: a string without its end, 1: an unknown word or number, 2: a syntax error), offset and line."""
     assert finding.where is not None
     unclosed = finding.code is Code.CHARACTER and finding.where.text.startswith('"')
     weight = 2 if finding.code is Code.SYNTAX else int(not unclosed)
@@ -94,7 +95,7 @@ def _empty(source: Source) -> Diagnostic:
 
 
 def _words_meant(token: Token, source: Source, words: Words, problems: list[Problem]) -> list[Token]:
-    """The token; for what is no word of the language, a finding, and what was meant, or nothing."""
+    """The token; for an unknown word a finding, and the intended token, or none."""
     span = source.span(token.start, token.end)
     if token.kind == UNCLOSED:
         begun = Label(span, "it begins here")
@@ -115,9 +116,9 @@ def _words_meant(token: Token, source: Source, words: Words, problems: list[Prob
 
 
 class Walk:
-    """A walk through the table, over tokens whose brackets are paired.
+    """A run of the parser's table over tokens whose brackets are paired.
 
-    known: what is wrong with the words and brackets; their statements are not blamed again.
+    known: findings on words and brackets; their statements are not reported again.
     """
 
     def __init__(self, source: Source, tokens: list[Token], known: list[Problem], grammar: Grammar) -> None:
@@ -127,10 +128,10 @@ class Walk:
         self.blamed = sorted(problem.offset for problem in known)
         self.problems: list[Problem] = []
         self.stack = START
-        self.begun = self.item = 0  # where the statement begins that is being read, and the item that it is in
-        self.carried_on = -1  # the last token that had no place: within its line, it begins nothing
+        self.begun = self.item = 0  # beginning of the current statement, and of its item
+        self.carried_on = -1  # the last unexpected token: nothing begins within its line
         self.astray = False  # whether statements outside every rank have been reported
-        self.forgiven: set[int] = set()  # in and after blocks without a head: what the head would have explained
+        self.forgiven: set[int] = set()  # in and after blocks without a head: errors that follow from that
 
     def run(self) -> list[Problem]:
         at = 0
@@ -148,13 +149,13 @@ class Walk:
         return self.problems
 
     def _advance(self, kind: str) -> bool:
-        """Moves the stack by a token of this kind, if it has an action there."""
+        """Move the stack by a token of this kind, if it has an action there."""
         moved = self.table.moved(self.stack, kind)
         self.stack = moved or self.stack
         return moved is not None
 
     def _kind(self, at: int) -> str:
-        """The token's kind; UNKNOWN for a release rule that nobody knows."""
+        """Kind of the token; UNKNOWN for an unknown release rule."""
         token = self.tokens[at]
         if token.kind == "NAME" and at and self.tokens[at - 1].text == "release":
             return "NAME" if self._rule_begins(at) else UNKNOWN
@@ -171,7 +172,7 @@ class Walk:
     # Blame
 
     def _mistake(self, at: int) -> None:
-        """Reports the token, unless its statement is blamed already."""
+        """Report the token, unless its statement is reported already."""
         token = self.tokens[at]
         taken = {self.texts.get(kind, kind) for kind in self.table.takes(self.stack)}
         alone = apart(self.tokens, at, self.source)
@@ -180,7 +181,7 @@ class Walk:
         outside = token.text in STATEMENTS and "claim" in taken and alone
         if token.supplied or at in self.forgiven or (outside and self.astray) or self._is_blamed(token.start):
             return
-        if token.text == "when" and self._is_blamed(token.start, self.item):  # of a `greedy` that was not read as such
+        if token.text == "when" and self._is_blamed(token.start, self.item):  # of a `greedy` that was not recognized
             return
         self.astray |= outside
         insort(self.blamed, self.begun)
@@ -193,7 +194,7 @@ class Walk:
     # Going on
 
     def _resume(self, at: int) -> int:
-        """Drops what is half read; the next token that the stack takes."""
+        """Drop the unfinished part; return the next token that the stack accepts."""
         depth = self._open_round()
         for i in range(at, len(self.tokens)):
             token = self.tokens[i]
@@ -211,24 +212,24 @@ class Walk:
         return len(self.tokens)
 
     def _settle(self, token: Token) -> bool:
-        """Drops what is half read, if the token can then go on."""
+        """Drop the unfinished part, if the token is accepted then."""
         if self._drop_to_list():
             return self.table.moved(self.stack, token.kind) is not None
-        if token.text in ITEMS:  # the head is what is half read
+        if token.text in ITEMS:  # the head is the unfinished part
             self.stack = START
             return token.text == "schedule" or self._supply(*_HEAD)
         return False
 
     def _open_round(self) -> int:
-        """How many `(` and `[` are open in what is half read."""
+        """Number of open `(` and `[` in the unfinished part."""
         block = self.words.kinds["{"]
         half_read = [*takewhile(lambda symbol: symbol != block, self.stack.symbols())]
         opened, closed = (sum(half_read.count(self.words.kinds[text]) for text in pair) for pair in ("([", ")]"))
         return opened - closed
 
     def _enter(self, at: int) -> None:
-        """Makes the stack take the `{` here: of the block that is being read, or of one whose head nobody knows."""
-        self.forgiven.add(self._after_block(at))  # the `else` of an `if` that was not read as such
+        """Make the stack accept the `{` here: of the current block, or of one with an unknown head."""
+        self.forgiven.add(self._after_block(at))  # the `else` of an `if` that was not recognized
         if self._drop_to(self.words.kinds["{"]):
             return
         self.forgiven.add(at + 1)
@@ -239,7 +240,7 @@ class Walk:
             self._supply("rank", "0")
 
     def _after_block(self, at: int) -> int:
-        """The index after the `}` of the block that begins here; 0 if no `else` is there."""
+        """Index after the `}` of the block that begins here; 0 without an `else`."""
         depth = 0
         for i in range(at, len(self.tokens)):
             depth += (self.tokens[i].text == "{") - (self.tokens[i].text == "}")
@@ -248,11 +249,11 @@ class Walk:
         return 0
 
     def _drop_to_list(self) -> bool:
-        """Drops what is half read of a statement, or of an item."""
+        """Drop the unfinished part of a statement, or of an item."""
         return self._drop_to(self.words.kinds["repeat"], self.words.kinds["claim"])
 
     def _drop_to(self, *kinds: str) -> bool:
-        """Drops the top of the stack, as far as the last `{`, until it takes a token of one of these kinds."""
+        """Drop the top of the stack, at most to the last `{`, until it accepts a token of one of these kinds."""
         stack = self.stack
         while not any(self.table.moved(stack, kind) for kind in kinds):
             if stack.below is None or stack.symbol == self.words.kinds["{"]:
@@ -262,23 +263,23 @@ class Walk:
         return True
 
     def _supply(self, *texts: str) -> bool:
-        """Moves the stack by words that are not written; False, and nothing moved, if it does not take the first."""
+        """Move the stack by supplied words; False, without a move, if it does not accept the first."""
         return all(self._advance(kind(self.words, text)) for text in texts)
 
 
-# The grammar's LR table, walked without building anything. A stack is a way into the table: states, each with the
-# symbol that led to it. A token either moves it on, by some reductions and one shift, or has no action: a syntax error.
+# The grammar's LR table, walked without building anything. A stack is a path through the table: states, each with the
+# symbol that led to it. A token either moves it, by some reductions and one shift, or has no action: a syntax error.
 
 
 class Stack(NamedTuple):
-    """The top of a stack, and what is below it; stacks share what they have in common."""
+    """Top of a stack, and the rest below it; stacks share common parts."""
 
     state: int
     symbol: str
     below: Stack | None
 
     def symbols(self) -> Iterator[str]:
-        """From the top down."""
+        """States from the top down."""
         stack: Stack | None = self
         while stack:
             yield stack.symbol
@@ -289,14 +290,14 @@ START = Stack(0, "", None)
 
 
 class Table:
-    """The moves of a grammar."""
+    """Moves of a grammar's table."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.states = grammar.states
         self.ends = [(rule.origin, len(rule.symbols)) for rule in grammar.rules]
 
     def moved(self, stack: Stack, kind: str) -> Stack | None:
-        """The stack after a token of this kind, or None."""
+        """Stack after a token of this kind, or None."""
         while (move := self.states[stack.state].get(kind)) is not None:
             if move >= 0:
                 return Stack(move, kind, stack)
@@ -308,5 +309,5 @@ class Table:
         return None
 
     def takes(self, stack: Stack) -> set[str]:
-        """The kinds of token that have an action."""
+        """Kinds of token that have an action."""
         return {kind for kind in self.states[stack.state] if kind.isupper() and self.moved(stack, kind)}

@@ -1,8 +1,8 @@
-"""The words of a text, whatever its state: nothing is lost, nothing is refused.
+"""Tokens of any text, however broken: none is lost or refused.
 
     rank r { F[0] § B }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB UNKNOWN B RBRACE
 
-The terminals are the grammar's; what a text holds besides is UNKNOWN, or UNCLOSED: a string without its end.
+The terminals are the grammar's; any other text is UNKNOWN, or UNCLOSED: a string without its end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEXT_ITEM = re.compile(rf"[\r\n][ \t]*(?:{'|'.join(ITEMS)})\b|\Z")
 
 
 def kind(words: Words, word: str) -> str:
-    """The kind of a single word."""
+    """Kind of a single word."""
     return scan(words, word)[0].kind
 
 
@@ -37,7 +37,7 @@ def _pattern(words: Words) -> re.Pattern[str]:
 
 
 def scan(words: Words, text: str) -> list[Token]:
-    """Every token of a text, comments among them, blanks not."""
+    """Every token of a text, with comments, without blanks."""
     tokens: list[Token] = []
     at, quoted, last, count = 0, False, "", 0
     while at < len(text):
@@ -74,7 +74,7 @@ def _item_follows(text: str, end: int) -> bool:
 
 
 def _one_word(before: Token, token: Token) -> bool:
-    """True if unknown letters only carry on a name: ``naïve``."""
+    """True if unknown letters only continue a name: ``naïve``."""
     return token.kind == UNKNOWN and token.text[0].isalnum() and before.named and before.end == token.start
 
 
@@ -96,7 +96,7 @@ def ends_value(token: Token) -> bool:
 
 
 def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """True if a line end is before the token."""
+    """True if a line ends before the token."""
     return at == 0 or "\n" in source.text[tokens[at - 1].end : tokens[at].start]
 
 

@@ -1,10 +1,10 @@
 """A table over schedules and sizes.
 
-A parameter goes to the files that have it: `--v 2` is for the interleaved schedules of a comparison, and the others
-are run once without it. A size that a schedule refuses is a row of its own, with the reason.
+A parameter applies to the files that have it: with `--v 2` the interleaved schedules get it, and the others run once
+without it. A size that a schedule refuses is a row with the reason.
 
-Like is compared with like: costs are those of 1/p of the model, so that an operation of one of S stages takes p/S of
-them; or, if asked for, those of one stage, whatever its size. Messages cost the same either way.
+Costs are those of 1/p of the model, so that an operation of one of S stages takes p/S of them; or, on request, those of
+one stage, whatever its size. Messages cost the same either way.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from pipesched.verbs.library import shared
 if TYPE_CHECKING:
     from pipesched.optimizer.solve.problem import Problem
 
-_SEARCHED = 3_000  # operations up to which the best bound is looked for
-_BOUNDED = 1_000_000  # and up to which there is one at all
+_SEARCHED = 3_000  # operations up to which the best bound is computed
+_BOUNDED = 1_000_000  # operations up to which any bound is computed
 
 
 def named(schedules: Sequence[object], *, library: bool) -> list[object]:
     """Targets to compare: those named, and with `library` the rest of the built-in schedules.
 
     Raises:
-        PipeschedError: PS225, nothing.
+        PipeschedError: PS225, no target is named.
     """
     given = {name for name in schedules if isinstance(name, str)}
     found = [*schedules, *(name for name in built_in() if library and name not in given)]
@@ -60,7 +60,7 @@ def named(schedules: Sequence[object], *, library: bool) -> list[object]:
 def compare(
     sources: Sequence[Source], sizes: Iterable[Mapping[str, Value]], options: Options, *, per_stage: bool = False
 ) -> Comparison:
-    """Every file at every size.
+    """Compare every file at every size.
 
     Raises:
         PipeschedError: PS208, a parameter that none of the files has.
@@ -86,7 +86,7 @@ def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:
 
 
 def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
-    """The figures of a file at a size; what keeps it from having them is in the row.
+    """Row of a file at a size: its figures, or the reason why it has none.
 
     Raises:
         PipeschedError: PS207, a parameter that has no default is not given.
@@ -136,7 +136,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
 
 
 def _kept(schedule: Schedule, costs: Costs) -> Iterator[str]:
-    """Yield assumptions on the memory that an F keeps where it is run again."""
+    """Yield assumptions on the memory that a recomputed F keeps."""
     if bool((schedule.op == Op.R).any()) and "K" not in costs.given:
         yield "an F that is run again keeps K = 0 until its R"
 
@@ -155,7 +155,7 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
 
 
 def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:
-    """The costs of one operation of a stage: those that count, times p/S; those of a device are of a stage already."""
+    """Costs of one operation of a stage: the given ones times p/S; those of a device are per stage already."""
     if per_stage or options.of(Workload).device is not None:
         return options.counted(loaded)
     return options.counted(loaded).scaled(Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages)))
@@ -168,11 +168,11 @@ def share(placement: Placement) -> Fraction:
 
 
 def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) -> Fraction | None:
-    """A makespan below which there is no order; None where the optimizer's problem does not cover the schedule.
+    """Lower bound on the makespan of every order; None if the optimizer's problem does not cover the schedule.
 
-    It does not where operations are missing, where there are no backwards, where stages are frozen or are no chain,
-    where costs differ from microbatch to microbatch or these are slices, where forwards are run again or activations
-    offloaded, or where pairs or full backwards are given another time than that of their parts.
+    It does not if operations or all backwards are missing, if stages are frozen or not a chain, if costs differ between
+    microbatches or these are slices, if forwards are recomputed or activations offloaded, or if a pair or a full
+    backward does not take the time of its parts.
     """
     if report.parts.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
         return None
@@ -193,7 +193,7 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
 
 
 def _plain_bounds(problem: Problem) -> int:
-    """The longest path, and the work of a rank between what must come before and after it: quick at any size."""
+    """Lower bound by the longest path, and by the work of a rank between its head and tail: quick at any size."""
     from pipesched.optimizer.solve.bounds.longest_paths import paths
     from pipesched.optimizer.solve.bounds.lower_bound import busiest
 

@@ -30,7 +30,7 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
 
     grid, names = flags.grid(given), verb.named(files, library=library)
     if plot is not None and not plot.lower().endswith(".svg"):
-        raise fail(Code.USAGE, f"a plot is SVG, and {plot} is not named so", help="end the name in .svg")
+        raise fail(Code.USAGE, f"a plot is SVG, but {plot} does not end in .svg", help="end the name in .svg")
     if plot is not None:
         writable(plot)
     asked = compile_options("compare", given, {})

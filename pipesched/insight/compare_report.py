@@ -1,4 +1,4 @@
-"""A comparison, as people and as programs read it.
+"""A comparison, as text and as JSON.
 
 bubble         idle time of all ranks / (ranks x makespan); by span with the span in the place of the makespan
 idle / work    the same idle time over the work of all ranks; half of the literature calls that the bubble fraction
@@ -42,12 +42,12 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Row(Judged):
-    """The figures; None where the file does not let them be known. share: of the model, on the rank that holds most.
-    own_costs: whether some of the costs are those that the file gives. assumed: costs that were not given, each with
-    what it follows from. remarks: that in words, and what else is to be said of the costs. rests_on: the assumptions on
-    costs and bytes, in words; doubts: what else is to be said of the costs. work: what a schedule does not do that
-    others do, and the ranks that do none of it. queued: the makespan where messages wait for their turn under the model
-    of communication that was named. bytes: by rank the most that it needs, where a model says so.
+    """The figures; None if the file has a fault that prevents them. share: of the model, on the rank that holds most.
+    own_costs: whether the file gives some of the costs. assumed: costs that were not given, each with those that it
+    follows from. remarks: that in words, and what else is to be said of the costs. rests_on: the assumptions on costs
+    and bytes, in words; doubts: what else is to be said of the costs. work: what a schedule does not do that others do,
+    and the ranks that do none of it. queued: the makespan where messages wait for their turn under the model of
+    communication that was named. bytes: by rank the most that it needs, where a model says so.
     """
 
     source: str
@@ -82,8 +82,8 @@ class Row(Judged):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows, file by file, sizes in order. unit: of times. timed: whether costs are those of a model's stages as it
-    is cut.
+    """The rows, file by file, sizes in order. unit: of times. timed: whether costs are times of a model's stages on a
+    device.
     """
 
     rows: tuple[Row, ...]
@@ -102,8 +102,8 @@ class Comparison:
         return self.text()
 
     def text(self, width: int | None = None, *, verbose: bool = False) -> str:
-        """The unit, the table, in two halves where it is wider than `width`, and under it why some rows are empty.
-        verbose: all that is assumed.
+        """The unit, the table, in two halves if it is wider than `width`, and the reasons for empty rows. verbose: all
+        assumptions.
         """
         names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
         names.sort(key=lambda name: ("pvm".find(name) % 4, name))
@@ -127,7 +127,7 @@ class Comparison:
         return "\n\n".join(parts)
 
     def _columns(self) -> tuple[list[str], list[list[str]]]:
-        """The heads of the figures, and the figures of every row."""
+        """Heads of the figures, and the figures of every row."""
         cells, headers = [_cells(row, self.unit) for row in self.rows], [*_HEADERS]
         if self.comm is not None:
             headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
@@ -143,12 +143,12 @@ class Comparison:
 
     @property
     def explains(self) -> bool:
-        """True if figures rest on a transformer or a device, which the end of the table names."""
+        """True if figures depend on a transformer or a device, which the end of the table names."""
         return bool(self.unit) or any(row.bytes for row in self.rows)
 
     @property
     def rests_on(self) -> list[str]:
-        """The assumptions on a transformer and its device; of some rows, with their names."""
+        """Assumptions on a transformer and its device, with the names of the rows if only some have them."""
         if not self.explains:
             return []
         timed = {row.name for row in self.rows if row.makespan is not None}
@@ -167,7 +167,7 @@ class Comparison:
         }
 
     def points(self) -> list[Point]:
-        """Bubble in per cent against peak memory, a series a schedule, of what can be compared."""
+        """Bubble in per cent against peak memory, one series per schedule, without rows that cannot be compared."""
         found = []
         for row in self.rows:
             if row.bubble is not None and row.peak is not None and not self.apart(row):
@@ -176,14 +176,14 @@ class Comparison:
         return found
 
     def apart(self, row: Row) -> str:
-        """Why a row has no place among the others, in words; nothing where it has one."""
+        """Reason why a row cannot be compared with the others; empty if it can."""
         if row.makespan is None:
             return row.fault.message.removeprefix(f"{row.name} ") if row.fault else "has no timeline"
         others = not all(other.own_costs for other in self.rows)
         return "; ".join((*row.work, *["at the costs of its file"] * (row.own_costs and others)))
 
     def plot(self) -> str:
-        """Bubble against peak memory, as SVG; under it what is left out, and why."""
+        """Plot of bubble against peak memory, as SVG; below it the omitted schedules, and why."""
         from pipesched.views.plot import plot
 
         x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
@@ -200,7 +200,7 @@ class Comparison:
 
 
 def _cells(row: Row, unit: Unit) -> list[str]:
-    """The figures of a row, as people read them."""
+    """Figures of a row, as text."""
     reached = " reached" if row.bound is not None and row.bound == row.makespan else ""
     first = "refused" if row.refused else short(row.makespan, unit)
     shares = map(ratio, (row.bubble, row.span_bubble, row.overhead))

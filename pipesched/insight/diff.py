@@ -3,13 +3,13 @@
     rank 1: W1.3 moved from step 14 to 11, before F1.5
     rank 2: only in a.ps: B2.0          8 B of a.ps are I and W in b.csv
 
-The fewest moves of operations that turn the order of each rank into the other one, operations that only one of them
-has, overlap pairs, batches of messages, placement and sizes. Costs are those of each file at the costs asked for.
+The differences are the fewest moves of operations that turn the order of each rank into the other one, operations that
+only one of them has, overlap pairs, batches of messages, placement and sizes. Both files get the requested costs.
 
-Every operation or instruction of both is a number, equal where they are equal. Where both files name their messages
-these are compared too, since a message at another place can deadlock; else the computes alone. A B of one order and the
-I of the same stage and microbatch in the other one are the same number, so that an order with its backwards split does
-not seem to have none of the operations of the other one.
+Every operation or instruction of both is a number, equal where they are equal. If both files name their messages, these
+are compared too, since a moved message can deadlock; otherwise only the computes. A B of one order and the I of the
+same stage and microbatch in the other one get the same number, so that split backwards are not reported as different
+operations.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def diff(a: Source, b: Source, options: Options) -> Difference:
     """Compare two files; each takes the sizes that it has.
 
     Raises:
-        PipeschedError: what keeps one of them from being a schedule; PS208, a size that none of them has.
+        PipeschedError: a fault of one of the files; PS208, a size that neither of them has.
     """
     own = zip((a, b), shared((a, b), options.parameters), strict=True)
     return differ(*(examined(file, replace(options, parameters=x)) for file, x in own))
 
 
 def differ(a: Examination, b: Examination) -> Difference:
-    """From a to b; n log n in the operations that are not where they were."""
+    """Compare from a to b; n log n in the operations that moved."""
     one, two = listings(a, b)
     moved: list[Move] = []
     only: tuple[list[Alone], list[Alone]] = ([], [])
@@ -82,7 +82,7 @@ def differ(a: Examination, b: Examination) -> Difference:
 
 
 def _moves(rank: int, found: Moves, one: Listing, two: Listing) -> Iterator[Move]:
-    """Runs of neighbours, each with the next operation that stayed."""
+    """Runs of moved neighbours, each with the next operation that stayed."""
     (low_a, _), (low_b, high_b) = one.bounds(rank), two.bounds(rank)
     stays = np.setdiff1d(np.arange(high_b - low_b + 1), [*(j for _, j in found.moved), *found.new])
     runs: list[list[tuple[int, int]]] = []
@@ -105,11 +105,11 @@ def _alone(rank: int, positions: Sequence[int], listing: Listing) -> Iterator[Al
 
 
 Order = TypeVar("Order", Schedule, Program)
-Named: TypeAlias = dict[tuple[int, str], int]  # rank and name of what runs as one, and the index of its first
+Named: TypeAlias = dict[tuple[int, str], int]  # rank and name of a pair or batch, and the index of its first operation
 
 
 def _as_one(a: Order, b: Order, found: Callable[[Order], Named]) -> tuple[tuple[Alone, ...], tuple[Alone, ...]]:
-    """The overlap pairs, or the batches, that only one of the orders has."""
+    """Overlap pairs, or batches, that only one of the orders has."""
     one, two = found(a), found(b)
     return _missing(a, one, two), _missing(b, two, one)
 
@@ -120,7 +120,7 @@ def _overlaps(schedule: Schedule) -> Named:
 
 
 def _batches(program: Program) -> Named:
-    """A message that is a batch by itself is posted as if it were in none."""
+    """A batch of a single message is the same as no batch."""
     begins, ends = (np.flatnonzero(x).tolist() for x in brackets(program.group))
     return {
         (int(program.rank[i]), f"( {' '.join(str(program[x]) for x in range(i, last + 1))} )"): i
@@ -135,7 +135,7 @@ def _missing(order: Schedule | Program, mine: Named, other: Named) -> tuple[Alon
 
 
 def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
-    """Sizes, then the ranks of stages, that are not the same."""
+    """Sizes, then ranks of stages, that differ."""
     for name in ("ranks", "stages", "microbatches", "slices"):
         if getattr(a, name) != getattr(b, name):
             yield f"{getattr(a, name)} {name}, then {getattr(b, name)}"
@@ -151,7 +151,7 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
 
 
 def _placements(one: Placement, two: Placement) -> Iterator[str]:
-    """Stages on other ranks, stages that read others, microbatches on other routes."""
+    """Stages on different ranks, stages that read different stages, microbatches on different routes."""
     for route, stage in np.argwhere(one.rank_of != two.rank_of).tolist():
         on = f" of route {route}" if one.routes > 1 else ""
         yield f"stage {stage}{on} on rank {one.rank_of[route, stage]}, then on rank {two.rank_of[route, stage]}"
@@ -180,16 +180,16 @@ class Listing:
 
     @property
     def weight(self) -> Bools:
-        """True where an entry is a W."""
+        """Mark the entries that are a W."""
         return np.asarray(self.order.op == Op.W)
 
     def bounds(self, rank: int) -> tuple[int, int]:
-        """The entries of a rank; none on a rank that is not there."""
+        """Entries of a rank; empty if the rank does not exist."""
         start = self.order.start
         return (int(start[rank]), int(start[rank + 1])) if rank < self.order.ranks else (0, 0)
 
     def name(self, index: int) -> str:
-        """An entry as people read it."""
+        """Name of an entry."""
         found = self.order[index]
         if isinstance(found, Instruction) and found.op.compute:
             return f"{found.op.name}{found.stage}.{found.microbatch}"
@@ -197,7 +197,7 @@ class Listing:
 
 
 def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
-    """Both orders, with the same numbers for the same entries: the values of all columns, by their ranges in both."""
+    """Both orders, with equal numbers for equal entries, made of the values of all columns."""
     one, two = a.loaded.program, b.loaded.program
     orders = (a.loaded.schedule, b.loaded.schedule) if one is None or two is None else (one, two)
     names = _COMPUTE if one is None or two is None else (*_COMPUTE, "peer", "communicator")
@@ -212,7 +212,9 @@ def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
 
 
 def _split(mine: Schedule | Program, at: Ints, other: Schedule | Program, there: Ints) -> Bools:
-    """Which entries of mine are a B, and nothing but an I in the other one; at, there: stage and microbatch of each."""
+    """Mark the entries of mine that are a B, but only an I in the other order; at, there: stage and microbatch of
+    each.
+    """
     halves = np.setdiff1d(there[other.op == Op.I], there[other.op == Op.B])
     return np.asarray((mine.op == Op.B) & np.isin(at, halves) & ~np.isin(at, at[mine.op == Op.I]))
 
@@ -222,7 +224,7 @@ def _columns(order: Schedule | Program, names: tuple[str, ...]) -> list[Column]:
 
 
 def _packed(orders: list[list[Column]]) -> list[Ints]:
-    """The columns of each order as one: equal where all of them are equal."""
+    """Merge the columns of each order into one number, equal if all of them are equal."""
     keys: list[Ints] = [np.zeros(len(columns[0]), dtype=np.int64) for columns in orders]
     for parts in zip(*orders, strict=True):
         low = min(int(part.min(initial=0)) for part in parts)

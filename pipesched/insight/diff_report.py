@@ -30,7 +30,7 @@ Said: TypeAlias = Callable[[Fraction], str]
 class Move:
     """Neighbours in both orders that moved together. step_a, step_b: of the first of them, from 1.
 
-    before: what follows them in the second order, of what has not moved; None at the end.
+    before: the next operation in the second order that has not moved; None at the end.
     """
 
     rank: int
@@ -51,9 +51,10 @@ class Alone:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """All of it, by rank. facts: other sizes and placement, in words. pairs: overlap pairs that only a, only b has.
+    """All differences, by rank. facts: of sizes and placement, in words. pairs: overlap pairs that only a, only b
+    has.
 
-    split: each B that is I and W in the other order. messages: whether instructions are compared, not computes alone.
+    split: each B that is I and W in the other order. messages: whether messages are compared too.
     """
 
     a: Examination
@@ -75,16 +76,14 @@ class Difference:
 
     @property
     def exit_status(self) -> int:
-        """0 the same order, 1 they differ."""
+        """Exit status: 0 for the same order, 1 if they differ."""
         return 0 if self.equal else 1
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, *, every: bool = False, verbose: bool = False) -> str:
-        """The differences, a line each, and their cost; `every`: all lines and all operations. verbose: all that is
-        assumed.
-        """
+        """One line per difference, and the cost; `every`: all lines and all operations. verbose: all assumptions."""
         names = _names(self)
         if self.equal:
             what = "instructions" if self.messages else "operations"
@@ -118,7 +117,7 @@ class Difference:
         }
 
     def figures(self) -> list[tuple[str, Fraction | None, Fraction | None]]:
-        """Makespan, span, the bubble of both, and peak of both; None where an order is stuck."""
+        """Makespan, span, bubble and peak of both; None if an order deadlocks."""
         one, two = _figures(self.a), _figures(self.b)
         return [(name, one[name], two[name]) for name in one]
 
@@ -136,7 +135,7 @@ def _figures(made: Examination) -> dict[str, Fraction | None]:
 
 
 def _names(found: Difference) -> tuple[str, str]:
-    """The files as they were named; with the sizes where that is the same name."""
+    """The names of the files, with their sizes if the names are equal."""
     one, two = found.a.loaded.source, found.b.loaded.source
     return (one, two) if one != two else (f"{one} (first)", f"{two} (second)")
 
@@ -160,7 +159,7 @@ def _lines(found: Difference, every: bool) -> Iterator[str]:
 
 
 def _together(moves: Sequence[Move]) -> Iterator[list[Move]]:
-    """Moves to one place: each begins where the one before it ends in the second order."""
+    """Group moves to one place: each begins where the one before it ends in the second order."""
     run: list[Move] = []
     for move in moves:
         if run and (run[-1].rank, run[-1].step_b + len(run[-1].operations)) != (move.rank, move.step_b):
@@ -184,7 +183,7 @@ def moved_text(moves: Sequence[Move], *, every: bool = False) -> str:
 
 
 def _steps(move: Move) -> str:
-    """``5``, or of several neighbours ``5 to 7``."""
+    """``5``, or ``5 to 7`` for several neighbours."""
     last = move.step_a + len(move.operations) - 1
     return str(move.step_a) if last == move.step_a else f"{move.step_a} to {last}"
 
@@ -200,7 +199,7 @@ def _operations(names: tuple[str, ...], every: bool) -> str:
 
 
 def _cost(found: Difference) -> str:
-    """Both figures and the difference."""
+    """Format both figures and the difference."""
     rows = []
     written = _written(found.a)
     for name, a, b in found.figures():
@@ -219,13 +218,13 @@ def _remarks(found: Difference) -> Iterator[str]:
 
 
 def _own(made: Examination) -> tuple[str, ...]:
-    """The remarks on its costs that are not said at the end, with what is assumed."""
+    """Remarks on its costs, without the assumptions that the end lists."""
     found = made.analysis
     return tuple(found.costs.doubts(found.costs_used)) if made.report.rests_on else found.remarks
 
 
 def _written(made: Examination) -> dict[str, Said]:
-    """How figures are written that are no shares."""
+    """Format of a figure that is not a share."""
     unit = made.analysis.costs.unit
     bare = not unit and not made.report.parts.counted
     return {

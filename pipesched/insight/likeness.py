@@ -1,21 +1,19 @@
-"""How alike two orders are: the same but for a part of every rank, and the fewest moves from one to the other.
+"""Similarity of two orders: equal but for a part of every rank, and the fewest moves from one to the other.
 
     mine    F0 F1 I0 F2 W0 I1 I2 W1 W2       as the other one, read
     known   F0 F1 I0 W0 F2 I1 W1 I2 W2         exactly        differs from step 4 to 8
                                                up to W        equal: without its W each is F0 F1 I0 F2 I1 I2
 
-Three readings, strict to lax: as it is; without W (their order is free as long as memory allows); and with each
-full backward read as the I in it, for the same order with its backwards split. In the lax two the W that are left out
-are the same ones. A reading that is not equal keeps what differs: per rank the steps between what is common at the
-begin and at the end.
+Three readings, strict to lax: exact; without W (their order is free as long as memory allows); and with each full
+backward read as its I, to recognize the same order with split backwards. In the two lax ones both orders must have the
+same W. An unequal reading keeps the differing part: per rank the steps between the common beginning and the common end.
 
     a   F0 F1 I0 W0 F2 I1 W1           in b's order the positions in a are 0 1 2 4 3 5 6
     b   F0 F1 I0 F2 W0 I1 W1           the longest increasing run of them stays: W0 (or F2) has moved
 
-Every element occurs once, so that this is a permutation, and what stays is a longest increasing subsequence: one pass
-with a binary search, n log n. A permutation falls apart into blocks, each of which maps to itself; in short blocks
-that subsequence is chosen, among equally long ones, that keeps most of what is `heavy`, so that a W is said to have
-moved and not the F next to it.
+Every element occurs once, so this is a permutation, and a longest increasing subsequence stays: one pass with a binary
+search, n log n. A permutation falls apart into blocks, each of which maps to itself; in short blocks, of equally long
+subsequences the one with most `heavy` elements is chosen, so that a W is reported as moved and not the F next to it.
 """
 
 from __future__ import annotations
@@ -39,9 +37,9 @@ READINGS = ("exactly", "up to W", "split")
 class Likeness:
     """A reading under which two orders of the same placement are compared.
 
-    differing: per rank which operations of the first order differ, as a half-open range of all its operations; empty
-    where the rank is the same. common: the share of operations that are where the other order has them, counted from
-    the begin or, outside of these, from the end of a rank; of all operations of the longer order.
+    differing: per rank the operations of the first order that differ, as a half-open range; empty if none do. common:
+    the share of the longer order's operations at the same place in both, counted from the beginning or else from the
+    end of a rank.
     """
 
     reading: str
@@ -84,21 +82,21 @@ def _read(mine: Schedule, known: Schedule, reading: str) -> Likeness:
 
 
 def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
-    """How many operations of a rank are at the same place as in the other order."""
+    """Number of operations of a rank at the same place as in the other order."""
     short = min(len(here), len(there))
     return max(int(np.count_nonzero(here[:short] == there[:short])), len(here) - max(0, high - low))
 
 
 def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:
-    """The differing range of a rank that is equal, or that lacks operations (high < low): then all of the rank."""
+    """Differing range of a rank that is equal, or that lacks operations (high < low): then all of the rank."""
     begin, end = int(mine.start[rank]), int(mine.start[rank + 1])
     return (begin, begin) if high == low else (begin, max(end, begin + 1))
 
 
 def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
-    """Where a differs from b: outside of a[low:high] both are the same; high < low where b has more there.
+    """Range of a that differs from b: outside of a[low:high] both are the same; high < low if b is longer there.
 
-    The same sequences give (0, 0).
+    Equal sequences give (0, 0).
     """
     low, tail = _common_ends(a, b)
     if low == len(a) == len(b):
@@ -108,7 +106,7 @@ def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
 
 
 def _common_ends(a: Ints, b: Ints) -> tuple[int, int]:
-    """How many elements are the same at the begin, and how many of the others at the end."""
+    """Number of equal elements at the beginning, and of the others at the end."""
     short = min(len(a), len(b))
     unequal = np.flatnonzero(a[:short] != b[:short])
     low = int(unequal[0]) if len(unequal) else short
@@ -117,7 +115,7 @@ def _common_ends(a: Ints, b: Ints) -> tuple[int, int]:
 
 
 def _under(schedule: Schedule, reading: str) -> tuple[Ints, Ints]:
-    """The keys of the operations that a reading keeps, and their places."""
+    """Keys of the operations that a reading keeps, and their places."""
     key = keys(schedule)
     if reading == "exactly":
         return key, np.arange(len(key))
@@ -128,7 +126,7 @@ def _under(schedule: Schedule, reading: str) -> tuple[Ints, Ints]:
 
 
 def _same_rest(mine: Schedule, known: Schedule, reading: str) -> bool:
-    """True if the W that a reading leaves out are equal on every rank; those in a B count in `split`."""
+    """True if both orders have the same W on every rank; those in a B count in `split`."""
     kinds = (Op.W, Op.B) if reading == "split" else (Op.W,)
 
     def left_out(schedule: Schedule) -> Ints:
@@ -139,12 +137,12 @@ def _same_rest(mine: Schedule, known: Schedule, reading: str) -> bool:
     return np.array_equal(left_out(mine), left_out(known))
 
 
-_SHORT = 40  # elements of a block up to which all pairs are looked at
+_SHORT = 40  # elements of a block up to which all pairs are compared
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Positions from 0. moved: (in a, in b) of what is in both and has moved, in b's order; gone: in a alone; new: in b
+    """Positions from 0. moved: (in a, in b) of elements that have moved, in b's order; gone: in a alone; new: in b
     alone.
     """
 
@@ -154,7 +152,7 @@ class Moves:
 
 
 def moves(a: Ints, b: Ints, heavy: Bools) -> Moves:
-    """From a to b; elements are equal numbers, and the i-th of equal ones is the i-th. heavy: of each element of b."""
+    """Moves from a to b; the i-th of equal numbers in a is the i-th in b. heavy: for each element of b."""
     if len(a) == len(b) and np.array_equal(a, b):
         return Moves()
     low, tail = _common_ends(a, b)
@@ -172,7 +170,7 @@ def moves(a: Ints, b: Ints, heavy: Bools) -> Moves:
 
 
 def _numbered(values: list[int]) -> list[tuple[int, int]]:
-    """Each element with how many equal ones came before it."""
+    """Number each element among its equals."""
     seen: dict[int, int] = {}
     numbered = []
     for value in values:
@@ -183,7 +181,7 @@ def _numbered(values: list[int]) -> list[tuple[int, int]]:
 
 
 def _stays(positions: Sequence[int], heavy: Sequence[bool]) -> list[bool]:
-    """Mark the elements of the increasing subsequence that is kept, of different numbers."""
+    """Mark the elements of different numbers that stay, an increasing subsequence."""
     order = sorted(range(len(positions)), key=positions.__getitem__)
     permutation = [0] * len(positions)
     for number, i in enumerate(order):
@@ -192,7 +190,7 @@ def _stays(positions: Sequence[int], heavy: Sequence[bool]) -> list[bool]:
     begin, highest = 0, -1
     for i, number in enumerate(permutation):
         highest = max(highest, number)
-        if highest == i:  # all smaller numbers are up to here: a block ends
+        if highest == i:  # all smaller numbers came before this one: a block ends
             block = permutation[begin : i + 1]
             chosen = _heaviest(block, heavy[begin : i + 1]) if len(block) <= _SHORT else _longest(block)
             for j in chosen:
@@ -202,7 +200,7 @@ def _stays(positions: Sequence[int], heavy: Sequence[bool]) -> list[bool]:
 
 
 def _longest(block: Sequence[int]) -> list[int]:
-    """The indices of a longest increasing subsequence: by length the least last element, with who came before it."""
+    """Indices of a longest increasing subsequence, by the least last element of each length."""
     last: list[int] = []
     ends: list[int] = []
     before = [-1] * len(block)
@@ -214,7 +212,7 @@ def _longest(block: Sequence[int]) -> list[int]:
 
 
 def _heaviest(block: Sequence[int], heavy: Sequence[bool]) -> list[int]:
-    """The longest increasing subsequence with most heavy elements, the first of several; all pairs."""
+    """The first longest increasing subsequence with most heavy elements, by comparing all pairs."""
     best: list[tuple[int, int]] = []
     before = [-1] * len(block)
     for i, value in enumerate(block):

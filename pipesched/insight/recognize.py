@@ -1,9 +1,9 @@
-"""Which published order this is: the schedules of the library that have its placement are compared at its sizes.
+"""Recognize a published order: compare it with the library's schedules of its placement and sizes.
 
 zb_h1, exactly           zb_h1 but for the order of W           1f1b with every backward split in two
 zb_h1, but for steps 5 to 9 of rank 2
 
-Where two are the same order it is the one with fewer parameters.
+If two of them are the same order, the one with fewer parameters is named.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pipesched.model.schedule import Schedule
 from pipesched.support.source import Source
 from pipesched.verbs.library import plainest, sized
 
-LEAST = Fraction(3, 4)  # with less in common than this an order is another one
+LEAST = Fraction(3, 4)  # the least common share of a recognized order
 
 
 @dataclass(frozen=True)
 class Known:
-    """A library schedule and how much the order has of it."""
+    """A library schedule, and its similarity to the order."""
 
     name: str
     like: Likeness
 
 
 def recognize(schedule: Schedule, source: Source | None = None) -> Known | None:
-    """The library schedule that is most like this one, if at least three quarters of both are at the same places.
+    """The most similar library schedule, if at least three quarters of both are at the same places.
 
-    source: the file that it was written out from; of a file of the library that is not done again.
+    source: the file of the order, which is not compared with itself.
     """
     best = None
     for name, known in known_orders(schedule, source):
@@ -47,12 +47,12 @@ def recognize(schedule: Schedule, source: Source | None = None) -> Known | None:
 
 
 def _closeness(like: Likeness) -> tuple[bool, int, Fraction]:
-    """Equal orders first, the strict reading before the lax ones, then by what they have in common."""
+    """Sort key: equal orders first, the strict reading before the lax ones, then by the common share."""
     return like.whole, -READINGS.index(like.reading), like.common
 
 
 def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tuple[str, Schedule]]:
-    """Every library schedule that has the placement of this one at its sizes; its stages frozen."""
+    """Every library schedule with this placement at these sizes, with the same frozen stages."""
     p, m = schedule.ranks, schedule.microbatches
     if schedule.stages % p:
         return

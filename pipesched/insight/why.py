@@ -1,7 +1,7 @@
-"""Why ranks idle: the split, the growth with every microbatch, the critical path, each gap, and what order it is.
+"""Explain idle time: its split, its growth with every microbatch, the critical path, each gap, and the similar order.
 
-Growth is the difference of two runs of the same file, at m and at m + d microbatches, over d: what stays when the
-constant costs of filling and draining are forgotten. d is the number of ranks where the file takes that size.
+Growth is the difference of two runs of the same file, at m and at m + d microbatches, over d: the rate without the
+constant costs of filling and draining. d is the number of ranks if the file accepts that size.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from pipesched.support.source import Source
 
 
 def why(source: Source, options: Options) -> Why:
-    """Where the idle time of a file comes from.
+    """Explain the idle time of a file.
 
     Raises:
-        PipeschedError: what keeps the file from being a schedule; costs that do not fit it.
+        PipeschedError: a fault of the file; costs that do not fit it.
     """
     examined = compile.examined(source, options)
     made = examined.analysis
@@ -40,14 +40,14 @@ def why(source: Source, options: Options) -> Why:
 
 
 def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:
-    """Why each operation starts when it does, when the ranks idle, and the split of that."""
+    """Cause of each start, idle intervals of the ranks, and the split of idle time."""
     found = causes(made.schedule, made.dependencies, made.timeline, made.ticks)
     gaps = attribution.gaps(made.schedule, made.timeline, found)
     return found, gaps, attribution.split(made.schedule, made.timeline, made.ticks, gaps)
 
 
 def _instead(made: Analysis) -> dict[str, Fraction]:
-    """The makespan at other costs; empty for an order that is stuck."""
+    """Makespan at other costs; empty for an order that deadlocks."""
     given = dict(made.costs.given)
     tries: dict[str, dict[str, Cost]] = {"no_latency": {**given, "C": Fraction(0)}}
     tries["even_stages"] = {key: _mean(cost) if key != "C" else cost for key, cost in given.items()}
@@ -74,7 +74,7 @@ def _same(a: Ticks, b: Ticks) -> bool:
     def equal(x: Ints | None, y: Ints | None) -> bool:
         if x is None or y is None:
             return x is y
-        axes = max(x.ndim, y.ndim)  # what is the same for all microbatches lacks an axis
+        axes = max(x.ndim, y.ndim)  # a cost that is the same for all microbatches lacks an axis
         x, y = (table if table.ndim == axes else table[..., None] for table in (x, y))
         return bool((x * b.scale == y * a.scale).all())
 
@@ -82,7 +82,7 @@ def _same(a: Ticks, b: Ticks) -> bool:
 
 
 def _growth(source: Source, examined: Examination, split: Split) -> Growth | None:
-    """The growth from m to the first larger size, of a few, that the file takes."""
+    """Growth from m to the first of a few larger sizes that the file accepts."""
     made, asked = examined.analysis, examined.options
     parameters = whole(examined.loaded.schedule.parameters)
     if examined.loaded.unit is None or "m" not in parameters or not made.finished:

@@ -38,7 +38,7 @@ _OPS = 6  # operations on a line of the critical path
 class Growth:
     """Growth with every further microbatch, of the makespan and of every part of every rank's idle time.
 
-    more: how many microbatches apart the two runs are.
+    more: the difference in microbatches between the two runs.
     """
 
     more: int
@@ -52,10 +52,10 @@ class Growth:
 
 @dataclass(frozen=True, eq=False)
 class Why:
-    """All about the idle time of one schedule. growth: None where the file has no m to vary.
+    """Explanation of the idle time of one schedule. growth: None if the file has no m to vary.
 
     instead: the makespan of the same order if messages took no time (`no_latency`), and if every stage took the mean
-    (`even_stages`), or every microbatch (`even_microbatches`); each only where that is not so already.
+    (`even_stages`), or every microbatch (`even_microbatches`); each only if that is not the case already.
     """
 
     examined: Examination
@@ -83,7 +83,7 @@ class Why:
         return self.text()
 
     def text(self, *, every: bool = False, verbose: bool = False) -> str:
-        """The whole story; `every`: all ranks, all of the critical path, and all gaps. verbose: all that is assumed."""
+        """The explanation; `every`: all ranks, the whole critical path, and all gaps. verbose: all assumptions."""
         facts = "\n".join([*_growth(self), *_instead(self), *_known(self)])
         rests_on = self.analysis.rests_on if self.analysis.costs.unit else ()
         assumed = "\n".join(render.assumptions(rests_on, verbose=verbose))
@@ -123,26 +123,26 @@ class Why:
         }
 
     def said(self, time: Fraction) -> str:
-        """A time as people read it."""
+        """Format a time."""
         return self.analysis.costs.unit.text(time)
 
     def parts(self) -> dict[str, tuple[Fraction, ...]]:
-        """The parts of the idle time by rank, in the user's unit."""
+        """Parts of the idle time by rank, in the user's unit."""
         return parts_of(self.analysis, self.split)
 
     @cached_property
     def path(self) -> list[int]:
-        """The operations of the critical path."""
+        """Operations of the critical path."""
         return critical_path(self.analysis.timeline, self.causes)
 
     @property
     def path_messages(self) -> Fraction:
-        """How long the critical path is on messages."""
+        """Time of messages on the critical path."""
         return self.analysis.time(int(self.causes.lag[self.path].sum()))
 
     @cached_property
     def longest_first(self) -> list[int]:
-        """The gaps by length, then by rank and time."""
+        """Gaps by length, then by rank and time."""
         found: list[int] = np.argsort(-self.gaps.length, kind="stable").tolist()
         return found
 
@@ -151,24 +151,24 @@ class Why:
         return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
 
     def work(self) -> tuple[Fraction, ...]:
-        """By rank, of what ran."""
+        """Work by rank, of operations that ran."""
         cost = np.where(self.analysis.timeline.start >= 0, slot_costs(self.analysis.schedule, self.analysis.ticks), 0)
         sums = np.zeros(self.analysis.schedule.ranks, dtype=np.int64)
         np.add.at(sums, self.analysis.schedule.rank, cost)
         return tuple(map(self.analysis.time, sums.tolist()))
 
     def idle(self) -> tuple[Fraction, ...]:
-        """By rank, the sum of its parts."""
+        """Idle time by rank, the sum of its parts."""
         return tuple(self.analysis.makespan - work for work in self.work())
 
 
 def parts_of(made: Analysis, split: Split) -> dict[str, tuple[Fraction, ...]]:
-    """The parts of an idle time by rank, in the user's unit."""
+    """Parts of an idle time by rank, in the user's unit."""
     return {part: tuple(map(made.time, getattr(split, part).tolist())) for part in PARTS}
 
 
 def _head(why: Why) -> str:
-    """The sizes, and the times with the bubble; of an order that is stuck how far it runs."""
+    """The sizes, and the times with the bubble; for an order that deadlocks, how far it runs."""
     time, made, fault = why.report.parts.time, why.analysis, why.report.fault
     title = f"{made.schedule.display_name}  {sizes(why.report.parameters)}"
     unit = made.costs.unit
@@ -181,7 +181,7 @@ def _head(why: Why) -> str:
 
 
 def _split(why: Why, every: bool) -> str:
-    """A row a rank; the middle of many ranks is left out."""
+    """A row per rank; of many ranks the middle is left out."""
     idle, parts, work, said = why.idle(), why.parts(), why.work(), why.said
     ranks = list(range(why.analysis.schedule.ranks))
     middle = None if every or len(ranks) <= _RANKS else _RANKS // 2
@@ -254,7 +254,7 @@ def known_text(known: Known, schedule: Schedule) -> str:
 
 
 def _path(why: Why, every: bool) -> str:
-    """The operations of the critical path, those on one rank on a line, with where they are written."""
+    """Operations of the critical path, one line per rank visited, with their source positions."""
     if not why.path:
         return ""
     made, messages, said = why.analysis, why.path_messages, why.said
@@ -277,7 +277,7 @@ def _path(why: Why, every: bool) -> str:
 
 
 def _spans(schedule: Schedule, operations: Iterable[int]) -> list[Span | None]:
-    """Where operations are written."""
+    """Source positions of operations."""
     if isinstance(schedule.origin, Sited):
         site, spans = schedule.origin.sited()
         return [spans[int(site[i])] for i in operations]
@@ -292,13 +292,13 @@ def _called(schedule: Schedule, index: int, *, where: bool = True) -> str:
 
 
 def _lines(spans: Iterable[Span | None]) -> str:
-    """``1f1b.ps:11``, or the few lines that operations come from."""
+    """``1f1b.ps:11``, or the lines of several operations."""
     found = [span for span in spans if span is not None]
     return f"{found[0].source.name}:{','.join(map(str, sorted({span.line for span in found})))}" if found else ""
 
 
 def _gaps(why: Why, every: bool) -> Iterator[str]:
-    """A line for each gap, longest first."""
+    """One line per gap, longest first."""
     order = why.longest_first
     if not order:
         return
@@ -310,7 +310,7 @@ def _gaps(why: Why, every: bool) -> Iterator[str]:
 
 
 def _transfers(why: Why) -> str:
-    """The waits of idle ranks for messages."""
+    """Waits of idle ranks for messages."""
     return "messages" if why.analysis.timeline.copies is None else "messages and copies"
 
 
@@ -331,7 +331,7 @@ def gap_text(why: Why, gap: int) -> str:
 
 
 def _no_more(why: Why, rank: int) -> str:
-    """Why a rank does nothing until the end."""
+    """Reason why a rank idles until the end."""
     stuck = why.analysis.timeline.stuck[rank]
     if stuck >= 0:
         return f"{_called(why.analysis.schedule, stuck, where=False)} never starts"

@@ -1,15 +1,15 @@
-"""Orders are written with loops: the shortest nest of `repeat`s that spells a word.
+"""Write orders with loops: the shortest nest of `repeat`s that spells a word.
 
     F F F F B F B F B B B      repeat 3 { F }  repeat 3 { F  B }  ...
 
-A repeat is a square at least: u u ... u, found by its period |u|. `best[i]` is the least cost of the first i letters,
-and the last thing among them is a letter or a repeat that ends there:
+A repeat is at least a square: u u ... u, found by its period |u|. `best[i]` is the least cost of the first i letters,
+which end in a letter or a repeat:
 
     best[i] = min( best[i-1] + letter,   best[j] + loop + cost(u)   over all j, u, k >= 2 with word[j:i] = u^k )
 
-For the repeats with period q that end at i it is enough to remember the best beginning of those that end at i - q.
-Bodies are folded by the same rule. This is exact where all periods are tried; long words try the short ones, and what
-comes out is folded again with its repeats as letters.
+For repeats with period q that end at i it suffices to remember the best beginning of those that end at i - q.
+Bodies are folded by the same rule. This is exact if all periods are tried; for long words only short ones are tried,
+and the result is folded again with its repeats as letters.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from typing import TypeAlias
 import numpy as np
 
 LETTER = 2
-"""The cost of a plain letter. A repeat costs LOOP and its body; of equals the one without it is taken.
+"""The cost of a plain letter. A repeat costs LOOP and its body; of equal costs the spelling without it wins.
 
-So these stay as they are: F F F, F B F B; and these do not: F F F F, F I W F I W.
+So F F F and F B F B stay as they are; F F F F and F I W F I W do not.
 """
 LOOP = 4
 
 LONGEST_PERIOD = 96
-"""Words of more than twice this are folded in two steps or more."""
+"""Words longer than twice this are folded in two or more steps."""
 
-_STYLE = 1 << 20  # cost comes first; of equal costs the one whose bodies begin with the first letter of the alphabet
+_STYLE = 1 << 20  # least cost first; of equal costs the one whose bodies begin with the first letter of the alphabet
 
 Ends: TypeAlias = dict[int, list[int]]
 Word: TypeAlias = tuple[int, ...]
-"""Numbers of letters. The order of the alphabet is the order in which the letters of a body are best written."""
+"""A word: numbers of letters. The alphabet has the preferred order of the letters in a body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How often a loop runs: base + slope * rank + growth * (how often a kernel is repeated)."""
+    """Count of a loop: base + slope * rank + growth * (copies of the kernel)."""
 
     base: int
     slope: int = 0
@@ -62,7 +62,7 @@ Tree: TypeAlias = tuple[Node, ...]
 
 
 def spelled(tree: Tree, rank: int = 0, copies: int = 0) -> Word:
-    """The word of a tree."""
+    """Word that a tree spells."""
     word: list[int] = []
     for node in tree:
         if isinstance(node, Loop):
@@ -73,25 +73,25 @@ def spelled(tree: Tree, rank: int = 0, copies: int = 0) -> Word:
 
 
 def root(word: Word) -> Word:
-    """The shortest u of which the word is a power."""
+    """Shortest u such that the word is a power of u."""
     n = len(word)
     return next(word[:q] for q in range(1, n + 1) if n % q == 0 and word[:q] * (n // q) == word)
 
 
 @dataclass
 class Folder:
-    """Folds words over one alphabet, each word and each body once. weights: the cost of every letter."""
+    """Fold words over one alphabet, each word and each body once. weights: the cost of every letter."""
 
     weights: Sequence[int]
     known: dict[Word, tuple[int, Tree]] = field(default_factory=dict)
     bodies: dict[Word, int] = field(default_factory=dict)
 
     def fold(self, word: Word) -> Tree:
-        """A short tree that spells the word."""
+        """Make a short tree that spells the word."""
         return self.folded(word)[1]
 
     def folded(self, word: Word) -> tuple[int, Tree]:
-        """The cost of a word, and its tree."""
+        """Cost of a word, and its tree."""
         if word not in self.known:
             self.known[word] = self._folded(word)
         return self.known[word]
@@ -119,9 +119,9 @@ class Folder:
         return cost, self._traced(word, choice)
 
     def _parts(self, word: Word, ends: Ends, low: int, high: int) -> tuple[int, list[tuple[int, int]]]:
-        """The least cost of word[low:high]; by end where the last part begins, and its period, 0 for a letter.
+        """Least cost of word[low:high]; by end, where the last part begins, and its period, 0 for a letter.
 
-        ends: the squares of the word, which hold those of its parts.
+        ends: the squares of the word, which include those of its parts.
         """
         best, choice = [0], [(0, 0)]
         squares: dict[tuple[int, int], tuple[int, int]] = {}
@@ -164,12 +164,12 @@ class Folder:
 
 
 def _replaced(tree: Tree, nodes: Sequence[Node]) -> Tree:
-    """The tree with nodes in place of the letters that stood for them."""
+    """Replace letters of a tree by the nodes that they stand for."""
     return tuple(Loop(x.count, _replaced(x.body, nodes)) if isinstance(x, Loop) else nodes[x] for x in tree)
 
 
 def _squares(word: Word) -> Ends:
-    """By end: the periods q for which the 2q letters before it are u u, u no power of anything shorter."""
+    """By end, the periods q for which the 2q letters before it are u u, where u is not a power of a shorter word."""
     n = len(word)
     letters = np.array(word, dtype=np.int64)
     runs: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = {}
@@ -188,16 +188,16 @@ def _squares(word: Word) -> Ends:
     return found
 
 
-# The order of a rank with a kernel (`lift.kernel`): prefix, kernel ..., suffix. The kernel's shortest root u spells
-# the letters around the seam too, as far as they go on with its period; all of them join the one loop. Where the
-# loop begins within the period is free: the cheapest spelling of the rest decides.
+# The order of a rank with a kernel (`lift.kernel`): prefix, kernel ..., suffix. The kernel's shortest root u also
+# spells the letters around the seam, as far as its period continues; all of them join one loop. The loop may begin
+# anywhere within the period: the cheapest spelling of the rest decides.
 #
 #     F F F | F I W | F I W I W I W        prefix ends with the kernel, repeated or not; the suffix goes on with it
 #     F F F  ( F I W )^(2 + copies)  I W I W
 
 
 def grown(folder: Folder, prefix: Word, kernel: Word, suffix: Word) -> Tree:
-    """A short tree that spells prefix kernel^copies suffix for any number of copies."""
+    """Make a short tree that spells prefix kernel^copies suffix for any number of copies."""
     if not kernel:
         return folder.fold(prefix + suffix)
     u = root(kernel)
@@ -221,5 +221,5 @@ def grown(folder: Folder, prefix: Word, kernel: Word, suffix: Word) -> Tree:
 
 
 def _length(word: Word, u: Word) -> int:
-    """How many letters of the word are those of u u u …."""
+    """Number of first letters of the word that agree with u u u …."""
     return next((i for i, letter in enumerate(word) if letter != u[i % len(u)]), len(word))

@@ -1,12 +1,12 @@
-"""An order with a part that can be repeated: one schedule for every number of microbatches m0 + jK.
+"""An order with a repeatable part: one schedule for every number of microbatches m0 + jK.
 
     m0         F F F | F I W | F I W I W I W
     m0 + K     F F F | F I W   F I W | F I W I W I W      the kernel once more on every rank
     m0 + jK    F F F | F I W   ...   F I W | ...
 
 The kernel of a rank runs K microbatches of each of its stages. Operations of a kind and a stage run in microbatch
-order, so the letters alone say which microbatch each operation is of. That the longer orders are right, and how long
-they take, is for the seam certificate to say.
+order, so the letters alone determine the microbatch of each operation. The seam certificate proves that the longer
+orders are right, and how long they take.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True)
 class Kernel:
-    """Where the kernel is in a schedule.
+    """Position of the kernel in a schedule.
 
-    microbatches: K. low, high: by rank, the part low .. high of the rank's list, counted from its first operation.
-    copies: how many more times it follows there; without these, the schedule is that of the least m, m0.
+    microbatches: K. low, high: by rank, the part low .. high of the rank's list.
+    copies: the number of further copies that follow it; without them, the schedule is that of the least m, m0.
     """
 
     microbatches: int
@@ -34,15 +34,15 @@ class Kernel:
     copies: int = 0
 
     def least(self, schedule: Schedule) -> int:
-        """m0: the microbatches of the schedule without copies of the kernel."""
+        """m0: microbatches of the schedule without copies of the kernel."""
         return schedule.microbatches - self.copies * self.microbatches
 
     def after(self, rank: int) -> int:
-        """Where the last copy ends in a rank's list."""
+        """End of the last copy in a rank's list."""
         return self.high[rank] + self.copies * (self.high[rank] - self.low[rank])
 
     def fault(self, schedule: Schedule) -> str:
-        """Why this is no kernel of the schedule; empty if it is one."""
+        """Reason why this is not a kernel of the schedule; empty if it is one."""
         if schedule.placement.routes != 1:
             return "a kernel is of one route"
         if not (len(self.low) == len(self.high) == schedule.ranks and self.microbatches > 0 <= self.copies):
@@ -66,10 +66,10 @@ class Kernel:
 
 
 def unrolled(schedule: Schedule, kernel: Kernel, copies: int) -> Schedule:
-    """The schedule of m0 + copies * K microbatches: the kernel of every rank so many times more than once.
+    """Make the schedule of m0 + copies * K microbatches: every rank runs its kernel `copies` more times.
 
     Raises:
-        ValueError: it is no kernel of this schedule (`Kernel.fault`).
+        ValueError: it is not a kernel of this schedule (`Kernel.fault`).
     """
     if fault := kernel.fault(schedule):
         raise ValueError(fault)
@@ -94,7 +94,7 @@ def unrolled(schedule: Schedule, kernel: Kernel, copies: int) -> Schedule:
 
 
 def _in_order(op: Column, stage: Column) -> Column:
-    """The microbatch of every operation where those of a kind and a stage run in microbatch order."""
+    """Microbatch of every operation if those of a kind and a stage run in microbatch order."""
     key = packed(stage, op)
     by_key = np.argsort(key, kind="stable")
     microbatch = np.empty(len(key), dtype=np.int32)

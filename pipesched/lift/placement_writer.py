@@ -1,7 +1,7 @@
 """A placement as the ``stage`` and ``frozen`` lines of a file.
 
-A formula where a placement has one of the known shapes, else runs of stages. The language gives a route one range of
-microbatches; where those of a route are apart, each part is a route of its own, with the same ranks.
+A placement of a known shape becomes a formula, any other one runs of stages. A route has one range of microbatches in
+the language, so a route with several ranges becomes several routes with the same ranks.
 
     stage s in 0 .. p on rank s                                          linear
     stage s in 0 .. p * v on rank s % p                                  looped
@@ -41,7 +41,7 @@ def legal(name: str) -> bool:
 
 
 def in_ranges(placement: Placement) -> Placement:
-    """The placement with routes that are ranges of microbatches.
+    """Split the routes of a placement into ranges of microbatches.
 
     Raises:
         PipeschedError: PS814, a stage without a rank, a last rank without a stage, or no microbatch.
@@ -78,7 +78,7 @@ def _sayable(placement: Placement) -> None:
 
 
 def _names(placement: Placement) -> Iterator[str]:
-    """The names of the routes where they are legal and different, else route0, route1, …."""
+    """Names of the routes if they are legal and different, else route0, route1, …."""
     given = placement.route_names
     if placement.routes == 1 and given in ((), ("",)):
         yield ""
@@ -100,7 +100,7 @@ def chunks_each(placement: Placement) -> int:
 
 
 def lines(placement: Placement) -> Iterator[Line]:
-    """The lines of a placement whose routes are ranges, then those of its frozen stages."""
+    """Lines of a placement whose routes are ranges, then those of its frozen stages."""
     shares = placement.routes > 1
     for route, name in enumerate(placement.route_names):
         row = placement.rank_of[route].tolist()
@@ -115,7 +115,7 @@ def lines(placement: Placement) -> Iterator[Line]:
 
 
 def _shape(row: list[int], p: int, *, shares: bool) -> list[tuple[str, str]]:
-    """The words after `stage` and `on rank`, for each line."""
+    """Words after `stage` and `on rank`, for each line."""
     n = len(row)
     if n == p and _is(row, lambda s: s):
         return [("s in 0 .. p", "s")]
@@ -133,7 +133,7 @@ def _is(row: list[int], formula: Callable[[int], int]) -> bool:
 
 
 def _runs(rows: list[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    """Stages one by one, those that go up, down or stay together. rows: of each the rank, then what it reads."""
+    """Group stages whose ranks rise, fall or stay the same. rows: of each the rank, then the stages that it reads."""
     low = 0
     while low < len(rows):
         high, step = low + 1, _step(rows, low + 1)
@@ -150,7 +150,7 @@ def _runs(rows: list[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
 
 
 def _step(rows: list[tuple[int, ...]], at: int) -> tuple[int, ...]:
-    """How far a row is from the one before it, if that is at most 1 everywhere."""
+    """Difference between a row and the one before it, if that is at most 1 everywhere."""
     if at == len(rows) or len(rows[at]) != len(rows[at - 1]):
         return ()
     step = tuple(x - before for x, before in zip(rows[at], rows[at - 1], strict=True))
@@ -158,7 +158,7 @@ def _step(rows: list[tuple[int, ...]], at: int) -> tuple[int, ...]:
 
 
 def _range(placement: Placement, route: int) -> str:
-    """The microbatches of a route, m and its half by name."""
+    """Microbatches of a route, with m and m // 2 by name."""
     here = np.flatnonzero(placement.route_of == route)
     low, high = (int(here[0]), int(here[-1]) + 1) if len(here) else (0, 0)
     m = placement.microbatches

@@ -1,13 +1,13 @@
-"""Ranks whose orders differ only in how often they repeat share one program.
+"""Ranks whose orders differ only in counts of repeats share one program.
 
     rank 0   (F)^3 (F B)^5 (B)^3
     rank 1   (F)^2 (F B)^6 (B)^2         rank r   (F)^(3 - r)  (F B)^(5 + r)  (B)^(3 - r)
     rank 2   (F)^1 (F B)^7 (B)^1
     rank 3         (F B)^8               a count of 0 or less: none
 
-Two neighbours give a line for each count. The ranks for which these lines spell the order, letter by letter, are those
-that the program is good for; so a wrong guess is tried and does no harm. What to match them with is the order of one of
-them, or where parts are missing at both ends (ZB-H1 has no F I on the first rank, no I W on the last), of two merged.
+Two neighbours give a line for each count. The program covers the ranks whose order these lines spell, letter by letter,
+so a wrong guess does no harm. The parts come from the order of one of the ranks, or, if parts are missing at both ends
+(ZB-H1 has no F I on the first rank, no I W on the last), of two merged.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from itertools import combinations, groupby, islice
 from pipesched.lift.folding import Count, Loop, Tree, Word, spelled
 
 LEAST = 3
-"""So many ranks share a program with lines in it: through two points there is always a line."""
+"""Least number of ranks that share a program with lines in it: two points always lie on a line."""
 
 MOST_PARTS = 40
-"""Orders of more parts than this are too irregular to compare; such of more than MERGED are not merged."""
+"""Orders with more parts than this are too irregular to compare; those with more than MERGED are not merged."""
 MERGED = 8
 LONGEST = 4 * MOST_PARTS
 
 MOST_PAIRS = 20
 MOST_MERGES = 8
 MOST_STEPS = 20_000
-"""So many ways to merge, and steps of one comparison: the search for what ranks have in common is bounded."""
+"""Limits of the search for common parts: ways to merge, and steps of one comparison."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Shared:
 
 
 def shared(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> list[Shared]:
-    """The ranks in runs, each with its program.
+    """Runs of ranks, each with its program.
 
-    trees: by rank, for that rank alone. orders: by number of copies of the kernel, the word of a rank; more than one
-    where there is a kernel.
+    trees: by rank, for that rank alone. orders: by number of copies of the kernel, the word of a rank; more than one if
+    there is a kernel.
     """
     guesses = sorted(_guesses(trees, orders), key=lambda x: (x.low - x.high, x.low))
     free = set(range(len(trees)))
@@ -79,7 +79,7 @@ def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> 
 
 
 def _stretched(tree: Tree, r: int, ranks: int, orders: Sequence[Callable[[int], Word]]) -> Shared | None:
-    """As many neighbours of r and r + 1 as the tree spells; None if not even these two."""
+    """Longest run of ranks from r that the tree spells; None if not even r and r + 1."""
 
     def spells(rank: int) -> bool:
         return all(spelled(tree, rank, copies) == order(rank) for copies, order in enumerate(orders))
@@ -109,7 +109,7 @@ def _lines(one: Tree, two: Tree, r: int, matcher: _Matcher) -> Iterator[Tree]:
 
 
 def _merged(trees: Sequence[Tree]) -> list[tuple[Loop, ...]]:
-    """The parts of two ranks of different shapes, merged in every way that keeps the order of both."""
+    """Merge the parts of two ranks of different shapes in every way that keeps the order of both."""
     few = [parts for parts in (_parts(tree) for tree in trees if len(tree) <= LONGEST) if len(parts) <= MERGED]
     few = list({tuple((x.body, x.count.growth) for x in parts): parts for parts in few}.values())
     pairs = islice(combinations(few, 2), MOST_PAIRS)
@@ -117,7 +117,7 @@ def _merged(trees: Sequence[Tree]) -> list[tuple[Loop, ...]]:
 
 
 def _merges(one: tuple[Loop, ...], two: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
-    """Lists in which the parts of both stand in order, parts in common once; counts do not matter."""
+    """Lists that contain the parts of both in order, common parts once; counts are ignored."""
     if not one or not two:
         yield one + two
     elif one[0].body == two[0].body:
@@ -134,7 +134,7 @@ def _shape(tree: Tree) -> tuple[object, ...]:
 
 
 def _through(one: Tree, two: Tree, r: int) -> Tree:
-    """The tree whose counts go through those of two trees of one shape, at the ranks r and r + 1."""
+    """Tree whose counts are lines through those of two trees of one shape, at the ranks r and r + 1."""
     nodes: list[int | Loop] = []
     for a, b in zip(one, two, strict=True):
         if isinstance(a, Loop) and isinstance(b, Loop):
@@ -146,7 +146,7 @@ def _through(one: Tree, two: Tree, r: int) -> Tree:
 
 
 def _parts(tree: Tree) -> tuple[Loop, ...]:
-    """A tree as loops, a letter as often as it stands there: so F and (F)^3 have one shape."""
+    """Write single letters as loops, so that F and (F)^3 have one shape."""
     bodies = [x if isinstance(x, Loop) else Loop(Count(1), (x,)) for x in tree]
     merged: list[Loop] = []
     for x in bodies:
@@ -163,18 +163,18 @@ def _bodies(parts: Sequence[Loop]) -> list[bytes]:
 
 
 def _repeated(parts: Sequence[Loop], counts: Sequence[int]) -> Tree:
-    """Each part so often."""
+    """Repeat each part the given number of times."""
     return tuple(Loop(Count(n, 0, x.count.growth), x.body) for n, x in zip(counts, parts, strict=True))
 
 
 def _packed(word: Word) -> bytes:
-    """A word with a number of bytes for a letter, which is compared sooner."""
+    """Pack a word into bytes, a fixed number per letter, for fast comparison."""
     return array("I", word).tobytes()
 
 
 @dataclass
 class _Matcher:
-    """Finds how often the parts of a list are repeated in the order of a rank, until `steps` are spent.
+    """Find the counts with which parts of a list repeat in the order of a rank, until `steps` are spent.
 
     words: the orders, packed, by rank.
     """
@@ -183,9 +183,9 @@ class _Matcher:
     steps: int = 100_000
 
     def lines(self, parts: tuple[Loop, ...], bodies: Sequence[bytes], r: int) -> Iterator[Tree]:
-        """The tree of these parts that spells the orders of the ranks r and r + 1, if there is one.
+        """Tree of these parts that spells the orders of the ranks r and r + 1, if there is one.
 
-        bodies: what the parts repeat, packed.
+        bodies: the bodies of the parts, packed.
         """
         one = self.match(bodies, self.words[r])
         two = None if one is None else self.match(bodies, self.words[r + 1])
@@ -193,7 +193,7 @@ class _Matcher:
             yield _through(_repeated(parts, one), _repeated(parts, two), r)
 
     def match(self, bodies: Sequence[bytes], word: bytes) -> list[int] | None:
-        """How often each body is repeated in a word, the first ones as often as can be; None if that is not found."""
+        """Count of each body in a word, the largest counts first; None if none is found."""
         dead: set[tuple[int, int]] = set()
         left = min(self.steps, MOST_STEPS)
         self.steps -= left
@@ -228,6 +228,6 @@ def _sloped(tree: Tree) -> bool:
 
 
 def _runs(ranks: Sequence[int]) -> list[range]:
-    """Ranks in runs of neighbours."""
+    """Group ranks into runs of neighbours."""
     groups = groupby(enumerate(ranks), key=lambda pair: pair[1] - pair[0])
     return [range(run[0], run[-1] + 1) for run in ([r for _, r in group] for _, group in groups)]

@@ -1,12 +1,12 @@
-"""Orders as words: the operations of a rank in the letters of the language.
+"""Spell orders as words: the operations of a rank in the letters of the language.
 
     F[c]      where it is the next microbatch of the chunk        F[c](i)   where it is not
     W         where every W is the oldest one of its rank         W[c]      where it is the oldest of its chunk
     overlap(F[0], B[1])                                           one letter, for it is one slot
 
-Whose turn it is follows the rule of the language: of a kind (F; I and B; W) and a chunk, the smallest microbatch that
-has not run yet, for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O; R and L of slices
-run against their sequence. Microbatches in order, the usual case, are seen at once.
+The next microbatch follows the rule of the language: of a kind (F; I and B; W) and a chunk, the smallest microbatch
+that has not run yet, for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O; R and L of
+slices run against their sequence. Microbatches in order, the usual case, are recognized at once.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.slices import mirrored
 
 _OLDEST = {op.kind.makes[0]: before for op, before in OLDEST.items()}
-"""By result, the kind of which one takes the oldest that has had none."""
+"""By result, the kind whose oldest operation without that result is next."""
 _RESTORED = tuple(op.kind.makes[0] for op in RESTORES)
-_BARE = 0  # the chunk, counted from 1, of what names none
+_BARE = 0  # the chunk, counted from 1, of operations that name none
 
 
 @dataclass(frozen=True)
 class Words:
     """The order of every rank.
 
-    drained: by rank, whether all W are the oldest ones and the last I has had its own. series: by letter, where its
-    text has a blank for the microbatch.
+    drained: by rank, whether every W takes the oldest I and none is left. series: by letter, for texts with a blank for
+    the microbatch.
     """
 
     letters: tuple[str, ...]
@@ -51,9 +51,9 @@ BLANK = "…"
 
 
 def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, in_series: bool = True) -> Words:
-    """The words of a schedule on this placement, whose routes are ranges.
+    """Spell a schedule on this placement, whose routes are ranges.
 
-    by_chunk: no W but of a named chunk. in_series: with series of microbatches as letters.
+    by_chunk: every W names its chunk. in_series: series of microbatches become letters.
 
     Raises:
         PipeschedError: PS814, an operation that has no place in the language.
@@ -81,7 +81,7 @@ def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, i
 
 
 class _Columns:
-    """The operations of a schedule by rank, chunk and what they make first: I and B take turns."""
+    """Operations of a schedule by rank, chunk and first result: I and B share one sequence."""
 
     def __init__(self, schedule: Schedule, placement: Placement) -> None:
         self.schedule, self.placement = schedule, placement
@@ -100,11 +100,11 @@ class _Columns:
 
     @property
     def groups(self) -> list[Ints]:
-        """The places of the operations of a rank, a chunk and a kind, in order."""
+        """Places of the operations of a rank, a chunk and a kind, in order."""
         return [self.by_group[a:b] for a, b in pairwise(self.cut.tolist())]
 
     def series(self, next_ones: Bools) -> dict[int, Series]:
-        """The series of microbatches of all operations that stand in one."""
+        """Series of microbatches of all operations that are in one."""
         paired = self.schedule.joined.copy()
         paired[:-1] |= self.schedule.joined[1:]
         return series(self.groups, self.schedule.op, self.schedule.microbatch, next_ones, paired)
@@ -133,7 +133,7 @@ class _Columns:
         return found
 
     def _pending(self, inputs: Ints, weights: Ints, slices: int) -> bool | list[bool]:
-        """Which of these W are the oldest of these I whose W is missing; all given by their places. Or R and F …"""
+        """Mark the W that take the oldest pending I; all given by their places. Or R and F …"""
         microbatch = self.schedule.microbatch
         once = not len(inputs) or int(np.bincount(microbatch[inputs]).max()) == 1
         if slices == 1 and once and len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
@@ -151,7 +151,7 @@ class _Columns:
         return found
 
     def oldest(self, rank: int) -> bool:
-        """True if the W of a rank follow its I in order, each after its own, none missing and no I twice."""
+        """True if the W of a rank follow its I in the same order, each after its I, none missing and no I twice."""
         here = slice(int(self.schedule.start[rank]), int(self.schedule.start[rank + 1]))
         op, microbatch, chunk = self.schedule.op[here], self.schedule.microbatch[here], self.chunk[here]
         weight, split = np.flatnonzero(op == Op.W), np.flatnonzero(op == Op.I)
@@ -182,7 +182,7 @@ def _check_pairs(schedule: Schedule) -> None:
 
 
 def _route(schedule: Schedule, placement: Placement) -> Ints:
-    """The route of every operation, which runs where its stage is."""
+    """Route of every operation, which runs on the rank of its stage."""
     inside = (schedule.microbatch >= 0) & (schedule.microbatch < placement.microbatches)
     inside &= (schedule.stage >= 0) & (schedule.stage < placement.stages)
     route = placement.route_of[np.where(inside, schedule.microbatch, 0)].astype(np.int64)
@@ -209,7 +209,7 @@ def _chunk_names(placement: Placement) -> list[str]:
 def _letters(
     schedule: Schedule, chunk: Ints, named: Ints, names: list[str]
 ) -> tuple[tuple[str, ...], Ints, dict[int, int]]:
-    """The texts of all slots, in the order of the alphabet, the number of each slot, and by text the series in it."""
+    """Texts of all slots, in the order of the alphabet, the number of each slot, and the series by text."""
     of_chunk = schedule.op.astype(np.int64) * (int(chunk.max(initial=0)) + 1) + chunk
     code = of_chunk * (int(named.max(initial=0)) + 1) + named
     _, where, number = np.unique(code, return_index=True, return_inverse=True)
@@ -238,18 +238,18 @@ def _text(op: int, chunk: int, microbatch: int | str, names: list[str]) -> str:
     return f"{Op(op).name}{of_chunk}" + (f"({microbatch})" if microbatch != -1 else "")
 
 
-# Microbatches that are named one by one, in even steps, are a loop too. Such a series is one letter: its k-th
-# occurrence on a rank names first + k * step.
+# Microbatches named one by one in even steps are a loop too. Such a series is one letter: its k-th occurrence on a rank
+# names first + k * step.
 #
 #     B(7)  B(6)  B(5)  B(4)  B(3)  B(2)  B(1)  B(0)        for i in 0 .. 8 { B(7 - i) }
 
 LEAST = 4
-"""So many are a series; fewer may be chance."""
+"""Least length of a series; fewer may be chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The microbatches first, first + step, …; turn: the number of the series among those of its rank and chunk."""
+    """Microbatches first, first + step, …; turn: the number of the series among those of its rank and chunk."""
 
     first: int
     step: int
@@ -263,9 +263,10 @@ class Series:
 def series(
     groups: Iterable[Ints], op: Column, microbatch: Column, next_ones: Bools, paired: Bools
 ) -> dict[int, Series]:
-    """The series that each operation belongs to, for those that do.
+    """Series of each operation that belongs to one.
 
-    groups: the places of the operations of a rank, a chunk and a kind, in order. next_ones: which of them need no name.
+    groups: the places of the operations of a rank, a chunk and a kind, in order. next_ones: those that need not name a
+    microbatch.
     """
     found: dict[int, Series] = {}
     for group in groups:
@@ -281,7 +282,7 @@ def series(
 
 
 def _even(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """The longest parts in even steps, from the left."""
+    """Longest parts in even steps, from the left."""
     low = 0
     while low + LEAST <= len(numbers):
         step, high = numbers[low + 1] - numbers[low], low + 2
@@ -295,7 +296,7 @@ def _even(numbers: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def linear(base: int, slope: int, variable: str, first: str = "") -> str:
-    """first + base + slope * variable, without what is nothing."""
+    """Format base + slope * variable, without terms that are 0."""
     times = variable if abs(slope) == 1 else f"{abs(slope)} * {variable}"
     terms = [("+", first)] if first else []
     rising = [("-" if slope < 0 else "+", times)] if slope else []

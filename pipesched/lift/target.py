@@ -15,7 +15,7 @@ class Language(Writer):
     """The language."""
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        """Nothing: the writer says where it meets what the language has no words for."""
+        """Nothing: the writer refuses what the language cannot express."""
 
     def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
         yield writer.write(cast("Schedule", order), documentation=head.documentation, costs=head.costs)

@@ -1,4 +1,4 @@
-"""A schedule as a .ps file that a person can read, and that says exactly this schedule.
+"""Write a schedule as a readable .ps file that evaluates to exactly this schedule.
 
     words ────> loops ───> ranks that differ in counts alone ──> lines of the file ──> canonical text
     spelling    folding    sharing                               here                  layout
@@ -30,7 +30,7 @@ from pipesched.model.numbers import shown
 from pipesched.model.schedule import Schedule
 
 _COPIES = 3
-"""A program that is right for this many numbers of copies of a kernel, from none, is right for all."""
+"""Numbers of copies of a kernel, from 0, for which a program must be right to be right for all."""
 
 
 def write(
@@ -42,16 +42,16 @@ def write(
     claims: Sequence[str] = (),
     kernel: Kernel | None = None,
 ) -> str:
-    """The text of a .ps file which evaluates to this schedule, operation for operation.
+    """Write the text of a .ps file that evaluates to this schedule, operation for operation.
 
-    name: that of the schedule unless given; made legal where it is not. documentation: its quotes become single ones.
-    costs: written where they are not the default ones. claims: what stands after the word `claim`, in canonical form.
-    kernel: what is repeated for more microbatches; the file then takes m0 + jK of them, by default as many
-    as the schedule has.
+    name: by default that of the schedule; made legal. documentation: its quotes become single ones.
+    costs: written unless they are the default. claims: the texts after `claim`, in canonical form.
+    kernel: the part to repeat for more microbatches; the file then accepts m0 + jK of them, by default the schedule's
+    number.
 
     Raises:
-        PipeschedError: PS814, what the language has no words for.
-        ValueError: it is no kernel of this schedule.
+        PipeschedError: PS814, a part that the language cannot express.
+        ValueError: it is not a kernel of this schedule.
     """
     if kernel is not None and (fault := kernel.fault(schedule)):
         raise ValueError(fault)
@@ -79,7 +79,7 @@ def write(
 
 
 def _folded(spelled: Words, kernel: Kernel | None) -> tuple[list[Tree], list[Callable[[int], Word]]]:
-    """The tree of every rank, and the words that it spells, by number of copies."""
+    """Tree of every rank, and the words that it spells, by number of copies."""
     folder = Folder(spelled.weights)
     if kernel is None:
         return [folder.fold(word) for word in spelled.words], [spelled.words.__getitem__]
@@ -101,13 +101,13 @@ def _head(schedule: Schedule, name: str) -> str:
 
 
 def legal_name(text: str) -> str:
-    """The text as a name of the language: ``my-order.csv`` becomes ``my_order_csv``."""
+    """Make a name of the language: ``my-order.csv`` becomes ``my_order_csv``."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") or "schedule"
     return name if placement_writer.legal(name) else f"schedule_{name}"
 
 
 def _documentation(text: str) -> list[Line]:
-    """A string has no quotes within and no escapes."""
+    """Make a string, which can have neither quotes nor escapes within."""
     plain = _plain(text, also="\n")
     return [Line(0, [f'"{plain}"'])] if plain.strip() else []
 
@@ -137,9 +137,9 @@ def _slices(schedule: Schedule) -> Iterator[Line]:
 
 
 def _costs(costs: Costs) -> Iterator[Line]:
-    """The given costs, from which the others follow; long lines are broken after commas.
+    """Lines of the given costs, from which the others follow; long lines are broken after commas.
 
-    Costs of 1, 1, 1 and 2 go without saying.
+    Costs of 1, 1, 1 and 2 are the default.
     """
     default = [key for key in costs.given if costs[key] == Costs()[key]]
     unit = all(costs[key] == cost for key, cost in UNIT.items())
@@ -171,7 +171,7 @@ def _cost(cost: Cost) -> str:
 
 
 def _filled(words: Sequence[str], blanks: str, indent: int, hanging: int = 0) -> Iterator[Line]:
-    """Words in lines, as many in each as it takes. hanging: how much further in all but the first line are."""
+    """Fill lines with words. hanging: the extra indentation of all but the first line."""
     line = ""
     for word in words:
         if line and indent + len(line) + len(blanks) + len(word) > WIDTH:
@@ -185,21 +185,22 @@ def _filled(words: Sequence[str], blanks: str, indent: int, hanging: int = 0) ->
 # Programs
 
 _COMPACT = 72
-"""A block of this width at most is on one line."""
+"""Most width of a block on one line."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How the number of microbatches says how often a kernel is repeated: m = m0 + copies * K."""
+    """Relation of microbatches and copies of a kernel: m = m0 + copies * K."""
 
     m0: int
     k: int
 
 
 def programs(shared: Sequence[Shared], words: Words, growth: Growth) -> Iterator[list[Line]]:
-    """The lines of each `rank` block.
+    """Lines of each `rank` block.
 
-    The programs of several ranks become the general one, with a choice between them; the others are each rank's own.
+    Programs that several ranks share become the general block, with a choice between them; the others are blocks of
+    single ranks.
     """
     printer = _Printer(words, growth)
     several = [x for x in shared if x.high - x.low > 1]
@@ -227,14 +228,14 @@ class _Printer:
     growth: Growth
 
     def body(self, shared: Shared, depth: int) -> list[Line]:
-        """The lines of a program, so many blocks deep."""
+        """Lines of a program within `depth` blocks."""
         nodes = _flat(shared.tree)
         kept = self._drained(shared, nodes)
         drain = [Line(2 * depth, ["drain W"])] if kept < len(nodes) else []
         return [*self._lines(nodes[:kept], depth), *drain]
 
     def _drained(self, shared: Shared, nodes: Tree) -> int:
-        """Where the last W begin, if they are several and all that are pending; else the end."""
+        """Beginning of the last W, if they are several and all that are pending; else the end."""
         kept = len(nodes)
         while kept and self._only_weights(nodes[kept - 1]):
             kept -= 1
@@ -283,7 +284,7 @@ class _Printer:
 
 
 def sayable(shared: Sequence[Shared], words: Words) -> bool:
-    """True if every series has one place in a program, in no loop within a loop, so that i counts its turns."""
+    """True if every series has one place in a program, outside of nested loops, so that i counts its turns."""
     if not words.series:
         return True
     for program in shared:
@@ -303,7 +304,7 @@ def _letters_of(loop: Loop) -> set[int]:
 
 
 def _flat(tree: Tree) -> Tree:
-    """A tree without loops that run once on every rank, or never, or are no shorter than what they spell."""
+    """Drop loops that run once on every rank, or never, or are not shorter than their letters."""
     nodes: list[Node] = []
     for x in tree:
         if isinstance(x, Loop):

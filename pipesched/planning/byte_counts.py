@@ -67,4 +67,4 @@ def no_bytes(cap: Fraction) -> PipeschedError:
         "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`;\n"
         "or have `verify`, `compare` or `optimize` count bytes: `--model FILE.toml`"
     )
-    return fail(Code.USAGE, f"{gigabytes(cap)} is no number of activations", help=help)
+    return fail(Code.USAGE, f"{gigabytes(cap)} is not a number of activations", help=help)

@@ -273,8 +273,8 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: True,
         lambda s: (
-            f"{s.a.dtype}: {s.a.dtype_bytes} bytes a parameter and an activation, {s.x.gradient_bytes} a gradient, "
-            f"{s.x.optimizer_bytes} of optimizer; ZeRO {s.x.zero} over {s.x.data * s.x.context}"
+            f"{s.a.dtype}: {s.a.dtype_bytes} bytes per parameter and activation, {s.x.gradient_bytes} per gradient, "
+            f"{s.x.optimizer_bytes} of optimizer state; ZeRO {s.x.zero} over {s.x.data * s.x.context}"
         ),
     ),
     (
@@ -320,7 +320,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     ),
     (
         lambda s: s.x.layout is None and s.a.layers % s.schedule.stages,
-        lambda s: "layers do not divide by stages: the ends have one less",
+        lambda s: "layers are not divisible by stages: the end stages have one less",
     ),
     (
         lambda s: s.by_layer,
@@ -340,7 +340,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: s.x.keep_outputs,
         lambda s: (
-            "as in torch the output of a stage stays until its backward; cross entropy makes two gradients in fp32"
+            "as in torch the output of a stage is kept until its backward; cross entropy makes two gradients in fp32"
         ),
     ),
     (

@@ -68,7 +68,7 @@ def check_batch(subject: Subject) -> Iterator[Diagnostic]:
         return
     a, x = trained
     message = f"the schedule has {schedule.microbatches} microbatches; the batch of the model makes {expected}"
-    said = f"{x.batch} sequences / ({x.data} copies x {x.microbatch} of a microbatch)"
+    said = f"{x.batch} sequences / ({x.data} copies x {x.microbatch} per microbatch)"
     said += f" x {slices} slices" if slices > 1 else ""
     help = f"--m {expected}, or another batch, data or microbatch"
     yield Diagnostic(PlanningCode.OTHER_BATCH, message, (Label(a.places.get("training.batch"), said),), (), help)

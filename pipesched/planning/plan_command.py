@@ -15,8 +15,8 @@ from pipesched.planning.progress import watched
 @click.command
 @flags.options("plan")
 def plan(*, plot: str | None, executor: str, **given: Any) -> int:
-    """Try every (p, t, c, d, e), schedule, number of stages a rank, microbatch, recomputation and ZeRO stage:
-    what does not fit is told, the fastest that fits is predicted by its own timeline and bytes.
+    """Try every (p, t, c, d, e), schedule, number of stages per rank, microbatch, recomputation and ZeRO stage:
+    choices that do not fit are counted, the fastest that fits is predicted by its own timeline and bytes.
 
     \b
     pipesched plan --model llama3-70b --gpus 64 --device h100 --batch 512
@@ -26,12 +26,12 @@ def plan(*, plot: str | None, executor: str, **given: Any) -> int:
     \b
     p pipeline  t tensor  c context  d data  e experts  v stages a rank  b sequences a microbatch
 
-    Each row has the commands that verify, optimize and emit it. Exit status: 1 where nothing fits.
+    Each row has the commands that verify, optimize and emit it. Exit status: 1 if nothing fits.
     """
     from pipesched.planning import plans as verb
 
     if plot is not None and not plot.lower().endswith(".svg"):
-        raise fail(Code.USAGE, f"a plot is SVG, and {plot} is not named so", help="end the name in .svg")
+        raise fail(Code.USAGE, f"a plot is SVG, but {plot} does not end in .svg", help="end the name in .svg")
     for path in filter(None, (plot, given["output"])):
         writable(path)
     asked = verb.request(given)

@@ -61,8 +61,8 @@ def facts(plan: Outcome) -> Iterator[str]:
     request, problem, counts = plan.request, plan.problem, plan.counts
     a, device = problem.space.transformer, problem.device
     yield (
-        f"{a.name} on {request.gpus:,} {device.name}, {device.node_size} a node; a step of {request.batch:,} sequences "
-        f"of {a.sequence:,} tokens; at most {gigabytes(problem.cap)} a GPU"
+        f"{a.name} on {request.gpus:,} {device.name}, {device.node_size} per node; a step of {request.batch:,} "
+        f"sequences of {a.sequence:,} tokens; at most {gigabytes(problem.cap)} per GPU"
     )
     none = next((f" (such as {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
     yield (
@@ -184,35 +184,34 @@ def assumed(plan: Outcome) -> Iterator[str]:
     device, x = problem.device, problem.space.training
     yield (
         f"matrix products at {float(problem.efficiency) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, "
-        "whatever their size: so nothing is gained by larger microbatches, "
-        "and no utilisation is above that"
+        "whatever their size: so larger microbatches gain nothing, and utilisation is at most that"
     )
     yield (
-        f"{float(device.node) / 1e9:g} GB/s inside a node, {float(device.network) / 1e9:g} GB/s between nodes, a GPU, "
-        "without latency; k copies in a node reduce gradients over the adapters of k GPUs; ranks are numbered t first, "
-        "then c, d, p"
+        f"{float(device.node) / 1e9:g} GB/s inside a node, {float(device.network) / 1e9:g} GB/s between nodes, "
+        "per GPU, without latency; k copies in a node reduce gradients over the adapters of k GPUs; ranks are numbered "
+        "t first, then c, d, p"
     )
     yield (
-        "beside compute run: messages between stages, all; what copies send, "
+        "overlapping compute: messages between stages, all; those between copies, "
         f"{float(problem.overlap) * 100:g} % layer by layer, as in FSDP and with Megatron's --overlap-grad-reduce and "
-        "--overlap-param-gather; what ranks of a layer, a sequence or of experts send, nothing; each kind as if alone"
+        "--overlap-param-gather; those between ranks of a layer, a sequence or experts, none; each kind as if alone"
     )
     parted = [one.choice for one in plan.rows if one.choice.training.zero > 1] if problem.overlap else []
     whole = [sum(one) for x in parted for one in undivided(problem.space.transformer, x.training, x.cut.stages)]
     if most := max(whole, default=0):
         yield (
-            "bytes of ZeRO 2 and 3 have one layer whole at a time; where the next one is gathered or the last one is "
+            "bytes of ZeRO 2 and 3 have one whole layer at a time; if the next one is gathered or the last one "
             f"reduced beside compute, a second one takes up to {gigabytes(most)} more"
         )
     if problem.overlap != 1 and any(one.choice.training.zero > 1 for one in plan.rows):
-        yield "verify and optimize take all that ZeRO 2 and 3 send for a microbatch to run beside compute"
+        yield "verify and optimize assume that all messages of ZeRO 2 and 3 in a microbatch overlap compute"
     for name, said in _SENT.items():
         if any(getattr(one.terms, name) > 0 for one in plan.rows):
             yield said
     split = "with" if x.sequence_parallel else "without"
     yield f"{split} sequence parallelism, {x.attention} attention, as the model's file says"
     yield (
-        "layers are cut evenly, what does not divide comes off the ends; where split is ends, embedding and head count "
+        "layers are cut evenly, the remainder comes off the ends; if split is ends, embedding and head count "
         "as a layer each; microbatches of 1, 2, 4 and 8 sequences are tried"
     )
     yield "the optimizer's step, norms, dropout and data loading take no time"

@@ -91,7 +91,7 @@ def _sizes(text: str) -> Iterator[tuple[str, tuple[Size, ...]]]:
         if name not in NAMES or not equals:
             raise fail(
                 PlanningCode.CHOICE,
-                f"{part[:60]!r} is no size of a choice",
+                f"{part[:60]!r} is not a size of a choice",
                 help=f"sizes are {', '.join(NAMES)}, as p=8",
             )
         yield name, tuple(_value(name, value.strip()) for value in values.split(","))
@@ -131,7 +131,7 @@ def request(given: Mapping[str, Any]) -> Request:
             Code.USAGE, f"a plan needs --batch: {name} does not say how many sequences a step has", help=_EXAMPLE
         )
     if given["efficiency"] == 0:
-        raise fail(Code.USAGE, "at an efficiency of 0 nothing is computed")
+        raise fail(Code.USAGE, "the efficiency must be above 0")
     shares = {key: given[key] for key in ("efficiency", "overlap") if given[key] is not None}
     return Request(
         name,

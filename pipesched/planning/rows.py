@@ -28,7 +28,10 @@ DEVICE = Option(
     "NAME|FILE.toml",
 )
 EFFICIENCY = Option(
-    "efficiency", Lazy[Reading]("planning.values:fraction"), "Share of its peak that it reaches [default: 1/2].", "X"
+    "efficiency",
+    Lazy[Reading]("planning.values:fraction"),
+    "Fraction of its peak FLOP/s that it achieves [default: 1/2].",
+    "X",
 )
 CAP = Option(
     "mem_cap",
@@ -56,16 +59,16 @@ ROWS: tuple[Row, ...] = (
         place=11,
     ),
     _workload(MODEL, "A transformer and its training, for memory in bytes.", "framework_time", "verify"),
-    _workload(MODEL, "With --device, what the costs are of.", "framework_time", "why"),
+    _workload(MODEL, "With --device, the source of the costs.", "framework_time", "why"),
     _workload(MODEL, "For memory in bytes; with --device, the costs too.", "framework_time", "compare", "diff"),
-    _workload(MODEL, "What a cap in bytes is of; with --device, the costs too.", "costs", "optimize"),
+    _workload(MODEL, "Source of a cap in bytes; with --device, of the costs too.", "costs", "optimize"),
     _workload(
         MODEL,
         f"{', '.join(_DRAWN)}: bytes by kind over time, of a transformer and its training.",
         "measured",
         "show",
     ),
-    _workload(MODEL, "With --rank: what enters a stage, where the function gives modules alone.", "factory", "run"),
+    _workload(MODEL, "With --rank: the inputs of a stage, if the function returns only a module.", "factory", "run"),
     _workload(DEVICE, DEVICE.help, "model", *_TIMED),
     _workload(EFFICIENCY, EFFICIENCY.help, "device", *_TIMED),
     replace(CAP, on=("verify", "show", "emit", "why", "compare", "diff"), into=_INTO),

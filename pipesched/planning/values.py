@@ -53,7 +53,7 @@ def _cap(value: object) -> Fraction:
         if (found := in_bytes(value)) is not None:
             return found
         if help := cap_help(value):
-            raise fail(Code.USAGE, f"{short(value)} is no number of activations", help=help)
+            raise fail(Code.USAGE, f"{short(value)} is not a number of activations", help=help)
     return values.cap(value)
 
 

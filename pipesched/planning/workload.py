@@ -94,12 +94,14 @@ def own_costs(
         raise fail(Code.USAGE, f"there are no times without {missing}", help="give --model and --device")
     if efficiency == 0:
         raise fail(
-            PlanningCode.EFFICIENCY, "at an efficiency of 0 nothing ends", help="give a share of the peak, as 0.5"
+            PlanningCode.EFFICIENCY,
+            "the efficiency must be above 0",
+            help="give a fraction of the peak FLOP/s, such as 0.5",
         )
     from pipesched.planning.transformer.times import on_device
 
     made = on_device(model, device, efficiency, placement, runs_again=runs_again, slices=slices)
     if unused := [key for key in of_file.given if key not in "MK"]:
-        alike = ": every microbatch takes as long" if {*unused} & {*of_file.by_microbatch} else ""
+        alike = ": every microbatch takes the same time" if {*unused} & {*of_file.by_microbatch} else ""
         made = replace(made, note=f"{made.note}; {', '.join(unused)} of the file not used{alike}")
     return made.over(Costs({key: cost for key, cost in of_file.given.items() if key in "MK"}))

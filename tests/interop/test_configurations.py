@@ -228,7 +228,7 @@ def test_a_layout_is_unrolled() -> None:
             )
         layout = f"E{','.join(parts)}L"
         assert stages_of(layout) == unrolled(layout.replace(",", "")), layout
-    assert stages_of("Ex|L") == "has 'x', which is none of E, t, m, L"
+    assert stages_of("Ex|L") == "has 'x', which is not one of E, t, m, L"
     assert stages_of("(tttttttttt|)*9999L") == "is longer than any model"
 
 

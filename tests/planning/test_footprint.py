@@ -200,7 +200,7 @@ def test_the_rank_furthest_over_its_cap_comes_first(capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(
     ("cap", "said"),
-    [("80GB", "no number of activations"), ("80Gb", "units are"), ("50%", "give for example half of m")],
+    [("80GB", "not a number of activations"), ("80Gb", "units are"), ("50%", "give for example half of m")],
 )
 def test_bytes_without_a_model_mean_nothing(cap: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """PS225, with what to do; an unknown unit too."""

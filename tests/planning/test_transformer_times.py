@@ -229,8 +229,8 @@ WHOLE = {"flops": "1e12", "memory": "'80 GB'", "node": "'3 GB/s'", "network": "'
 @pytest.mark.parametrize(
     ("change", "line", "says"),
     [
-        ({"flops": None}, 1, "does not say device.flops"),
-        ({"host": None}, 1, "does not say device.host"),
+        ({"flops": None}, 1, "lacks device.flops"),
+        ({"host": None}, 1, "lacks device.host"),
         ({"memory": "'80 GB/s'"}, 3, "memory is '80 GB/s', not bytes"),
         ({"memory": "'80 Gb'"}, 3, "memory is '80 Gb', not bytes"),
         ({"memory": "'80 GFLOP'"}, 3, "not bytes"),
@@ -252,7 +252,7 @@ def test_a_wrong_device_is_told_at_its_line(change: dict[str, str | None], line:
         devices.of_source(Source("mine.toml", text))
     (found,) = error.value.diagnostics
     assert says in found.message and found.where is not None and found.where.line == line
-    with pytest.raises(PipeschedError, match="no device is called"):
+    with pytest.raises(PipeschedError, match="unknown device"):
         devices.read("h10")
 
 
@@ -290,7 +290,10 @@ def test_costs_of_a_file_that_are_not_used_are_named() -> None:
     """A model's times take the place of a file's own, by microbatch or not."""
     asked = {"p": 4, "m": 4, "model": "llama3-70b", "device": "h100"}
     for sizes, named in (
-        ({"target": "packed", "length": [4, 1, 2, 1]}, ["F, B of the file not used: every microbatch takes as long"]),
+        (
+            {"target": "packed", "length": [4, 1, 2, 1]},
+            ["F, B of the file not used: every microbatch takes the same time"],
+        ),
         ({"target": "packed"}, ["F, B of the file not used"]),
         ({"target": "1f1b"}, []),
     ):

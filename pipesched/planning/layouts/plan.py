@@ -127,9 +127,7 @@ def _found(request: Request, search: Search) -> Outcome:
 
 
 def _dimensions(request: Request) -> str:
-    return (
-        f"p t c d is {request.gpus}, and a microbatch of b sequences on d copies divides the batch of {request.batch}"
-    )
+    return f"p t c d must be {request.gpus}, and b d must divide the batch of {request.batch}"
 
 
 def _nothing(search: Search) -> Diagnostic:
@@ -137,12 +135,12 @@ def _nothing(search: Search) -> Diagnostic:
     problem, over = search.problem, [one for one in search.example.values() if one.over]
     least = min(over, key=lambda one: one.over, default=None)
     reasons = [f"{number:,}: {kind}" for kind, number in search.reasons.most_common(6)]
-    notes = ([f"least is over with {least.choice}: {least.reason}"] if least else []) + reasons
+    notes = ([f"closest is {least.choice}: {least.reason}"] if least else []) + reasons
     a, x = problem.space.transformer, problem.space.training
     whole = Training(optimizer_bytes=x.optimizer_bytes, gradient_bytes=x.gradient_bytes)
     alone = state.state(a, whole, by_stage(a, whole, 1)[0]).total
     if (fewest := ceil(alone / problem.cap)) > problem.space.gpus:
-        shown = f"{gigabytes(alone)} in all, what {fewest:,} GPUs hold"
+        shown = f"{gigabytes(alone)} in all, which takes {fewest:,} GPUs"
         notes.append(f"parameters, gradients and optimizer are {shown}")
     many = f"none of {len(search.choices):,} choices fits"
     return Diagnostic(

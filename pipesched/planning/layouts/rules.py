@@ -58,10 +58,10 @@ class Judged:
         if self.lacks:
             return f"{self.rule.text}: nothing to judge here, {self.lacks}"
         if self.kept:
-            return f"{self.rule.text}: so it is here"
+            return f"{self.rule.text}: holds here"
         if self.other is None:
-            return f"{self.rule.text}: not here, no choice that keeps it fits"
-        return f"{self.rule.text}: not here, {self.other.choice} {slower(self.other, best)}"
+            return f"{self.rule.text}: does not hold here, as no choice that keeps it fits"
+        return f"{self.rule.text}: does not hold here, {self.other.choice} {slower(self.other, best)}"
 
 
 def slower(other: Prediction, best: Prediction) -> str:
@@ -108,28 +108,28 @@ RULES = (
         lambda search, best, x: x.training.tensor <= search.problem.device.node_size,
     ),
     Rule(
-        "no more pipeline than memory asks for, data parallelism the rest",
+        "only as much pipeline as memory needs, data parallelism for the rest",
         "Narayanan et al., SC 2021, takeaway 2",
         lambda search, best: _lacks("no choice has a pipeline", any(x.p > 1 for x in search.possible())),
         lambda search, best: bool(search.best(1, lambda x: _less_pipeline(best, x))),
         lambda search, best, x: _less_pipeline(best, x),
     ),
     Rule(
-        "at least four microbatches a rank of the pipeline",
+        "at least four microbatches per rank of the pipeline",
         "Huang et al., NeurIPS 2019, section 2.3",
         _pipeline,
         lambda search, best: best.m < 4 * best.p,
         lambda search, best, x: x.p == 1 or x.m >= 4 * x.p,
     ),
     Rule(
-        "several stages a rank where microbatches are fewer than that",
+        "several stages per rank if there are fewer microbatches than that",
         "Narayanan et al., SC 2021, section 2.2",
         lambda search, best: _pipeline(search, best) or _lacks("they are not fewer", best.m < 4 * best.p),
         lambda search, best: best.v == 1,
         lambda search, best, x: x.v > 1,
     ),
     Rule(
-        "recomputation only where it does not fit without",
+        "recomputation only if nothing fits without it",
         "Korthikanti et al. 2022, section 5",
         lambda search, best: _lacks("no choice recomputes", any(map(_recomputes, search.possible()))),
         lambda search, best: _recomputes(best) and bool(search.best(1, lambda x: _without_recomputation(best, x))),

@@ -59,7 +59,7 @@ ROWS = (
         True,
         lambda s, p: s % p,
         _interleaved,
-        lambda p, v, m: "" if m % p == 0 else "microbatches are no multiple of p",
+        lambda p, v, m: "" if m % p == 0 else "microbatches are not a multiple of p",
     ),
     Row("zb_h1", 1, False, lambda s, p: s, lambda p, v, m, r: (min(p - r, m),), _any),
     Row(
@@ -78,7 +78,7 @@ UNTRIED: Mapping[str, str] = {
     "chimera": _TWICE,
     "chimera2": _TWICE,
     "bitpipe": _TWICE,
-    "dualpipev": "gains by messages to experts beside compute, and a plan takes none to run so",
+    "dualpipev": "gains by overlapping messages to experts, which a plan does not assume",
 }
 """Schedules of the library that people ask for, and why a plan does not try them."""
 SCHEDULES: Mapping[str, Row] = {row.name: row for row in ROWS}

@@ -173,9 +173,7 @@ def executor(name: str, space: Space) -> Iterator[Executor]:
         with _dask(where) as made:
             yield made
     else:
-        raise fail(
-            Code.USAGE, f"no executor is called {name[:60]!r}", help="processes, processes:N, here, dask:ADDRESS"
-        )
+        raise fail(Code.USAGE, f"unknown executor {name[:60]!r}", help="processes, processes:N, here, dask:ADDRESS")
 
 
 @contextmanager

@@ -139,7 +139,7 @@ def _named(path: str) -> Device:
     if path != "-" and "/" not in path and not path.endswith(".toml") and not os.path.exists(path):
         close = get_close_matches(name, DEVICES, 1, 0.5)
         help = f"did you mean `{close[0]}`?" if close else f"give a .toml file, or one of {', '.join(DEVICES)}"
-        raise fail(_NAME, f"no device is called {path!r}", help=help)
+        raise fail(_NAME, f"unknown device {path!r}", help=help)
     return of_source(inputs.read_path(path))
 
 
@@ -178,5 +178,5 @@ def _faults(source: Source, values: Mapping[str, object], places: Mapping[str, S
     for key in _REQUIRED:
         if f"device.{key}" not in values:
             where = places.get("device") or source.span(0, min(1, len(source.text)))
-            label, help = Label(where, f"{key} is not here"), f"write {key} = …, {_WHAT[key]}"
-            yield Diagnostic(_KEY, f"{source.name} does not say device.{key}", (label,), (), help)
+            label, help = Label(where, f"{key} is missing"), f"write {key} = …, {_WHAT[key]}"
+            yield Diagnostic(_KEY, f"{source.name} lacks device.{key}", (label,), (), help)

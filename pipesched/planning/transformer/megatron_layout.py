@@ -24,7 +24,7 @@ def stages_of(layout: str) -> list[str] | str:
             return "is longer than any model"
         text = pattern.sub(lambda found: found[1] * int(found[2]), text)
     unknown = next((letter for letter in text if letter not in "EtmL|"), None)
-    return text.split("|") if unknown is None else f"has {unknown!r}, which is none of E, t, m, L"
+    return text.split("|") if unknown is None else f"has {unknown!r}, which is not one of E, t, m, L"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _in_one_last(x: Layout) -> bool:
 def faults(stages: list[str], ranks: int, layers: int | None, predicted: int | None) -> Iterator[str]:
     """Every reason why the stages do not fit a model with these numbers of layers and prediction layers."""
     if len(stages) % ranks:
-        yield f"has {len(stages)} stages, which do not go onto {ranks} ranks in equal numbers"
+        yield f"has {len(stages)} stages, not a multiple of {ranks} ranks"
         return
     x = Layout(stages, ranks, layers, predicted)
     yield from (says(x) for broken, says in _RULES if broken(x))

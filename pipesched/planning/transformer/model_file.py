@@ -156,7 +156,7 @@ def source(path: str) -> Source:
         close = get_close_matches(path, built_in(), 1, 0.5)
         own = "for a model of yours give a .toml file, as `pipesched list llama3-70b` prints one"
         help = f"did you mean `{close[0]}`? {own}" if close else f"{own}; or one of {', '.join(built_in())}"
-        raise fail(PlanningCode.MODEL_NAME, f"no model is called {path!r}", help=help)
+        raise fail(PlanningCode.MODEL_NAME, f"unknown model {path!r}", help=help)
     return inputs.read_path(path)
 
 
@@ -216,12 +216,10 @@ def _missing(values: Mapping[str, object], places: Mapping[str, Span], source: S
         there = section == "model" or section in places or any(name.startswith(f"{section}.") for name in values)
         if there and key not in values:
             where = places.get(section) or source.span(0, min(1, len(source.text)))
-            label = Label(where, f"{key.rpartition('.')[2]} is not here")
-            yield Diagnostic(
-                PlanningCode.MODEL_MISSING, f"{source.name} does not say {key}", (label,), (), f"write {key} = …"
-            )
+            label = Label(where, f"{key.rpartition('.')[2]} is missing")
+            yield Diagnostic(PlanningCode.MODEL_MISSING, f"{source.name} lacks {key}", (label,), (), f"write {key} = …")
     if values.get("model.gated") is True and "model.feed_forward" not in values and "model.feed_forward" not in places:
-        message = "a gated feed-forward part has a size of its own, which is not given"
+        message = "the size of the gated feed-forward part is missing"
         yield finding(
             PlanningCode.MODEL_MISSING, message, "model.gated", places, "gated", "write model.feed_forward = …"
         )

@@ -65,14 +65,14 @@ RULES = (
     Rule(
         "model.heads",
         lambda a, x, s: a.hidden % a.heads and not a.latent and "model.head_size" not in a.places,
-        lambda a, x, s: f"hidden {a.hidden:,} does not divide by {a.heads} heads",
+        lambda a, x, s: f"hidden {a.hidden:,} is not divisible by {a.heads} heads",
         PlanningCode.MODEL_SHAPE,
         help=lambda a, x, s: "give head_size if a head has another size",
     ),
     Rule(
         "model.kv_heads",
         lambda a, x, s: a.heads % a.kv_heads,
-        lambda a, x, s: f"{a.heads} heads do not divide by {a.kv_heads} key-value heads",
+        lambda a, x, s: f"{a.heads} heads are not divisible by {a.kv_heads} key-value heads",
         PlanningCode.MODEL_SHAPE,
     ),
     Rule(
@@ -96,27 +96,27 @@ RULES = (
     Rule(
         "training.tensor",
         lambda a, x, s: x.tensor <= a.heads and a.heads % x.tensor,
-        lambda a, x, s: f"{a.heads} heads do not divide by tensor {x.tensor}",
+        lambda a, x, s: f"{a.heads} heads are not divisible by tensor {x.tensor}",
     ),
     Rule(
         "training.tensor",
         lambda a, x, s: a.heads % x.tensor == 0 and a.kv_heads % x.tensor and x.tensor % a.kv_heads,
-        lambda a, x, s: f"{a.kv_heads} key-value heads and tensor {x.tensor}: neither divides by the other",
+        lambda a, x, s: f"{a.kv_heads} key-value heads and tensor {x.tensor}: neither divides the other",
     ),
     Rule(
         "training.tensor",
         lambda a, x, s: a.feed_forward % x.tensor,
-        lambda a, x, s: f"feed_forward {a.feed_forward:,} does not divide by tensor {x.tensor}",
+        lambda a, x, s: f"feed_forward {a.feed_forward:,} is not divisible by tensor {x.tensor}",
     ),
     Rule(
         "training.tensor",
         lambda a, x, s: _split(a, x) % x.tensor,
-        lambda a, x, s: f"the size {_split(a, x):,} of experts that are split does not divide by tensor {x.tensor}",
+        lambda a, x, s: f"the size {_split(a, x):,} of experts that are split is not divisible by tensor {x.tensor}",
     ),
     Rule(
         "training.context",
         lambda a, x, s: a.sequence % x.context,
-        lambda a, x, s: f"sequence {a.sequence:,} does not divide by context {x.context}",
+        lambda a, x, s: f"sequence {a.sequence:,} is not divisible by context {x.context}",
     ),
     Rule(
         "training.sequence_parallel",
@@ -135,7 +135,7 @@ RULES = (
     Rule(
         "training.expert",
         lambda a, x, s: _experts(a).count % x.expert,
-        lambda a, x, s: f"{_experts(a).count} experts do not divide by expert {x.expert}",
+        lambda a, x, s: f"{_experts(a).count} experts are not divisible by expert {x.expert}",
     ),
     Rule(
         "training.expert",
@@ -155,16 +155,16 @@ RULES = (
     Rule(
         "training.batch",
         lambda a, x, s: x.batch is not None and x.data * x.microbatch <= x.batch and x.batch % (x.data * x.microbatch),
-        lambda a, x, s: f"a batch of {x.batch} does not divide by {x.data} copies of {x.microbatch} each",
+        lambda a, x, s: f"a batch of {x.batch} is not divisible by {x.data} copies of {x.microbatch} each",
     ),
 )
 STAGES = (
     Rule(
         "model.layers",
         lambda a, x, s: x.layout is None and s is not None and a.layers < s,
-        lambda a, x, s: f"{a.layers} layers do not go onto {s} stages",
+        lambda a, x, s: f"{a.layers} layers are too few for {s} stages",
         PlanningCode.MODEL_STAGES,
-        help=lambda a, x, s: "give training.layout if stages without a layer are meant",
+        help=lambda a, x, s: "give training.layout if stages without a layer are intended",
     ),
     Rule(
         "training.layout",

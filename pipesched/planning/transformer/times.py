@@ -94,11 +94,11 @@ def on_device(
     peak, links = device.flops / 10**12, [shown(rate / 10**9) for rate in (device.node, device.network)]
     note = (
         f"{a.name} on {device.name} at {shown(100 * efficiency)} % of {shown(peak)} TFLOP/s, "
-        f"{links[0]} GB/s in a node, {links[1]} GB/s beyond; nothing that ranks of a layer send is overlapped"
+        f"{links[0]} GB/s in a node, {links[1]} GB/s beyond; messages between ranks of a layer are not overlapped"
     )
     if x.data * x.context > 1:
-        note += ", and what copies send once a step is not in it"
-        note += "; what ZeRO sends for every microbatch runs beside compute" if x.zero >= 2 else ""
+        note += ", and messages between copies once per step are not included"
+        note += "; ZeRO's messages in every microbatch overlap compute" if x.zero >= 2 else ""
     if slices > 1:
         note += f"; a slice takes 1/{slices} of its sequence, as if each attended to all of it"
     return Costs({key: cost for key, cost in given.items() if cost is not None}, note, MILLISECONDS)
