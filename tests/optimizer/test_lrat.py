@@ -167,7 +167,7 @@ def own(answer: Optimum) -> Any:
 
 def test_what_rests_on_a_word_is_proved_when_asked(answer: Optimum) -> None:
     """With --certify it is proved, and verify says so of what was printed; without its proof it is not what is told."""
-    assert answer.proved and "followed one by one" in answer.proved_by
+    assert answer.proved and "checked one by one" in answer.proved_by
     verdict = judged(answer, own(answer)).verdict
     assert verdict is not None and verdict.proved
     assert "PS711" in str(judged(answer, None))
@@ -178,10 +178,10 @@ def test_a_proof_that_is_damaged_proves_nothing(answer: Optimum) -> None:
     text = unpacked(b64decode(own(answer)["lrat"]))
     for lines, said in (
         (text.splitlines(keepends=True)[:-1], "does not end in the empty clause"),
-        (text.splitlines(keepends=True)[1:], "there is no such clause"),
+        (text.splitlines(keepends=True)[1:], "which is not a clause"),
         ([b"1 0 1 0\n"], "other terms"),
         ([], "does not end in the empty clause"),
-        ([b"x"], "no text of LRAT"),
+        ([b"x"], "not LRAT text"),
     ):
         report = str(judged(answer, {"lrat": b64encode(lzma.compress(b"".join(lines))).decode("ascii")}))
         assert "PS710" in report and said in report

@@ -236,7 +236,7 @@ def test_a_model_says_what_enters(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_rank_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """As is no factory, and a stage that reads several."""
-    with pytest.raises(pipesched.PipeschedError, match="there is no rank 4"):
+    with pytest.raises(pipesched.PipeschedError, match="rank 4 does not exist"):
         pipesched.run_rank("1f1b", 4, STAGES, p=4)
     assert main(["run", "1f1b", "--p", "4", "--rank", "0"]) == 2
     assert "no stages" in capsys.readouterr().err
