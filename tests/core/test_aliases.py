@@ -12,7 +12,8 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.compile import Options, read
 from pipesched.diagnostics import PipeschedError
-from pipesched.library.aliases import NEAR, ROWS, known_as, plain
+from pipesched.explain.schedule_names import NEAR
+from pipesched.library.aliases import ROWS, known_as, plain
 from pipesched.library.assets import asset, built_in
 from pipesched.support.source import Source
 from pipesched.verbs.emit import emit

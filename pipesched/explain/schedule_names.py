@@ -1,0 +1,104 @@
+"""Where to look for a schedule or a file that has another name than was typed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from pipesched.diagnostics import Diagnostic
+from pipesched.library.aliases import ROWS, is_in, known_as, plain
+from pipesched.library.assets import built_in
+from pipesched.library.inputs import meant
+from pipesched.support.foreign import foreign
+
+_LOOKED_AT = 10_000  # names of a folder
+_OLD = "it trains on old weights; with a flush its order is `1f1b`"
+_SEARCH = "`pipesched optimize --mem-cap K` searches for an order under a cap, with a proof"
+NEAR = {
+    **dict.fromkeys(("async", "asynchronous", "pipemare", "pipedream2bw", "2bw"), _OLD),
+    **dict.fromkeys(("auto", "adaptive", "zbauto", "tessel"), _SEARCH),
+    **dict.fromkeys(("deepseek", "deepseekv3", "bidirectional"), "both ways: dualpipe, or dualpipev, chimera, bitpipe"),
+    **dict.fromkeys(("vee", "vshape"), "down the ranks and up again: zb_v, v_half, v_min, v_zb, 1f1b_v"),
+    **dict.fromkeys(("mepipe", "slimpipe"), "it has no file here; with slices there are `seq1f1b` and `seq1f1b_i`"),
+    **dict.fromkeys(("sppo", "optpipe", "offload"), "`pipeoffload` has activations in host memory"),
+    "zerobubble": "zero bubble is zb_h1, zb_h2 or zb_v",
+    "zb": "zero bubble is zb_h1, zb_h2 or zb_v",
+    "zbvgreedy": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
+    "zerobubbleheuristic": "`pipesched optimize --mem-cap K` finds orders under a cap; made by hand: zb_h1, zb_h2",
+    "pipedream": "PipeDream without a flush trains on old weights; with a flush it is `1f1b`",
+    "torchgpipe": "torchgpipe computes activations again, in the order of `gpipe_reversed`; `unet` has its skips",
+    "dynapipe": "DynaPipe chooses microbatches and their order too; `packed` has their lengths, in the order of 1F1B",
+    "cornstarch": "Cornstarch also cuts the model; `frozen_encoder` has its frozen stages, in the order of 1F1B",
+    **dict.fromkeys(("recompute", "ripipe"), "`mario` computes activations again, in the bubble"),
+    "nanopipe": "NanoPipe has weight gradients wait, as `zb_h1` and `interleaved_zb`",
+    "bpipe": "BPipe sends activations to another rank, which no file says; `pipeoffload` sends them to host memory",
+    "weipipe": "WeiPipe sends weights in place of activations, which no file says",
+    "adapipe": "AdaPipe chooses what is computed again, in the order of `1f1b`; `mario` computes again too",
+    "chronospipe": "ChronosPipe computes chunks again; `mario` computes again, on 1F1B",
+    "gems": "GEMS has the placement of `chimera`, and one microbatch each way",
+    "graphpipe": "GraphPipe has stages that are a graph; `reads` in a file makes one, as in `unet`",
+    "vocabularyparallelism": "it has passes of the vocabulary on all ranks, which no file says",
+    "1f1bplus": "nnScaler's 1f1b_plus has stages on all ranks, which no file says; the rest of it is `1f1b`",
+    "pipelineschedulesingle": "torch's class for one stage a rank: `1f1b`, `gpipe`",
+    "pipelineschedulemulti": "torch's class for several stages a rank: `interleaved`, `looped_bfs`, `zb_v` and more",
+    "helixpipe": "HelixPipe places by stage and microbatch, which no file says",
+    "varuna": "Varuna orders at run time; `greedy` in a file is such a rule, and `mario` recomputes too",
+    "chimeradirect": "`chimera` has its placement; the table of nnScaler is for four ranks alone",
+    "megatron": "its orders are `1f1b` and `interleaved`; `megatron:interleaved` executes its code",
+    "deepspeed": "its order is `1f1b`; `deepspeed:TrainSchedule` executes its code",
+    "circular": "circular is the placement of `interleaved` and `looped_bfs`: rank s % p",
+    "half": "`v_half` is the V that holds half of 1F1B",
+    "min": "`v_min` is the V that holds a third of 1F1B",
+}
+"""Names of more than one order, or of one that has no file, and where to look."""
+
+
+def schedule(found: Sequence[Diagnostic], target: str) -> Sequence[Diagnostic]:
+    """The schedule, or the file, that was meant."""
+    return [replace(found[0], help=_meant(target) or found[0].help)]
+
+
+def path(found: Sequence[Diagnostic], path: str) -> Sequence[Diagnostic]:
+    """The file that was meant, or the schedule of the library by that name."""
+    return [replace(found[0], help=_beside(path))]
+
+
+def _near(name: str) -> str | None:
+    """The remedy for a name of several orders, or of an order without a file."""
+    row = next((row for row in ROWS if is_in(name, row)), ())
+    return next((NEAR[asked] for asked in map(plain, (name, *row)) if asked in NEAR), None)
+
+
+def _beside(path: str) -> str:
+    """The file that a path comes close to, of those in its folder, or the schedule of the library by that name."""
+    folder, name = os.path.split(path)
+    with contextlib.suppress(OSError):
+        if near := get_close_matches(name, sorted(os.listdir(folder or "."))[:_LOOKED_AT], 1, 0.7):
+            return f"did you mean `{os.path.join(folder, foreign(near[0]))}`?"
+    if Path(name).suffix == ".ps" and (known := known_as(Path(name).stem)):
+        return f"did you mean `{known}`, the built-in schedule?"
+    return f"no file is called so in {folder or 'this folder'}"
+
+
+def _meant(target: str) -> str | None:
+    if said := _near(target[:60]):
+        return said
+    if said := meant(target):
+        return said
+    parts = target.split(",")
+    if parts[1:] and all(os.path.exists(part) or known_as(part) for part in parts):
+        return f"give them one by one: `{' '.join(parts)}`"
+    if Path(target).suffix:
+        return f"{_beside(target)}; `pipesched list` shows the built-in schedules"
+    asked = plain(target)[:60]
+    own = {plain(name): name for name in built_in()}
+    named = {plain(name): name for row in ROWS for name in row if known_as(name)} | own
+    close = [named[x] for x in get_close_matches(asked, named, 1, 0.7) or get_close_matches(asked, own, 1, 0.5)]
+    if not close:
+        return None
+    known = known_as(close[0])
+    return f"did you mean `{close[0]}`" + ("?" if close[0] == known else f", which is `{known}` here?")
