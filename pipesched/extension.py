@@ -148,8 +148,11 @@ class CostModel(Row):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Measure(Row):
-    """A part of a report. part: of an examination, a `report.parts.Part`; None where there is nothing to say."""
+    """A part of a report. key: in JSON, and as an attribute of the report. part: of an examination, a
+    `report.parts.Part`; None where there is nothing to say.
+    """
 
+    key: str
     part: Lazy[Callable[..., object]]
 
 

@@ -1,8 +1,6 @@
-"""A chart in words: its cost in one line as those who report it say it, or who waits for whom where it never ends.
+"""A chart in words: its cost in one line, or who waits for whom where it never ends.
 
-cost       makespan 33 = 24 work + 9 idle   bubble 27.3 % (3/11)   every command
-span       span 24, bubble rate by span 0 %                        zero-bubble papers: idle time over ranks x span
-overhead   makespan 33, bubble fraction (idle / work) 37.5 %       half of the literature
+cost       makespan 33 = 24 work + 9 idle   bubble 27.3 % (3/11)
 stopped    deadlock PS401 under strict: ranks 0 and 1 wait for each other; stops at 8
 link       rank 0 stops at 0SEND_F2 (step 8): waits until rank 1 reaches 1RECV_F2 (step 9), queued behind 1SEND_B1
 
@@ -12,14 +10,14 @@ they are drawn, in red where there is colour.
 
 from __future__ import annotations
 
-from fractions import Fraction
+from collections.abc import Callable
 
 import numpy as np
 
-from pipesched.analysis.idle import headline
+from pipesched.analysis.idle import Idle, headline
 from pipesched.analysis.standstill import Blocked, Link, Standstill, together
 from pipesched.chart.chart import Chart
-from pipesched.model.numbers import share
+from pipesched.model.units import Unit
 from pipesched.render import clean, sizes
 
 
@@ -28,23 +26,13 @@ def heading(chart: Chart, *more: str) -> str:
     return "  ".join(part for part in (clean(chart.title), sizes(chart.sizes), *more) if part)
 
 
-def cost(chart: Chart, style: str = "") -> str:
-    """Makespan and bubble, or in the words of a style span or overhead; or who waits for whom."""
-    times, stop = chart.analysis.idle, chart.analysis.standstill
+def cost(chart: Chart, figures: Callable[[Idle, Unit], str] = headline) -> str:
+    """Makespan and bubble, or other figures of the times; or who waits for whom."""
+    times, stop, made = chart.analysis.idle, chart.analysis.standstill, chart.analysis
     parts = [f"wrong: {chart.wrong}"] if chart.wrong and (stop is None or stop.code != chart.wrong) else []
-    if stop is not None:
-        figures = stopped(chart, stop)
-    elif times is None:
-        figures = "no time"
-    elif style == "zero-bubble":
-        figures = f"span {chart.unit.text(times.span)}, bubble rate by span {share(times.span_bubble)}"
-    elif style == "megatron":
-        fraction = share(times.overhead or Fraction(0))
-        figures = f"makespan {chart.unit.text(times.makespan)}, bubble fraction (idle / work) {fraction}"
-    else:
-        figures = headline(times, chart.unit)
-    made = chart.analysis
-    return "; ".join([figures, *parts, *(made.costs.doubts(made.costs_used) if made.costs.unit else made.remarks)])
+    spent = figures(times, chart.unit) if times else "no time"
+    said = spent if stop is None else stopped(chart, stop)
+    return "; ".join([said, *parts, *(made.costs.doubts(made.costs_used) if made.costs.unit else made.remarks)])
 
 
 def timeless(chart: Chart) -> int:

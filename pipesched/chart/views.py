@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.extension import Lazy, Overlay, View, rows
@@ -39,8 +39,8 @@ COLUMNS = 80
 class Request:
     """A request for a picture. written: of a figure svg, pdf or png; of a graph dot, graphml, svg, pdf or png.
 
-    width, ascii, color: of a text. begin, end: in the unit of costs. style, messages, memory: of a figure. measured:
-    the files of a run. force: draw what is large. model: draw what it holds in bytes; how is in the chart.
+    width, ascii, color: of a text. begin, end: in the unit of costs. style, messages, memory: of a figure. force: draw
+    what is large. over: options of overlays that are given.
     """
 
     format: str = "text"
@@ -52,10 +52,9 @@ class Request:
     style: str | None = None
     messages: bool = False
     memory: bool = False
-    measured: tuple[object, ...] = ()
-    model: object = None
     force: bool = False
     color: bool = False
+    over: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def viewport(self) -> Viewport:
@@ -99,7 +98,7 @@ def views() -> dict[str, View]:
 
 def overlay(how: Request) -> Overlay | None:
     """The overlay that is asked for."""
-    return next((row for row in rows(Overlay) if getattr(how, row.option)), None)
+    return next((row for row in rows(Overlay) if row.option in how.over), None)
 
 
 def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:

@@ -20,8 +20,8 @@ from pipesched.diagnostics import Code, Diagnostic, Judged, exit_status
 from pipesched.model.numbers import Value, digits, exact, percent, shown
 from pipesched.model.units import NO_UNIT, Unit
 from pipesched.planning.byte_counts import gigabytes
-from pipesched.report.tables import grouped, ratio, short, table
 from pipesched.views.plot import Point
+from pipesched.views.tables import grouped, ratio, short, table
 
 _HEADERS = (
     "makespan",

@@ -30,9 +30,9 @@ from pipesched.model.numbers import ranges
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
-from pipesched.report.tables import grouped
 from pipesched.support.source import Source
 from pipesched.verbs.library import shared
+from pipesched.views.tables import grouped
 
 
 def diff(a: Source, b: Source, options: Options) -> Difference:

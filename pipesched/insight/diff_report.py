@@ -17,7 +17,7 @@ from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint_report import InBytes
 from pipesched.render import clean
 from pipesched.report.parts import activations
-from pipesched.report.tables import ratio, table
+from pipesched.views.tables import ratio, table
 
 _LINES = 20
 _OPS = 12

@@ -24,9 +24,9 @@ from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.render import clean, sizes
 from pipesched.report.report import Report
-from pipesched.report.tables import ratio, table
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Span
+from pipesched.views.tables import ratio, table
 
 TITLES = ("warm-up", "cool-down", "waits for\ncomputes", "waits for\nmessages", "imbalance")
 _RANKS = 16  # rows of the table, unless all are asked for

@@ -21,7 +21,7 @@ from pipesched.planning.transformer import flops, parameters
 from pipesched.planning.transformer.config import Training
 from pipesched.planning.transformer.devices import DEVICES, HALF
 from pipesched.planning.transformer.state import undivided
-from pipesched.report.tables import table
+from pipesched.views.tables import table
 
 _UNITS = {"GB": 10**9, "MB": 10**6, "B": 1}
 _DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "split", "b")

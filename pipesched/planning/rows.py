@@ -73,7 +73,7 @@ ROWS: tuple[Row, ...] = (
     _workload(EFFICIENCY, EFFICIENCY.help, "device", *_TIMED),
     replace(CAP, on=("verify", "show", "emit", "why", "compare", "diff"), into=_INTO),
     CostModel(Lazy("planning.workload:costs"), owner=_OWNER),
-    Measure(Lazy("planning.footprint_report:in_bytes"), owner=_OWNER),
+    Measure("bytes", Lazy("planning.footprint_report:in_bytes"), owner=_OWNER),
     Check(
         "no rank needs more bytes than its cap",
         ("PS502",),

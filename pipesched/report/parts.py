@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 from pipesched.analysis.idle import Idle
 from pipesched.model.numbers import digits, exact, percent, shown
@@ -156,33 +156,6 @@ class Claim:
         return {"text": self.text, "holds": "not applicable" if self.holds is None else self.holds}
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A recorded run, compared with the schedule. by: what recorded it. named: whether its messages have names; else
-    they are compared by count, order and size.
-    """
-
-    by: str
-    ranks: int
-    steps: int
-    messages: int
-    named: bool
-    notes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
-        how = "" if self.named else ", by their number, order and size"
-        notes = "".join(f"; {note}" for note in self.notes)
-        return (
-            f"recorded run ({self.by}): {self.ranks} ranks, {steps}, {self.messages:,} messages as planned{how}{notes}"
-        )
-
-    def to_json(self) -> dict[str, object]:
-        """The counts that were compared."""
-        counts = {"ranks": self.ranks, "steps": self.steps, "messages": self.messages}
-        return {"by": self.by, **counts, "named": self.named, "notes": list(self.notes)}
-
-
 class Part:
     """A part that an extension adds, between memory and times. key: in JSON. kept: where it counts memory, the amount
     that an F keeps which is run again.
@@ -234,10 +207,6 @@ class Parts:
     def of(self, kind: type[Added]) -> Added | None:
         """The part of an extension."""
         return next((part for part in self.more if isinstance(part, kind)), None)
-
-    def named(self, key: str) -> Any:
-        """The part of an extension by its key."""
-        return next((part for part in self.more if part.key == key), None)
 
     @property
     def counted(self) -> bool:

@@ -16,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pipesched import render
 from pipesched.analysis.idle import headline
 from pipesched.diagnostics import Diagnostic, Judged, PipeschedError
+from pipesched.extension import Measure, rows
 from pipesched.model import lists
 from pipesched.model.numbers import Value, ranges, share, shown
-from pipesched.report.parts import Claim, Parts, Recording, activations
+from pipesched.report.parts import Claim, Parts, activations
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.foreign import Foreign
 from pipesched.support.safe import safe
@@ -45,6 +46,12 @@ class _Known(Generic[Part]):
         if part is None:
             raise PipeschedError(report.diagnostics)
         return part
+
+
+class Recorded(Protocol):
+    """A recorded run that an extension compared with the schedule, in words and in JSON."""
+
+    def to_json(self) -> dict[str, object]: ...
 
 
 class Verdict(Protocol):
@@ -84,7 +91,7 @@ class Report(Judged):
     not_judged: tuple[str, ...] = ()
     title: str = ""
     notes: tuple[Foreign, ...] = ()
-    recorded: tuple[Recording, ...] = ()
+    recorded: tuple[Recorded, ...] = ()
 
     ranks = _Known(lambda parts: parts.ranks)
     stages = _Known(lambda parts: parts.stages)
@@ -93,9 +100,17 @@ class Report(Judged):
     slots = _Known(lambda parts: parts.slots)
     messages = _Known(lambda parts: parts.messages)
     communication = _Known(lambda parts: parts.communication)
-    bytes = _Known(lambda parts: parts.named("bytes"))
     memory = _Known(lambda parts: parts.memory)
     time = _Known(lambda parts: parts.time)
+
+    def __getattr__(self, name: str) -> Any:
+        """A part that an extension measures, by its key."""
+        if name not in {row.key for row in rows(Measure)}:
+            raise AttributeError(f"a report has no {name!r}")
+        found = next((part for part in self.parts.more if part.key == name), None)
+        if found is None:
+            raise PipeschedError(self.diagnostics)
+        return found
 
     def __repr__(self) -> str:
         return f"<Report {' '.join(self.line().split())}>"

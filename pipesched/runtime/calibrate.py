@@ -17,10 +17,10 @@ from pathlib import PurePath
 from pipesched.diagnostics import Code, fail
 from pipesched.model.costs import TIMES, Costs
 from pipesched.model.units import MICROSECONDS
-from pipesched.report.tables import table
 from pipesched.runtime.measured import measured_traces as reader
 from pipesched.runtime.measured.measured_run import Fit, Measured, fits, running
 from pipesched.support.source import Source
+from pipesched.views.tables import table
 
 DIGITS = 3
 """Significant digits of a cost: more than two runs agree on."""

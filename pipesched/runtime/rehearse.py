@@ -32,12 +32,12 @@ from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint import CHANGING
 from pipesched.planning.footprint_report import InBytes
 from pipesched.planning.workload import Workload
-from pipesched.report.tables import table
 from pipesched.runtime.calibrate import plain, rounded
 from pipesched.runtime.codes import RuntimeCode
 from pipesched.stream import Stream, loads
 from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
+from pipesched.views.tables import table
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

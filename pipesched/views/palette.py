@@ -4,7 +4,9 @@ The default is that of a terminal (`chart.colours`). Every cell bears dark text,
 Two styles repeat the looks of papers:
 
     zero-bubble   arXiv:2401.10241, colours of the plots of the authors' code. Its B is our I.
-    megatron      arXiv:2104.04473: forward blue, backward green, the first chunk dark, later ones light, idle grey
+                  span 24, bubble rate by span 0 %: idle time over ranks x span
+    megatron      arXiv:2104.04473: forward blue, backward green, the first chunk dark, later ones light, idle grey.
+                  makespan 33, bubble fraction (idle / work) 37.5 %: as half of the literature says it
 
 Every rule of a figure's style sheet begins with a class of its own, named after the sheet itself, so that several
 figures on one page, such as the cells of a notebook, leave each other and the page alone.
@@ -12,13 +14,17 @@ figures on one page, such as the cells of a notebook, leave each other and the p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from hashlib import sha256
 
+from pipesched.analysis.idle import Idle, headline
 from pipesched.chart.colours import FILL, LIGHTEN, channels, shade
 from pipesched.diagnostics import Code, fail
+from pipesched.model.numbers import share
 from pipesched.model.ops import Op
+from pipesched.model.units import Unit
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class Style:
 
     numbers: microbatches alone, without letters. first: the number of the first rank and the first microbatch.
     idle: the colour of idle time, or None for the background. font: of everything. row: what a rank is called.
+    cost: the times in its words.
     """
 
     name: str
@@ -39,6 +46,7 @@ class Style:
     idle: str | None = None
     font: str = "'DejaVu Sans', Verdana, sans-serif"
     row: str = "rank"
+    cost: Callable[[Idle, Unit], str] = headline
 
     def colour(self, op: Op) -> str:
         """The colour of a kind of compute, by default that of the default style."""
@@ -49,11 +57,17 @@ class Style:
         return self.called.get(op.name, f"{op.name} {op.kind.words}")
 
 
+def _by_span(times: Idle, unit: Unit) -> str:
+    return f"span {unit.text(times.span)}, bubble rate by span {share(times.span_bubble)}"
+
+
+def _by_work(times: Idle, unit: Unit) -> str:
+    fraction = share(times.overhead or Fraction(0))
+    return f"makespan {unit.text(times.makespan)}, bubble fraction (idle / work) {fraction}"
+
+
 STYLES = {
-    "default": Style(
-        "default",
-        FILL,
-    ),
+    "default": Style("default", FILL),
     "zero-bubble": Style(
         "zero-bubble",
         {"forward": "#397af2", "input": "#44d3da", "weights": "#e0f0e7", "full": "#44d3da"},
@@ -61,6 +75,7 @@ STYLES = {
         numbers=True,
         font="'Times New Roman', 'DejaVu Serif', serif",
         row="Device",
+        cost=_by_span,
     ),
     "megatron": Style(
         "megatron",
@@ -71,6 +86,7 @@ STYLES = {
         idle="#c9c9c9",
         font="Arial, 'DejaVu Sans', sans-serif",
         row="Device",
+        cost=_by_work,
     ),
 }
 

@@ -154,7 +154,7 @@ class _Page:
         """In the words of the style, or in those that were given."""
         if self.how.words:
             return self.how.words
-        cost = caption.cost(self.chart, self.style.name)
+        cost = caption.cost(self.chart, self.style.cost)
         if (self.begin, self.end) == (0, max(self.chart.times.makespan, 1)):
             return cost
         return f"{cost}; time {self.chart.said(self.begin)} to {self.chart.said(self.end)}"

@@ -52,9 +52,10 @@ def test_a_suffix_names_one_view() -> None:
 
 
 def test_options_of_the_rows_are_those_of_a_request() -> None:
-    """What a row takes, a request holds."""
+    """What a row takes, a request holds; what an overlay draws is among what it is given."""
     fields = set(Request.__dataclass_fields__)
-    assert {option for view in views().values() for option in takes(view)} <= fields
+    assert {option for view in views().values() for option in view.takes} <= fields
+    assert {option for view in views().values() for option in takes(view)} - fields == {"measured", "model"}
     assert taking("force") == ("svg", "dag")
 
 

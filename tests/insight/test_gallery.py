@@ -16,8 +16,8 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.insight import compare
-from pipesched.report.tables import short
 from pipesched.verbs.catalogue import GROUPS, Entry, entries
+from pipesched.views.tables import short
 
 SCHEDULES = Path(__file__).parents[2] / "schedules"
 README = SCHEDULES / "README.md"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
@@ -11,8 +11,34 @@ from pipesched.interop.recorded import recorded_runs
 from pipesched.interop.recorded.asked import Run
 from pipesched.interop.recorded.check_recorded import check_recorded, words
 from pipesched.interop.recorded.recorded_run import Held
-from pipesched.report.parts import Recording
 from pipesched.report.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run, compared with the schedule. by: what recorded it. named: whether its messages have names; else
+    they are compared by count, order and size.
+    """
+
+    by: str
+    ranks: int
+    steps: int
+    messages: int
+    named: bool
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+        how = "" if self.named else ", by their number, order and size"
+        notes = "".join(f"; {note}" for note in self.notes)
+        return (
+            f"recorded run ({self.by}): {self.ranks} ranks, {steps}, {self.messages:,} messages as planned{how}{notes}"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """The counts that were compared."""
+        counts = {"ranks": self.ranks, "steps": self.steps, "messages": self.messages}
+        return {"by": self.by, **counts, "named": self.named, "notes": list(self.notes)}
 
 
 def judged(report: Report, made: Examination | None, options: Options) -> Report:

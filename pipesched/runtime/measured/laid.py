@@ -19,7 +19,7 @@ def lay(made: Examination, how: Request) -> Laid:
     Raises:
         PipeschedError: the plan deadlocks; PS816 to PS818, no trace, or of another schedule.
     """
-    plan, fault, traces = made.analysis.having(None), made.report.fault, trace_files.read(how.measured)
+    plan, fault, traces = made.analysis.having(None), made.report.fault, trace_files.read(how.over["measured"])
     if fault is not None and not plan.finished:
         raise PipeschedError([fault])
     run = compared(plan.schedule, plan.timeline, plan.ticks, measured_traces.read(traces))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesched.report.tables import table
+from pipesched.views.tables import table
 
 CELL = st.text("ab1.- é層ｗ", max_size=8).map(str.strip)
 
