@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesched.views.tables import table
@@ -39,6 +39,7 @@ def test_numbers_end_and_words_begin_together() -> None:
     ]
 
 
+@settings(deadline=None)  # rich is slow where it starts
 @given(st.data(), st.integers(1, 4), st.integers(0, 4))
 def test_columns_are_those_of_rich(data: st.DataObject, width: int, height: int) -> None:
     """Any words and numbers stand where rich puts them."""
