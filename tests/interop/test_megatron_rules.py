@@ -7,6 +7,7 @@ of every stage and the first lines of its schedules say what is refused.
 
 from __future__ import annotations
 
+import ast
 import json
 import random
 import re
@@ -21,7 +22,11 @@ from typing import Any
 import pytest
 
 import pipesched
+from pipesched.interop.trainers import deepspeed, torchtitan
+from pipesched.interop.trainers.deepspeed import Batch
 from pipesched.interop.trainers.megatron_sizes import TABLES, Sizes
+from pipesched.interop.trainers.tables import Facts, Tables
+from pipesched.interop.trainers.torchtitan import Titan
 from tests.depth import deep
 
 TOP = Path(__file__).parents[2]
@@ -174,17 +179,26 @@ def test_what_a_script_leaves_to_its_caller_is_not_refused() -> None:
         assert ("PS879" in codes(pipesched.check(source, trainer="megatron==0.19"))) is refused, end
 
 
-def test_every_rule_names_settings_of_the_tables() -> None:
+@pytest.mark.parametrize(("tables", "facts"), [(TABLES, Sizes), (torchtitan.TABLES, Titan), (deepspeed.TABLES, Batch)])
+def test_every_rule_names_settings_of_the_tables(tables: Tables, facts: type[Facts]) -> None:
     """A rule is placed at keys that are read, of releases that there are, and in the order of releases; every name in
-    it is a key or a fact.
+    its condition and in its texts is a key or a fact; it says something.
     """
-    keys = {*TABLES.keys()}
-    for rule in (rule for group in TABLES.groups for rule in group):
-        texts = f"{rule.says}{rule.source}{rule.help}"
-        named = {*rule.when.co_names, *(x for one in FILLED.findall(texts) for x in compile(one, "", "eval").co_names)}
-        assert all(name in keys or hasattr(Sizes, name) for name in named), named
-        assert {*rule.at} <= keys and rule.at
-        assert RELEASES.index(rule.since) <= RELEASES.index(rule.until)
+    keys = {*tables.keys()}
+    for rule in (rule for group in tables.groups for rule in group):
+        texts = [rule.row[x] for x in ("says", "notes", "help", "source") if x in rule.row]
+        asked = [rule.when.co_filename, *(one for text in texts for one in FILLED.findall(text))]
+        trees = (ast.parse(one.strip(), mode="eval") for one in asked)
+        named = {x.id for tree in trees for x in ast.walk(tree) if isinstance(x, ast.Name)}
+        assert all(name in keys or name == "case" or hasattr(facts, name) for name in named), named
+        assert {"says", "notes"} & {*rule.row}
+        error = "says" in rule.row and "fact" not in rule.row
+        assert (
+            {*rule.at} <= keys | {"cut", "less", "degrees"}
+            and (rule.at or not error)
+            and ("source" in rule.row or not error)
+        )
+        assert tables.releases.index(rule.since) <= tables.releases.index(rule.until)
 
 
 FIELDS: Mapping[str, tuple[object, ...]] = {

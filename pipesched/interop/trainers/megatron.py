@@ -2,7 +2,7 @@
 
     order        interleaved, in groups of microbatch_group_size_per_vp_stage (p unless given); a combined 1F1B if
                  experts overlap with the pipeline
-    modules      `megatron.toml`: keys and refusals; `megatron_sizes`: the settings in numbers; here: facts
+    modules      `megatron.toml`: keys, rules and facts; `megatron_sizes`: the settings in numbers; here: the schedule
 
 Statements about orders of messages follow from the order in which the code posts them, and were confirmed on real
 processes; NCCL itself was not measured. Source: Megatron-core 0.9.0 to 0.19.0; each rule names its file.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from pipesched.interop.trainers.case import Case, Fact, Findings, Note, Plan, samples
+from pipesched.interop.trainers.case import Case, Findings, Plan
 from pipesched.interop.trainers.keys import Key, judge
 from pipesched.interop.trainers.megatron_sizes import PP, TABLES, Sizes, is_cli
 from pipesched.interop.trainers.settings import Settings
@@ -39,7 +39,7 @@ def keys_of(settings: Settings) -> dict[str, Key]:
 def plan(case: Case) -> Plan:
     """Schedule that the settings ask for."""
     x = Sizes(case)
-    if x.p == 1 and not x.encoder:
+    if not x.pipelined:
         return Plan(off=f"{PP} is 1")
     return Plan(
         name=None if x.v is None else _name(x),
@@ -78,68 +78,6 @@ def check(case: Case, found: Plan) -> Findings:
     )
     yield from judge(case, keys_of(case.settings), f"Megatron-LM core_v{case.release}.0, megatron/{where}")
     yield from TABLES.findings(x)
-    if not found.off:
-        yield from _batch(x)
-        yield from _stages(x)
-        yield from _messages(x)
-
-
-def _batch(x: Sizes) -> Findings:
-    """Report m, which follows from batch sizes and processes."""
-    if x["step_batch_size_schedule"].value is not None:
-        yield Note("the batch grows by step_batch_size_schedule: m is not judged")
-        return
-    batch, size = x.count("global_batch_size"), x.count("micro_batch_size")
-    if batch is None or size is None:
-        absent = [key for key in ("micro_batch_size", "global_batch_size") if key not in x.case.settings]
-        if x.m is not None:
-            yield Fact("microbatches", f"1 of {samples(size)}: global_batch_size is not given")
-        elif absent:
-            yield Note(f"{' and '.join(absent)} not in the file: m is not known")
-    elif x.m is None:
-        yield Note(f"{batch // size} of {samples(size)} for all replicas: give --processes N, and m is known")
-    else:
-        on = f" on {x.replicas} replica{'s' * (x.replicas != 1)}"
-        first = f", from {x.grown[0]} on" if x.grown and "rampup_batch_size" in x.case.settings else ""
-        yield Fact("microbatches", f"{x.m} of {samples(size)}: global_batch_size is {batch}{first}{on}")
-
-
-def _stages(x: Sizes) -> Findings:
-    """Report the number of stages, and how the layers are divided over them."""
-    if x.v is None:
-        return
-    if x.layout is not None or x.segments > 1:
-        how = "layout" if x.layout is not None else "segments of the pattern"
-        count = len(x.layout) if x.layout is not None else x.segments
-        yield Fact("stages", f"{count} on {x.p} ranks, {x.v} of each, by the {how}")
-    elif x.counted is None:
-        if "num_layers" not in x.case.settings and "pipeline_model_parallel_layout" not in x.case.settings:
-            yield Note("num_layers is not in the file: whether the layers go onto the stages is not judged")
-    elif x.encoder:
-        yield Fact("stages", f"{x.encoder} of the encoder, {x.p} of the decoder")
-    else:
-        yield Fact("stages", f"{x.p * (x.v or 1)} on {x.p} ranks, {x.v} of each, of {x.counted} layers{_counted(x)}")
-
-
-def _counted(x: Sizes) -> str:
-    more = x.as_layers
-    return ", the embedding and the loss among them" if len(more) == 2 else f", {more[0].key}" if more else ""
-
-
-def _messages(x: Sizes) -> Findings:
-    """Report how messages are posted, and a cycle of waits if all messages of a rank share one queue."""
-    if x.v == 1 and x.count(_GROUP):
-        yield Note(f"{_GROUP} means nothing without chunks: v is 1")
-    if x.v is None or x.v == 1:
-        return
-    if x.flush and x.overlaps and not x.batched and x.p > 2 and x.p % 2 == 0:
-        yield Note(
-            "overlap in warm-up and flush with an even number of ranks is a cycle if all messages of a rank share one "
-            "queue, as with device_id in init_process_group, which Megatron's launcher does not pass (seen on "
-            "processes with one queue a rank, not on NCCL)"
-        )
-    overlapping = "overlap" + ", also in warm-up and flush" * x.flush
-    yield Fact("messages", overlapping if x.overlaps else "in batches" if x.batched else "one by one")
 
 
 def part(settings: Settings) -> Settings:

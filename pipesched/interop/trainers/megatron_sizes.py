@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipesched.interop.trainers import tables
+from pipesched.interop.trainers.case import samples
 from pipesched.interop.trainers.settings import Setting, Settings
 from pipesched.planning.transformer.megatron_layout import faults, stages_of
 
@@ -62,6 +63,26 @@ class Sizes(tables.Facts):
         """Ranks of the pipeline, 0 if not known."""
         return self.count(PP) or 0
 
+    @property
+    def pipelined(self) -> bool:
+        """True if there is a pipeline."""
+        return self.p != 1 or self.encoder > 0
+
+    @property
+    def size(self) -> int | None:
+        """Samples of a microbatch."""
+        return self.count("micro_batch_size")
+
+    @property
+    def samples(self) -> str:
+        """Samples of a microbatch, as a text."""
+        return samples(self.size)
+
+    @property
+    def absent(self) -> str:
+        """Names of the sizes of batch and microbatch, of those that are not in the text."""
+        return " and ".join(key for key in ("micro_batch_size", "global_batch_size") if not self.has(key))
+
     @cached_property
     def pattern(self) -> str | None:
         """Pattern of the layers of a hybrid model, without the part for multi-token prediction."""
@@ -96,6 +117,12 @@ class Sizes(tables.Facts):
     def as_layers(self) -> list[Setting]:
         """Flags, of those that are set, by which the embedding and the loss count as layers."""
         return self.given(*_AS_LAYERS)
+
+    @property
+    def among(self) -> str:
+        """What a message on a number of layers adds if the embedding or the loss counts as one."""
+        more = self.as_layers
+        return ", the embedding and the loss among them" if len(more) == 2 else f", {more[0].key}" if more else ""
 
     @cached_property
     def middle(self) -> int | None:
@@ -156,6 +183,11 @@ class Sizes(tables.Facts):
     def letters(self) -> str:
         """Letters of all stages of a layout."""
         return "".join(self.layout or "")
+
+    @property
+    def layout_stages(self) -> int:
+        """Number of stages of a layout."""
+        return len(self.layout or "")
 
     @property
     def layout_faults(self) -> list[str]:
@@ -223,8 +255,7 @@ class Sizes(tables.Facts):
     @cached_property
     def at_once(self) -> int | None:
         """Number of samples in one microbatch of all copies together."""
-        size = self.count("micro_batch_size")
-        return None if size is None or self.replicas is None else size * self.replicas
+        return None if self.size is None or self.replicas is None else self.size * self.replicas
 
     @cached_property
     def batch(self) -> int | None:
@@ -243,7 +274,7 @@ class Sizes(tables.Facts):
     @property
     def eval_micro(self) -> int | None:
         """Samples of a microbatch of an evaluation."""
-        return self.count("eval_micro_batch_size") or self.count("micro_batch_size")
+        return self.count("eval_micro_batch_size") or self.size
 
     @cached_property
     def complete(self) -> bool:
@@ -266,6 +297,11 @@ class Sizes(tables.Facts):
         """Ramp-up of the batch: first size, increment, and number of samples until the full size; or empty."""
         words = self.words("rampup_batch_size")
         return [int(x) for x in words] if len(words) == 3 and all(x.isdigit() for x in words) else []
+
+    @property
+    def ramp(self) -> str:
+        """What a message adds if the batch grows."""
+        return f", from {self.grown[0]} on" if self.grown and self.has("rampup_batch_size") else ""
 
     @cached_property
     def overlaps(self) -> bool:

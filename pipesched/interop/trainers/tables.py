@@ -15,8 +15,8 @@
     since = "0.18"
 
 A condition (`when`) is an expression of Python. Its names are those of `Facts`, and keys, which stand for themselves.
-Texts have such expressions in braces. A rule is reported at the settings `at`, or at the keys of its condition; it is a
-note if it has `notes` in place of `says`.
+Texts have such expressions in braces. An error is reported at the settings `at`, or at the keys of its condition. A row
+with `fact` is no error, but a fact about that; `notes` is a note.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from types import CodeType
 from typing import Any
 
 from pipesched.interop.codes import InteropCode
-from pipesched.interop.trainers.case import Case, Finding, Findings, Note, wrong
+from pipesched.interop.trainers.case import Case, Fact, Findings, Note, wrong
 from pipesched.interop.trainers.keys import KINDS, Key, one_of
 from pipesched.interop.trainers.settings import Setting
 
@@ -74,6 +74,10 @@ class Facts:
         """Settings of these keys that are in the text with a value other than false and null."""
         return [self[key] for key in keys if self[key].value not in (None, False) and self[key].at is not None]
 
+    def has(self, *keys: str) -> bool:
+        """True if any of these keys is in the text."""
+        return any(key in self.case.settings for key in keys)
+
     def open(self, *keys: str) -> bool:
         """True if the text leaves the value of any of these keys open."""
         return any(self.case.settings.open(key) for key in keys)
@@ -86,6 +90,14 @@ class Facts:
         """Value of a key if it is a whole number from 1, else None."""
         return self.case.settings.count(key)
 
+    def value(self, key: str) -> object:
+        """Value of a key."""
+        return self[key].value
+
+    def shown(self, key: str) -> str:
+        """Name and value of a key."""
+        return self[key].shown
+
     def text(self, key: str) -> str:
         """Value of a key if it is a text, else empty."""
         return self.case.settings.text(key) or ""
@@ -97,16 +109,13 @@ class Facts:
 
 @dataclass(frozen=True)
 class Rule:
-    """A refusal, or a note if its code is None. at: keys of the settings that take part. since, until: releases."""
+    """A condition, and what is reported if it holds. at: keys of the settings. since, until: first and last release."""
 
     when: CodeType
-    says: str
+    row: Mapping[str, str]
     at: tuple[str, ...]
-    source: str
-    code: InteropCode | None
     since: str
     until: str
-    help: str | None = None
 
 
 class _Names(dict[str, object]):
@@ -152,18 +161,11 @@ class Tables:
 
     def _rule(self, group: Mapping[str, Any], row: Mapping[str, Any]) -> Rule:
         said = {"since": self.releases[0], "until": self.releases[-1], **self.made.get("defaults", {}), **group, **row}
-        when = compile(" and ".join(f"({x['when']})" for x in (group, row) if "when" in x), "when", "eval")
-        at = [key for name in said.get("at", when.co_names) for key in self.places.get(name, (name,))]
-        return Rule(
-            when,
-            said["notes"] if "notes" in said else said["says"],
-            tuple(key for key in at if "at" in said or key in self._all),
-            self.made["sources"].get(said["source"], said["source"]),
-            None if "notes" in said else InteropCode(said.get("code", InteropCode.CONFIG_COMBINATION)),
-            since=said["since"],
-            until=said["until"],
-            help=said.get("help"),
-        )
+        asked = " and ".join(f"({x['when']})" for x in (group, row) if "when" in x) or "True"
+        when = compile(asked, asked, "eval")
+        own = [key for key in when.co_names if key in self._all]
+        at = [key for name in said.get("at", own) for key in self.places.get(name, (name,))]
+        return Rule(when, said, tuple(at), said["since"], said["until"])
 
     @cached_property
     def _all(self) -> dict[str, Key]:
@@ -177,15 +179,18 @@ class Tables:
             there = (rule for rule in group if order(rule.since) <= now <= order(rule.until))
             broken = next((rule for rule in there if eval(rule.when, {}, names)), None)
             if broken is not None:
-                yield _told(broken, names)
+                yield from self._told(broken, names)
 
-
-def _told(rule: Rule, names: _Names) -> Finding:
-    says = names.filled(rule.says)
-    if rule.code is None:
-        return Note(says)
-    help = None if rule.help is None else names.filled(rule.help)
-    return wrong(rule.code, says, names.filled(rule.source), *names.facts.places(rule.at), help=help)
+    def _told(self, rule: Rule, names: _Names) -> Findings:
+        row = {name: names.filled(text) for name, text in rule.row.items() if name in ("says", "notes", "help")}
+        if "fact" in rule.row:
+            yield Fact(rule.row["fact"], row["says"])
+        elif "says" in row:
+            source = names.filled(self.made["sources"].get(rule.row["source"], rule.row["source"]))
+            code = InteropCode(rule.row.get("code", InteropCode.CONFIG_COMBINATION))
+            yield wrong(code, row["says"], source, *names.facts.places(rule.at), help=row.get("help"))
+        if "notes" in row:
+            yield Note(row["notes"])
 
 
 def _key(kind: str | list[str] = "any", *, minor: bool = False, optional: bool = False, **row: Any) -> Key:

@@ -12,42 +12,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 from pipesched.interop.codes import InteropCode
-from pipesched.interop.trainers.case import Case, Fact, Findings, Note, Plan, samples, wrong
+from pipesched.interop.trainers import tables
+from pipesched.interop.trainers.case import Case, Findings, Note, Plan, samples, wrong
 from pipesched.interop.trainers.keys import FLAG, judge
 from pipesched.interop.trainers.settings import Setting, Settings, Unset, short
-from pipesched.interop.trainers.torch_names import judge_chunks, judge_name, judge_sizes, torch_name
-from pipesched.interop.trainers.torchtitan_keys import (
-    CHUNKED,
-    CONFIG,
-    CSV,
-    DEGREE,
-    EACH,
-    FIRST_LESS,
-    GLOBAL,
-    KEYS,
-    LAST_LESS,
-    LAYERS,
-    LOCAL,
-    MAIN,
-    MICRO,
-    MICROBATCHES,
-    MODEL_PARTS,
-    NO_GRAPHS,
-    REGISTERED,
-    RELEASES,
-    REPLICAS,
-    SCHEDULE,
-    SHARDS,
-    P,
-)
-from pipesched.interop.trainers.torchtitan_rules import combinations
+from pipesched.interop.trainers.torch_names import TorchName, meant, torch_name
 from pipesched.model.torch_versions import DEFAULT, NEWEST, TorchVersion
 
 NAME = "torchtitan"
-_SPLIT = "distributed/pipeline_parallel.py"
+TABLES = tables.read("torchtitan")
+KEYS, RELEASES = TABLES.keys(), TABLES.releases
+_LAYERS, _REGISTERED = TABLES.made["layers"], TABLES.made["registered"]
+_P = "parallelism."
+_DEGREE, _SCHEDULE = f"{_P}pipeline_parallel_degree", f"{_P}pipeline_parallel_schedule"
+_MICRO, _LOCAL = f"{_P}pipeline_parallel_microbatch_size", "training.local_batch_size"
+_MODEL_PARTS, _EACH = f"{_P}module_fqns_per_model_part", f"{_P}pipeline_parallel_layers_per_stage"
+_FIRST_LESS, _LAST_LESS = (f"{_P}pipeline_parallel_{end}_stage_less_layers" for end in ("first", "last"))
+_REPLICAS, _SHARDS = f"{_P}data_parallel_replicate_degree", f"{_P}data_parallel_shard_degree"
+_CONTEXT, _TENSOR = f"{_P}context_parallel_degree", f"{_P}tensor_parallel_degree"
+_CONFIG, _CHUNKED = "--config", "ChunkedLossWrapper"
 
 
 def _is_new(release: str) -> bool:
@@ -71,7 +59,7 @@ def releases_of(settings: Settings) -> tuple[str, ...]:
     before = RELEASES.index("0.3.0")
     if settings.kind == "python":
         return RELEASES[before:]
-    return RELEASES[:before] if old and CONFIG not in settings else RELEASES[before:]
+    return RELEASES[:before] if old and _CONFIG not in settings else RELEASES[before:]
 
 
 def canonical(key: str) -> str:
@@ -97,7 +85,7 @@ def part(settings: Settings) -> Settings:
 
 _CLASSES = {
     "activation_checkpoint": {"SelectiveAC": "selective", "FullAC": "full", "MemoryBudgetAC": "memory-budget"},
-    "loss": {"ChunkedLossWrapper": CHUNKED, "CrossEntropyLoss": "plain"},
+    "loss": {"ChunkedLossWrapper": _CHUNKED, "CrossEntropyLoss": "plain"},
 }
 _SECTIONS = "parallelism", "training", "compile"
 
@@ -114,27 +102,241 @@ def _of_python(settings: Settings) -> Iterator[Setting]:
             yield x
 
 
+@dataclass(frozen=True)
+class Titan(tables.Facts):
+    """A case of torchtitan in numbers, and the properties for which its rules ask."""
+
+    @property
+    def named(self) -> str:
+        """Name of the schedule as the text has it, or empty."""
+        return self.text(_SCHEDULE)
+
+    @property
+    def quoted(self) -> str:
+        """The name for a message."""
+        return repr(self.named[:60])
+
+    @property
+    def meant(self) -> str:
+        """Help that names the class that was probably meant."""
+        return meant(self.named)
+
+    @cached_property
+    def row(self) -> TorchName | None:
+        """Row of the schedule class that the settings name."""
+        return torch_name(self.named)
+
+    @property
+    def name(self) -> str:
+        """Name of the schedule class, or empty."""
+        return self.row.name if self.row else ""
+
+    @property
+    def wanted(self) -> str:
+        """Stages of a rank that the class wants."""
+        assert self.row is not None
+        return "1 stage" if self.row.single else "2 stages" if self.row.vee else "at least 2 stages"
+
+    @property
+    def csv(self) -> Setting | None:
+        """Setting of the CSV whose order replaces that of the class."""
+        key = f"{_SCHEDULE}_csv"
+        return self[key] if self.text(key) else None
+
+    @property
+    def split(self) -> bool:
+        """True if the class runs its backward as I and W, and no CSV replaces its order."""
+        return self.row is not None and self.row.split and self.csv is None
+
+    @property
+    def p(self) -> int | None:
+        """Ranks of the pipeline."""
+        return self.count(_DEGREE)
+
+    @property
+    def size(self) -> int | None:
+        """Samples of a microbatch."""
+        return None if self.since("main") else self.count(_MICRO)
+
+    @property
+    def batch(self) -> int | None:
+        """Samples of a rank in a step."""
+        return self.count(_LOCAL)
+
+    @property
+    def m(self) -> int | None:
+        """Microbatches."""
+        if self.since("main"):
+            return self.count(f"{_P}num_pp_microbatches")
+        return self.batch // self.size if self.size and self.batch and self.batch % self.size == 0 else None
+
+    @property
+    def samples(self) -> str:
+        """Samples of a microbatch, as a text."""
+        return samples(self.size)
+
+    @property
+    def default(self) -> str:
+        """What a message adds if the batch is the default."""
+        return "" if _LOCAL in self.case.settings else ", its default"
+
+    @property
+    def rounds(self) -> int:
+        """Rounds in which an interleaved class runs the microbatches."""
+        return max(1, (self.m or 0) // (self.p or 1))
+
+    @cached_property
+    def layers(self) -> int | None:
+        """Number of layers of the model, None if its name is in no table."""
+        if self.since("0.3.0"):
+            return self._registered.get("layers")
+        flavor = str(self.value("model.flavor"))
+        flavors: dict[str, int] = _LAYERS.get(str(self.value("model.name")), {})
+        return flavors.get(flavor, flavors.get(flavor.partition("_")[0]))
+
+    @property
+    def first(self) -> int:
+        """Layers for which the embedding counts."""
+        return self.whole(_FIRST_LESS) or 0
+
+    @property
+    def last(self) -> int:
+        """Layers for which the output counts."""
+        return self.whole(_LAST_LESS) or 0
+
+    @property
+    def weight(self) -> int | None:
+        """Layers of the model and of its ends."""
+        return None if self.layers is None else self.layers + self.first + self.last
+
+    @property
+    def less(self) -> str:
+        """Key of the end that counts for more layers than a stage has."""
+        return _FIRST_LESS if self.first > (self.weight or 0) // (self.cut or 1) else _LAST_LESS
+
+    @property
+    def parts(self) -> list[object] | None:
+        """Parts of the model, one for each stage, if they are listed."""
+        given = self.value(_MODEL_PARTS)
+        return given if isinstance(given, list) else None
+
+    @property
+    def each(self) -> int | None:
+        """Layers of a stage."""
+        return self.count(_EACH)
+
+    @cached_property
+    def cut(self) -> int | None:
+        """Number of stages, which need not go onto the ranks: by parts, by layers, or by the schedule's name."""
+        if self.parts is not None:
+            return len(self.parts)
+        if self.each is not None:
+            return None if self.weight is None else math.ceil(self.weight / self.each)
+        return self.p * self.v if self.p and self.v else None
+
+    @property
+    def cut_by(self) -> str:
+        """The number of stages and what makes it, as a text."""
+        if self.parts is not None:
+            return f"{len(self.parts)} parts of the model"
+        if self.each is None:
+            return f"{self.cut} stages"
+        return f"{self.layers} layers, and {self.first} + {self.last} for the ends, by {self.each}: {self.cut} stages"
+
+    @cached_property
+    def v(self) -> int | None:
+        """Stages of a rank, None if they are not known or do not go onto the ranks."""
+        if self.each is None and (self.parts is None or self.p is None):
+            return None if self.row is None or self.open(_EACH) else 1 if self.row.single else 2
+        return self.cut // self.p if self.cut and self.p and self.cut % self.p == 0 else None
+
+    @property
+    def stages(self) -> int | None:
+        """Number of stages on all ranks."""
+        return self.p * self.v if self.p and self.v else None
+
+    @property
+    def used(self) -> int | None:
+        """Processes that the degrees make, None if not all are known."""
+        if self.processes is None or not self._unsharded:
+            return None
+        shards = self.whole(_SHARDS)
+        return self._unsharded * (shards if shards and shards > 0 else max(1, self.processes // self._unsharded))
+
+    @property
+    def _unsharded(self) -> int | None:
+        """Product of all degrees but that of the shards, None if not all are known."""
+        counts = [self.count(key) for key in (_REPLICAS, _CONTEXT, _TENSOR, _DEGREE)]
+        return None if None in counts else math.prod(count for count in counts if count)
+
+    @property
+    def replicas(self) -> int:
+        """Number of copies that share a batch."""
+        return (self.count(_REPLICAS) or 1) * ((self.processes or 0) // (self._unsharded or 1))
+
+    @property
+    def unsharded(self) -> bool:
+        """True if no parameters are sharded: one shard, no context parallelism."""
+        shards = self.whole(_SHARDS)
+        if shards == -1 and self.processes and self.p:
+            shards = self.processes // ((self.count(_REPLICAS) or 1) * (self.count(_TENSOR) or 1) * self.p)
+        return shards == 1 and self.count(_CONTEXT) == 1
+
+    @property
+    def _registered(self) -> dict[str, Any]:
+        found: dict[str, Any] = _REGISTERED.get(str(self.value(_CONFIG)), {})
+        return found
+
+    @property
+    def loss_key(self) -> str:
+        """Key of the setting that determines the loss: ``loss``, or the configuration."""
+        return "loss" if "loss" in self.case.settings else _CONFIG
+
+    @property
+    def chunked(self) -> bool:
+        """True if the loss is computed in chunks."""
+        registered = self._registered
+        return self.value(self.loss_key) == _CHUNKED or bool(registered and not registered.get("plain"))
+
+    @property
+    def unknown(self) -> bool:
+        """True if loss and checkpointing are not known, since the configuration is not."""
+        return self.loss_key == _CONFIG and not self._registered
+
+    @property
+    def compiled(self) -> bool:
+        """True if blocks of the model are compiled, and not the loss alone."""
+        parts = self.value("compile.components")
+        model = parts is None or (isinstance(parts, list | str) and "model" in parts)
+        return self.on("compile.enable") and model
+
+    def places(self, keys: tuple[str, ...]) -> list[Setting]:
+        """Settings of keys, defaults too; `cut`: those that make the stages; of the degrees those that are given."""
+        by = _MODEL_PARTS if self.parts is not None else _EACH
+        cut = (_DEGREE, _SCHEDULE) if self.parts is None and self.each is None else (by, _DEGREE)
+        degrees = (_REPLICAS, _CONTEXT, _TENSOR, _DEGREE, _SHARDS)
+        more = {
+            "cut": cut,
+            "less": (self.less,),
+            "degrees": tuple(key for key in degrees if key in self.case.settings),
+            "loss" if self.loss_key == _CONFIG else _CONFIG: (),
+        }
+        return [self[one] for key in keys for one in more.get(key, (key,))]
+
+
 def plan(case: Case) -> Plan:
     """Schedule that the settings ask for."""
-    case = _with_registered(case)
-    settings = case.settings
-    ranks = settings.count(DEGREE)
-    name = settings.text(SCHEDULE)
-    if ranks == 1:
-        return Plan(off=f"{DEGREE} is 1")
-    size, batch, row = settings.count(MICRO), settings.count(LOCAL), torch_name(name)
-    whole = size is not None and batch is not None and batch % size == 0
-    m = batch // size if whole and batch and size else None
-    if case.since(MAIN):
-        size, m = None, settings.count(MICROBATCHES)
+    x = Titan(_with_registered(case))
+    if x.p == 1:
+        return Plan(off=f"{_DEGREE} is 1")
     return Plan(
-        name=row.name if row else name,
-        ranks=ranks,
-        chunks=_chunks(case, ranks),
-        microbatches=m,
-        microbatch_size=size,
-        placement="vee" if row and row.vee else "loop",
-        csv=settings(CSV) if settings.text(CSV) else None,
+        name=x.name or x.named or None,
+        ranks=x.p,
+        chunks=x.v,
+        microbatches=x.m,
+        microbatch_size=x.size,
+        placement="vee" if x.row and x.row.vee else "loop",
+        csv=x.csv,
     )
 
 
@@ -156,166 +358,36 @@ def check(case: Case, found: Plan) -> Findings:
         refuses="refuses a name that it does not know",
     )
     case = _with_registered(case)
-    if _takes_configuration(case) and str(case.settings(CONFIG).value) not in REGISTERED:
+    if _takes_configuration(case) and str(case.settings(_CONFIG).value) not in _REGISTERED:
         yield Note(f"{_configuration(case)} is not known here: what it sets is open")
-    if found.off:
-        return
-    settings = case.settings
-    yield from judge_name(case, settings(SCHEDULE), found.csv)
-    yield from _batch(case, found)
-    yield from judge_sizes(case, found, settings(SCHEDULE), (settings(LOCAL), settings(MICRO)))
-    yield from _stages(case, found)
-    yield from _processes(case, found)
-    yield from combinations(case, found)
+    if not found.off:
+        yield from TABLES.findings(Titan(case))
 
 
 def _takes_configuration(case: Case) -> bool:
     """True if the settings name a configuration, or are a command line of 0.3.0 or later, which must name one."""
-    return CONFIG in case.settings or (case.settings.kind in ("shell", "cli") and case.since("0.3.0"))
+    return _CONFIG in case.settings or (case.settings.kind in ("shell", "cli") and case.since("0.3.0"))
 
 
 def _configuration(case: Case) -> str:
     """Text for the named configuration, as in ``the configuration 'llama3_8b'``."""
-    named = f" {short(case.settings(CONFIG).value)}" if CONFIG in case.settings else ""
+    named = f" {short(case.settings(_CONFIG).value)}" if _CONFIG in case.settings else ""
     return f"the configuration{named}" if named else "the configuration, which the command does not name,"
 
 
 def _with_registered(case: Case) -> Case:
     """Case with the defaults of the configuration that a command names; if it is not known, they are open."""
-    row = REGISTERED.get(str(case.settings(CONFIG).value))
+    row = _REGISTERED.get(str(case.settings(_CONFIG).value))
     if row is None and _takes_configuration(case):
         open = Unset(f"set by {_configuration(case)}")
-        unknown = {key: open for key in KEYS if key.partition(".")[0] in _SECTIONS}
-        return replace(case, settings=replace(case.settings, defaults={**case.settings.defaults, **unknown}))
-    if row is None:
-        return case
-    own = {
-        SCHEDULE: row.schedule,
-        LOCAL: row.batch,
-        "activation_checkpoint": row.checkpointing,
-        NO_GRAPHS: row.no_graphs,
-    }
-    return replace(case, settings=replace(case.settings, defaults={**case.settings.defaults, **own}))
-
-
-def _layers(case: Case) -> int | None:
-    """Number of layers of the model, None if its name is in no table here."""
-    row = REGISTERED.get(str(case.settings(CONFIG).value))
-    if case.since("0.3.0"):
-        return row.layers if row else None
-    flavor = str(case.settings("model.flavor").value)
-    flavors = LAYERS.get(str(case.settings("model.name").value), {})
-    return flavors.get(flavor, flavors.get(flavor.partition("_")[0]))
-
-
-def _weights(case: Case) -> tuple[int, int]:
-    return case.settings.whole(FIRST_LESS) or 0, case.settings.whole(LAST_LESS) or 0
-
-
-def _chunks(case: Case, ranks: int | None) -> int | None:
-    """Stages per rank: from the list of model parts, the layers per stage, or the schedule's name."""
-    row, each, parts = (
-        torch_name(case.settings.text(SCHEDULE)),
-        case.settings.count(EACH),
-        case.settings(MODEL_PARTS).value,
-    )
-    if isinstance(parts, list) and ranks:
-        return len(parts) // ranks if parts and len(parts) % ranks == 0 else None
-    if each is None:
-        return None if row is None or case.settings.open(EACH) else 1 if row.single else 2
-    layers = _layers(case)
-    if layers is None or not ranks:
-        return None
-    stages = math.ceil((layers + sum(_weights(case))) / each)
-    return stages // ranks if stages % ranks == 0 else None
-
-
-def _batch(case: Case, found: Plan) -> Findings:
-    """Report m, the local batch divided by the microbatch size."""
-    batch, size = case.settings.count(LOCAL), case.settings.count(MICRO)
-    if case.since(MAIN):
-        if found.microbatches:
-            yield Fact("microbatches", f"{found.microbatches}: {case.settings(MICROBATCHES).shown}")
-        return
-    if batch is None or size is None:
-        return
-    if batch % size:
-        message = f"a batch of {batch} is not divided by microbatches of {size}"
-        source = f"torchtitan {case.release}, {_SPLIT}: build_pipeline_schedule"
-        yield wrong(InteropCode.CONFIG_BATCH, message, source, case.settings(LOCAL), case.settings(MICRO))
-        return
-    default = "" if LOCAL in case.settings else ", its default"
-    yield Fact("microbatches", f"{batch // size} of {samples(size)}: local_batch_size is {batch}{default}")
-    if found.stages and found.csv is None and batch // size < found.stages:
-        yield Note(
-            f"{batch // size} microbatch{'es' * (batch > size)} for {found.stages} stages: some stages always wait"
-        )
-
-
-def _stages(case: Case, found: Plan) -> Findings:
-    """Report stages, which follow from p, the schedule's name and the model's layers."""
-    settings, ranks, row = case.settings, found.ranks, torch_name(found.name)
-    if ranks is None or row is None:
-        return
-    source, layers = f"torchtitan {case.release}, {_SPLIT}: pipeline_llm", _layers(case)
-    parts, each, (first, last) = settings(MODEL_PARTS).value, settings.count(EACH), _weights(case)
-    stages = found.stages
-    if isinstance(parts, list):
-        places, said = (settings(MODEL_PARTS), settings(DEGREE)), f"{len(parts)} parts of the model"
-        stages = len(parts)
-    elif each is not None:
-        if layers is None:
-            yield Note("the layers of the model are not in the file: its stages are not judged")
-            return
-        stages = math.ceil((layers + first + last) / each)
-        places = (settings(EACH), settings(DEGREE))
-        said = f"{layers} layers, and {first} + {last} for the ends, by {each}: {stages} stages"
+        own = {key: open for key in KEYS if key.partition(".")[0] in _SECTIONS}
+    elif row is not None:
+        own = {
+            _SCHEDULE: row.get("schedule", "1F1B"),
+            _LOCAL: row["batch"],
+            "activation_checkpoint": row["checkpointing"],
+            "training.disable_cuda_graphs": row.get("no_graphs", False),
+        }
     else:
-        places, said = (settings(DEGREE), settings(SCHEDULE)), f"{stages} stages"
-    if stages is None:
-        return
-    if found_wrong := [*judge_chunks(row, stages, ranks, said, source, *places, name=(settings(SCHEDULE),))]:
-        yield from found_wrong
-        return
-    if layers is not None and not isinstance(parts, list):
-        least = (layers + first + last) // stages
-        split = f"torchtitan {case.release}, {_SPLIT}: generate_llm_fqn_per_model_part"
-        if stages > layers + first + last:
-            message = f"{layers} layers, and {first} + {last} for the ends, do not fill {stages} stages"
-            yield wrong(InteropCode.CONFIG_STAGES, message, split, *places)
-            return
-        if max(first, last) > least:
-            key = FIRST_LESS if first > least else LAST_LESS
-            message = f"{settings(key).shown}, but a stage has {least} of {layers} + {first} + {last} layers"
-            yield wrong(InteropCode.CONFIG_STAGES, message, split, settings(key), *places)
-            return
-    yield Fact("stages", f"{stages} on {ranks} ranks, {stages // ranks} of each, on a {'V' if row.vee else 'loop'}")
-    if layers is None:
-        yield Note("the layers of the model are not known here: whether they fill its stages is not judged")
-
-
-def _processes(case: Case, found: Plan) -> Findings:
-    """Check parallel degrees and global batch against the number of processes, if that is known."""
-    settings, world = case.settings, case.processes
-    degrees = (REPLICAS, f"{P}context_parallel_degree", f"{P}tensor_parallel_degree", DEGREE)
-    counts = [settings.count(key) for key in degrees]
-    if world is None or None in counts:
-        return
-    each = math.prod(count for count in counts if count)
-    shards = settings.whole(SHARDS)
-    source = f"torchtitan {case.release}, distributed/parallel_dims.py: _validate"
-    used = each * (shards if shards and shards > 0 else max(1, world // each))
-    if used != world:
-        message = f"the degrees make {used} processes; there are {world}"
-        yield wrong(
-            InteropCode.CONFIG_BATCH, message, source, *(settings(key) for key in (*degrees, SHARDS) if key in settings)
-        )
-        return
-    batch, whole = settings.count(LOCAL), settings.count(GLOBAL)
-    replicas = (counts[0] or 1) * (world // each)
-    if batch and whole and whole % (batch * replicas):
-        message = f"a global batch of {whole} is not divided by {batch} on {replicas} replicas"
-        where = "trainer.py" if case.since("0.3.0") else "train.py"
-        yield wrong(
-            InteropCode.CONFIG_BATCH, message, f"torchtitan {case.release}, {where}", settings(GLOBAL), settings(LOCAL)
-        )
+        return case
+    return replace(case, settings=replace(case.settings, defaults={**case.settings.defaults, **own}))

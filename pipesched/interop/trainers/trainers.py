@@ -5,7 +5,7 @@
     Megatron-core    megatron     shell, yaml
     DeepSpeed        deepspeed    json
 
-A new trainer needs a file with its table of keys and its rules, and a row here.
+A new trainer needs a TOML file with its keys and its rules, a module with the facts that they name, and a row here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from difflib import get_close_matches
 
 from pipesched.diagnostics import Code, Label, fail
 from pipesched.interop.codes import InteropCode
-from pipesched.interop.trainers import deepspeed, megatron, megatron_sizes, torchtitan, torchtitan_keys
+from pipesched.interop.trainers import deepspeed, megatron, megatron_sizes, torchtitan
 from pipesched.interop.trainers.case import Case, Findings, Plan
 from pipesched.interop.trainers.keys import Key, known_in, nearest
 from pipesched.interop.trainers.marks import others, own
@@ -100,8 +100,8 @@ TRAINERS = (
         name=torchtitan.NAME,
         typed="torchtitan",
         texts=("toml", "shell", "python"),
-        releases=torchtitan_keys.RELEASES,
-        keys=lambda _: torchtitan_keys.KEYS,
+        releases=torchtitan.RELEASES,
+        keys=lambda _: torchtitan.KEYS,
         plan=torchtitan.plan,
         check=torchtitan.check,
         part=torchtitan.part,
@@ -127,7 +127,7 @@ TRAINERS = (
         name=deepspeed.NAME,
         typed="deepspeed",
         texts=("json",),
-        releases=("0.19.8",),
+        releases=deepspeed.TABLES.releases,
         keys=lambda _: deepspeed.KEYS,
         plan=deepspeed.plan,
         check=deepspeed.check,
