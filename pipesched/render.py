@@ -58,7 +58,8 @@ def text(diagnostic: Diagnostic, *, color: bool = False) -> str:
     """The diagnostic with its places, as in the drawing above; no newline at the end."""
     blocks = list(_blocks([(label, label.span) for label in diagnostic.labels if label.span is not None]))
     gutter = max((len(str(block.line)) for block in blocks), default=1)
-    lines = [_head(diagnostic, color)]
+    kind = paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
+    lines = [kind + paint(f": {clean(diagnostic.message)}", "bold", color)]
     for number, block in enumerate(blocks):
         lines += _block(block, gutter, diagnostic.severity, first=number == 0, color=color)
     lines += _facts(diagnostic, gutter, color)
@@ -144,21 +145,18 @@ def _blocks(placed: Sequence[tuple[Label, Span]]) -> Iterator[_Block]:
     block: _Block | None = None
     for label, span in placed:
         line, column = span.source.position(span.start)
-        source = block.text if block and _same_line(block, span, line) else span.source.line(line)
+        same = block if block and block.span.source is span.source and block.line == line else None
+        source = same.text if same else span.source.line(line)
         start = min(column - 1, len(source))
         end = max(start + 1, min(start + span.end - span.start, len(source)))
-        if block and _same_line(block, span, line) and _fits(block, start, end):
-            block.labels.append((label, start, end))
+        if same and _fits(same, start, end):
+            same.labels.append((label, start, end))
             continue
         if block:
             yield block
         block = _Block(span, line, source, [(label, start, end)])
     if block:
         yield block
-
-
-def _same_line(block: _Block, span: Span, line: int) -> bool:
-    return block.span.source is span.source and block.line == line
 
 
 def _fits(block: _Block, start: int, end: int) -> bool:
@@ -191,7 +189,8 @@ def _block(block: _Block, gutter: int, severity: str, *, first: bool, color: boo
     shown = head + "".join(map(_cell, block.text[left:right])) + tail
     bar = " " * (gutter + 1) + paint("|", "frame", color)
     arrow = " " * gutter + paint("-->" if first else ":::", "frame", color)
-    lines = [f"{arrow} {clean(str(block.span))}", bar, f"{_number(block.line, gutter, color)} {shown}"]
+    line_number = paint(f"{block.line:>{gutter}} |", "frame", color)
+    lines = [f"{arrow} {clean(str(block.span))}", bar, f"{line_number} {shown}"]
     for number, (label, start, end) in enumerate(block.labels):
         primary = first and number == 0
         indent = " " * (len(head) + columns(block.text[left:start]))
@@ -201,27 +200,16 @@ def _block(block: _Block, gutter: int, severity: str, *, first: bool, color: boo
     return lines
 
 
-def _number(line: int, gutter: int, color: bool) -> str:
-    return paint(f"{line:>{gutter}} |", "frame", color)
-
-
-def _head(diagnostic: Diagnostic, color: bool) -> str:
-    kind = paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
-    return kind + paint(f": {clean(diagnostic.message)}", "bold", color)
-
-
 def _facts(diagnostic: Diagnostic, gutter: int, color: bool) -> Iterator[str]:
     """Labels without a place, notes, help: one ``=`` each, further lines of a note under its first."""
     sign = " " * (gutter + 1) + paint("=", "frame", color)
-    facts = [label.message for label in diagnostic.labels if label.span is None] + list(diagnostic.notes)
-    for fact in facts:
+    facts = [("", label.message) for label in diagnostic.labels if label.span is None]
+    facts += [("", note) for note in diagnostic.notes]
+    facts += [] if diagnostic.help is None else [("help: ", diagnostic.help)]
+    for word, fact in facts:
         first, *rest = fact.split("\n")
-        yield f"{sign} {clean(first)}"
-        yield from (" " * (gutter + 3) + clean(line) for line in rest)
-    if diagnostic.help is not None:
-        first, *rest = diagnostic.help.split("\n")
-        yield f"{sign} {paint('help:', 'help', color)} {clean(first)}"
-        yield from (" " * (gutter + 9) + clean(line) for line in rest)
+        yield f"{sign} {paint(word[:-1], 'help', color)}{word[-1:]}{clean(first)}"
+        yield from (" " * (gutter + 3 + len(word)) + clean(line) for line in rest)
 
 
 def _cell(character: str) -> str:

@@ -16,10 +16,9 @@ At every scale the columns of a kind, idle time among them, are its share of the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from itertools import groupby
 from textwrap import wrap
 
@@ -191,18 +190,15 @@ _BLOCKS = {False: " ▁▂▃▄▅▆▇", True: " .:-=+*#"}  # by whether ASCI
 def memory(layout: Layout) -> Iterator[str]:
     """A heading, and the line of each rank with its peak."""
     top = max(layout.chart.analysis.memory.peak, default=Fraction(0))
-    head, wide = (
-        f"memory: 0 to {shown(top)} activations"
-        + (f", {layout.how.sign('phase')} between phases" if any(layout.phases) else ""),
-        layout.left + layout.axis.columns,
-    )
+    phases = f", {layout.how.sign('phase')} between phases" if any(layout.phases) else ""
+    head, wide = f"memory: 0 to {shown(top)} activations{phases}", layout.left + layout.axis.columns
     if len(head) > wide:
         yield from wrapped(layout, head)
         head = ""
     yield f"{head:<{wide}} {'peak':>{layout.right}}"
-    blocks = partial(_blocks, layout, max(int(top / layout.chart.analysis.memory.part), 1))
+    most = max(int(top / layout.chart.analysis.memory.part), 1)
     for rank, peak in enumerate(layout.peaks):
-        line = blocks(rank)
+        line = _blocks(layout, most, rank)
         for instant in layout.phases[rank]:
             if layout.axis.begin < instant < layout.axis.end:
                 line[int(layout.axis.column(np.array(instant)))] = layout.how.sign("phase")
@@ -254,8 +250,9 @@ def legend(layout: Layout) -> Iterator[str]:
     """The letters that occur, and what else cannot be guessed."""
     seen = set(np.unique(layout.kinds).tolist())
     texts = [f"{letter} {_WORDS[letter]}" for i, letter in enumerate(KINDS) if i in seen]
-    for line in _filled(layout, [*texts, f"{layout.how.sign('idle')} idle"]):
-        yield "   ".join(_swatch(layout, text) for text in line)
+    whole = "   ".join(text.replace(" ", "\0") for text in [*texts, f"{layout.how.sign('idle')} idle"])
+    for line in wrap(whole, layout.how.width, break_on_hyphens=False):
+        yield "   ".join(_swatch(layout, text) for text in line.replace("\0", " ").split("   "))
     yield from wrapped(layout, _letters(layout))
     unseen = caption.timeless(layout.chart)
     if unseen:
@@ -285,17 +282,6 @@ def wrapped(layout: Layout, text: str) -> list[str]:
     """As many lines as that takes; no line but a row of the chart begins with a rank."""
     whole = re.sub(r"(?<=\d) (?=%)", "\0", re.sub(r"on rank (?=\d)", "on\0rank\0", text))
     return [line.replace("\0", " ") for line in wrap(whole, layout.how.width, break_on_hyphens=False)]
-
-
-def _filled(layout: Layout, texts: Sequence[str]) -> Iterator[list[str]]:
-    """Texts by line, three blanks apart."""
-    line: list[str] = []
-    for text in texts:
-        if line and len("   ".join([*line, text])) > layout.how.width:
-            yield line
-            line = []
-        line.append(text)
-    yield line
 
 
 def _swatch(layout: Layout, text: str) -> str:
