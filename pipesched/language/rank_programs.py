@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -12,9 +13,11 @@ import numpy as np
 from pipesched.diagnostics import Code, Label, fail
 from pipesched.language import ast
 from pipesched.language.execution import BUDGET, Budget, Halt, Names, locate, report
+from pipesched.language.lanes import Unsuited
 from pipesched.language.operations import Emitter
 from pipesched.language.placement_lines import nobody
 from pipesched.language.statements import EMITTERS
+from pipesched.language.turns import Arrays
 from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.costs import Costs
@@ -29,6 +32,7 @@ _LATER = {
 }
 """What a rule of `greedy` cannot follow yet: why, and what happens there."""
 
+FEW = 1000  # forwards, up to which programs are run one operation after the other at once
 PLACES = 2  # to find places, programs are run again for at most so many times --max-ops operations
 
 
@@ -57,7 +61,13 @@ class Programs:
         Raises:
             PipeschedError: PS2xx, from the file's own operations.
         """
-        self.functions = [self._function(item) for item in self._assign()]
+        assigned = self._assign()
+        self.functions = [self._function(item) for item in assigned]
+        if self.placement.rank_of.size * self.placement.microbatches > FEW and not self.checked.greedy:
+            with suppress(Unsuited):
+                made = Arrays(self.checked, self.names, self.placement, self.max_ops).run(assigned)
+                self.sites, keys, flags, self.start = made
+                return keys, flags
         sites, keys, second = [], [], []
         self.start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
         for rank, emitter in enumerate(self._emitters()):

@@ -41,6 +41,7 @@ class Statements:
 
     sites: list[Site] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
+    weights: dict[int, int] = field(default_factory=dict)
     expressions: Expressions = field(default_factory=Expressions)
 
     def program(self, node: ast.Rank, variable: str, scope: Scope) -> python.Module:
@@ -50,6 +51,7 @@ class Statements:
         body, cost = self.block(node.body[:-1] if rule else node.body, known, 0)
         body += [self._line(line, known) for line in (rule.lines if rule else ())]
         module = python.parse(f"def program({', '.join([f'v_{variable}', *EMITTERS])}): pass", FILENAME)
+        self.weights[id(node)] = cost
         made = module.body[0]
         assert isinstance(made, python.FunctionDef)
         pay = placed(node.span, python.Expr(call("pay", python.Constant(cost))))
@@ -147,6 +149,7 @@ class Statements:
             name = f"n_{node.span.start}"
             bounds.insert(0, python.Constant(0))
         body, weight = self.block(node.body, inside, depth)
+        self.weights[id(node)] = weight
         head = node.span.source.span(node.span.start, ends[-1].span.end)
         self.loops.append(Loop(name, head.end, node.span.end))
         steps = placed(head, call("steps", *bounds, python.Constant(weight)))

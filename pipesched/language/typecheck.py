@@ -30,13 +30,15 @@ AnyItem = TypeVar("AnyItem", bound=ast.Item)
 class Checked:
     """A compiled file. code: of the parts that are evaluated, by id; what depends on a stage is a function of it.
 
-    sites, loops: of all programs, in the order of the text.
+    sites, loops: of all programs, in the order of the text. weights: what a pass of a loop costs, by id, and what a
+    program does without its loops.
     """
 
     file: ast.File
     sites: list[Site]
     loops: list[Loop]
     code: dict[int, CodeType]
+    weights: dict[int, int]
     claims: list[Claim]
 
     @property
@@ -106,7 +108,8 @@ class _Checker:
         claims = [compile_claim(item, inside, variables) for item in self.file.items if isinstance(item, ast.Claim)]
         if self.scope.diagnostics:
             raise PipeschedError(sorted(self.scope.diagnostics, key=lambda x: x.where.start if x.where else 0))
-        return Checked(self.file, self.statements.sites, self.statements.loops, self.scope.code, claims)
+        statements = self.statements
+        return Checked(self.file, statements.sites, statements.loops, self.scope.code, statements.weights, claims)
 
     def _keep(
         self,

@@ -1,0 +1,247 @@
+"""The programs of all ranks as columns: what `lanes` writes, each operation with its stage and microbatch.
+
+Of a kind that takes turns, the n-th of a chunk is the n-th microbatch; of one that follows another (W an I, R and O an
+F, L an O), the n-th is that of the n-th of the other. `drain W` is as many as are missing there. So says `operations`,
+one operation after the other; what does not follow from numbers of operations alone is `Unsuited`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+
+from pipesched.language import ast
+from pipesched.language.execution import Names
+from pipesched.language.lanes import Batch, Expansion, Lanes, Unsuited, Values
+from pipesched.language.typecheck import Checked
+from pipesched.model.columns import Bools, Column, Ints, among, fresh
+from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
+from pipesched.model.placement import Placement
+from pipesched.model.slices import mirrored
+
+AT_ONCE = 1 << 16  # operations that are written side by side, about
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Operations of consecutive ranks: site, chunk, microbatch as columns, NONE where none is written.
+
+    microbatch: None where no operation names its own. second: of a pair. start: the cut by rank.
+    """
+
+    site: Column
+    chunk: Column
+    microbatch: Column | None
+    second: Bools
+    start: Ints
+
+    def repeat(self, times: Ints) -> Columns:
+        """Repeat each operation so many times."""
+        site, chunk, second = (np.repeat(column, times) for column in (self.site, self.chunk, self.second))
+        microbatch = None if self.microbatch is None else np.repeat(self.microbatch, times)
+        return Columns(site, chunk, microbatch, second, _ends(times)[self.start])
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Operations by rank."""
+        return np.diff(self.start)
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """The chunks of consecutive ranks, one rank after the other.
+
+    first: of each rank, the number of its first; low, end: the microbatches of each; key: stage * microbatches.
+    """
+
+    first: Ints
+    low: Ints
+    end: Ints
+    key: Ints
+
+    @classmethod
+    def of(cls, placement: Placement, ranks: Sequence[int]) -> Chunks:
+        """The chunks that a placement gives to ranks."""
+        routes = [np.flatnonzero(placement.route_of == route) for route in range(placement.routes)]
+        ends = [(int(x[0]), int(x[-1]) + 1) if len(x) else (0, 0) for x in routes]
+        held = [placement.chunks(rank) for rank in ranks]
+        rows = [(*ends[route], stage * placement.microbatches) for chunks in held for route, stage in chunks]
+        low, end, key = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        return cls(_ends(np.array([len(chunks) for chunks in held])), low, end, key)
+
+    def units(self, made: Columns, weights: Bools) -> tuple[Column, Column]:
+        """The chunk of each operation, and what a W is the oldest of: its chunk, or all of its rank."""
+        count, first = (np.repeat(x, made.lengths) for x in (np.diff(self.first), self.first[:-1]))
+        bare = made.chunk == NONE
+        of_all = weights & bare & (count > 1)
+        if not np.all(np.where(bare, of_all | (count == 1), made.chunk < count)):
+            raise Unsuited
+        unit = _small(first + np.maximum(made.chunk, 0))
+        if of_all.any() and (weights & ~bare & (count > 1)).any():
+            raise Unsuited
+        return unit, _small(first) if of_all.any() else unit
+
+
+class Arrays:
+    """Writes the programs of a file at one size as arrays."""
+
+    def __init__(self, checked: Checked, names: Names, placement: Placement, most: int) -> None:
+        self.names, self.placement, self.most = names, placement, most
+        ops = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)
+        self.sites = {kind: ops == kind for kind in COMPUTES}
+        self.turns = [among(ops, kinds) for kinds in _TURNS]
+        self.functions = {x.name.id: x for x in checked.file.items if isinstance(x, ast.Let) and x.parameters}
+        sites = {site.span.end: number for number, site in enumerate(checked.sites)}
+        self.expansion = Expansion(sites, checked.weights)
+
+    def run(self, programs: Sequence[ast.Rank]) -> tuple[Column, Ints, Bools, Ints]:
+        """Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the cut by rank.
+
+        Raises:
+            Unsuited: run them one operation after the other. Nothing is paid for then.
+        """
+        parts = [self._beside(programs[ranks[0]], ranks) for ranks in self._ranges(programs)]
+        if self.expansion.spent > self.names.budget.left or sum(len(keys) for _, keys in parts) > self.most:
+            raise Unsuited
+        self.names.budget.pay(self.expansion.spent)
+        site = np.concatenate([made.site for made, _ in parts])
+        second = np.concatenate([made.second for made, _ in parts])
+        start = _ends(np.concatenate([made.lengths for made, _ in parts]))
+        return site, np.concatenate([keys for _, keys in parts]), second, start
+
+    def _ranges(self, programs: Sequence[ast.Rank]) -> Iterator[list[int]]:
+        """Consecutive ranks of one program, few enough that their columns stay in caches."""
+        each = 2 * self.placement.rank_of.size * self.placement.microbatches // self.placement.ranks
+        few = max(AT_ONCE // max(each, 1), 1)
+        for _, ranks in groupby(range(len(programs)), lambda rank: (id(programs[rank]), rank // few)):
+            yield list(ranks)
+
+    def _beside(self, item: ast.Rank, ranks: list[int]) -> tuple[Columns, Ints]:
+        """The operations of consecutive ranks, and their keys."""
+        lanes = Lanes(len(ranks), self.names, dict(self.functions))
+        if isinstance(item.rank, ast.Name) and id(item.rank) not in self.names.code:
+            lanes.values[item.rank.id] = Values(np.array(ranks, dtype=np.int64), ranks[0], ranks[-1])
+        self.expansion.spent += self.expansion.weights[id(item)] * len(ranks)
+        count, batches = self.expansion.block(item.body, lanes)
+        start = _ends(np.broadcast_to(count, len(ranks)))
+        if start[-1] > self.most:
+            raise Unsuited
+        made, chunks = _gathered(batches, start), Chunks.of(self.placement, ranks)
+        if any(batch.drain for batch in batches):
+            drain = np.zeros(len(self.sites[Op.W]), dtype=np.bool_)
+            drain[[batch.site for batch in batches if batch.drain]] = True
+            made = made.repeat(self._drained(made, chunks, drain[made.site]))
+            if made.start[-1] > self.most:
+                raise Unsuited
+        return made, self._keys(made, chunks)
+
+    def _drained(self, made: Columns, chunks: Chunks, drains: Bools) -> Ints:
+        """1 by operation; where one drains, how many I before it have no W, nor one by an earlier drain."""
+        weights = self.sites[Op.W][made.site]
+        _, unit = chunks.units(made, weights)
+        change = self.sites[Op.I][made.site].astype(np.int64) - (weights & ~drains)
+        order = _by(unit)
+        total = np.cumsum(change[order])
+        here = np.flatnonzero(drains[order])
+        of = unit[order][here]
+        before = np.searchsorted(unit[order], of)
+        left = total[here] - np.where(before > 0, total[before - 1], 0)
+        length = left - np.where(fresh(of), 0, np.roll(left, 1))
+        if (length < 0).any():
+            raise Unsuited
+        times = np.ones(len(order), dtype=np.int64)
+        times[order[here]] = length
+        return times
+
+    def _keys(self, made: Columns, chunks: Chunks) -> Ints:
+        """By operation, stage * microbatches + microbatch."""
+        unit, of_weights = chunks.units(made, self.sites[Op.W][made.site])
+        keys = np.zeros(len(made.site), dtype=np.int64)
+        for sites, mirror in zip(self.turns, (False, self.placement.slices > 1), strict=True):
+            self._turn(made, chunks, unit, np.flatnonzero(sites[made.site]), keys, mirror)
+        for kind, oldest in OLDEST.items():
+            at = np.flatnonzero(self.sites[kind][made.site])
+            if not len(at):
+                continue
+            source, named = np.flatnonzero(self.sites[oldest][made.site]), made.microbatch
+            if self.placement.slices > 1 and kind in RESTORES:
+                raise Unsuited
+            if named is not None and ((named[at] != NONE).any() or len(np.unique(keys[source])) < len(source)):
+                raise Unsuited
+            _follow(at, source, of_weights if kind is Op.W else unit, keys)
+        return keys
+
+    def _turn(self, made: Columns, chunks: Chunks, unit: Column, at: Ints, keys: Ints, mirror: bool) -> None:
+        """Fill in the keys of operations that take the next microbatch of their chunk, or all name theirs."""
+        of = unit[at]
+        if made.microbatch is not None and (named := made.microbatch[at] != NONE).any():
+            microbatch = made.microbatch[at]
+            if not (named & (chunks.low[of] <= microbatch) & (microbatch < chunks.end[of])).all():
+                raise Unsuited
+            keys[at] = chunks.key[of] + microbatch
+            return
+        count = np.bincount(of, minlength=len(chunks.low))
+        if (count > chunks.end - chunks.low).any():
+            raise Unsuited
+        turn = np.arange(len(at)) + np.repeat(chunks.low - np.cumsum(count) + count, count)
+        if mirror:
+            turn = mirrored(turn, self.placement.slices)
+        keys[at[_by(of)]] = turn + np.repeat(chunks.key, count)
+
+
+_TURNS = [
+    [op for op in COMPUTES if op not in OLDEST and op.kind.makes[0] is result]
+    for result in (Result.ACTIVATION, Result.GRADIENT)
+]
+"""The kinds that take turns together."""
+
+
+def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
+    """Fill in the keys of operations of which the n-th of a unit is for the same as the n-th of the sources there."""
+    at, source = at[_by(unit[at])], source[_by(unit[source])]
+    count, there = (np.bincount(unit[x], minlength=int(unit.max()) + 1) for x in (at, source))
+    if (count > there).any():
+        raise Unsuited
+    of = source[np.arange(len(at)) + np.repeat(np.cumsum(there) - there - np.cumsum(count) + count, count)]
+    if (of > at).any():
+        raise Unsuited
+    keys[at] = keys[of]
+
+
+def _ends(count: Ints) -> Ints:
+    """Where each of several runs begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(count, dtype=np.int64)])
+
+
+def _small(unit: Ints) -> Column:
+    """16 bits where they do, since numpy sorts those by radix."""
+    return unit.astype(np.uint16) if unit.max(initial=0) < 2**16 else unit
+
+
+def _by(unit: Column) -> Ints:
+    """By unit, in the order written."""
+    return np.argsort(unit, kind="stable")
+
+
+def _gathered(batches: Sequence[Batch], start: Ints) -> Columns:
+    """What was written, each operation at its place."""
+    size = int(start[-1])
+    chunk, site = np.full(size, NONE, dtype=np.int32), np.zeros(size, dtype=np.int32)
+    microbatch = chunk.copy() if any(batch.microbatch is not None for batch in batches) else None
+    second = np.zeros(size, dtype=np.bool_)
+    for batch in batches:
+        at = (start[:-1] if batch.lane is None else start[batch.lane]) + batch.at
+        site[at] = batch.site
+        if batch.second:
+            second[at] = True
+        for column, values in ((chunk, batch.chunk), (microbatch, batch.microbatch)):
+            if values is not None and column is not None:
+                if (values.least < 0 and np.any(values.of < 0)) or values.most >= 2**31:
+                    raise Unsuited
+                column[at] = values.of
+    return Columns(site, chunk, microbatch, second, start)

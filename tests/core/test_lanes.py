@@ -1,0 +1,117 @@
+"""Programs run side by side, as arrays, write what they write one operation after the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipesched.diagnostics import PipeschedError
+from pipesched.language import rank_programs
+from pipesched.language.evaluate import at_size
+from pipesched.language.turns import Arrays
+from pipesched.language.typecheck import check_text
+from pipesched.support.source import Source
+from tests.depth import deep
+from tests.makers import ps_forms, ps_programs, ps_slices
+
+LIBRARY = sorted((Path(__file__).parents[2] / "schedules").glob("*.ps"))
+ASKS = {"capped", "v_half", "v_min", "v_zb", "interleaved_n"}  # for `pending`, or by a rule
+
+
+class Runs:
+    """A text at a size, either way. suited: how many were run as arrays."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.patch, self.suited = monkeypatch, 0
+
+        def run(arrays: Arrays, programs: Any) -> Any:
+            made = whole(arrays, programs)
+            self.suited += 1
+            return made
+
+        whole = Arrays.run
+        monkeypatch.setattr(Arrays, "run", run)
+
+    def written(self, text: str, sizes: Mapping[str, Any], few: int, most: int) -> object:
+        self.patch.setattr(rank_programs, "FEW", few)
+        try:
+            unit = at_size(check_text(Source("x.ps", text)), sizes, max_ops=most)
+        except PipeschedError as error:
+            return str(error)
+        made = unit.schedule
+        columns = (made.op, made.stage, made.microbatch, made.second, made.start, unit.schedule.origin.sited()[0])
+        return [column.tolist() for column in columns], unit.names.budget.left
+
+    def alike(self, text: str, sizes: Mapping[str, Any], most: int = 20_000) -> bool:
+        """Both ways give the same operations, steps left and mistakes; whether it was run as arrays."""
+        before = self.suited
+        assert self.written(text, sizes, -1, most) == self.written(text, sizes, 10**9, most), text
+        return self.suited > before
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(monkeypatch)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.stem)
+def test_the_library_is_run_as_arrays(path: Path, runs: Runs) -> None:
+    text = path.read_text("utf-8")
+    known = check_text(Source(path.name, text)).parameters
+    given = {name: 2 for name, declared in known.items() if declared.default is None}
+    suited = [
+        runs.alike(text, given | {name: size for name, size in (("p", p), ("m", m), ("v", v)) if name in known})
+        for p, m, v in ((2, 4, 2), (4, 8, 2), (4, 12, 3), (3, 5, 2), (8, 16, 2), (1, 1, 1))
+    ]
+    assert any(suited) == (path.stem not in ASKS)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_programs_are_the_same(block: int, runs: Runs) -> None:
+    """All forms of the language, mistakes and limits that are too low among them; a third is run as arrays."""
+    suited = []
+    for seed in range(block * 10_000, block * 10_000 + deep(25)):
+        text, sizes = ps_forms.program(seed)
+        suited.append(runs.alike(text, sizes, random.Random(seed).choice((5, 60, 20_000, 20_000))))
+        made = ps_programs.program(seed, recompute=0.3 * (seed % 2), offload=0.2 * (seed % 3 == 0))
+        suited.append(runs.alike(made.text(), {"p": made.ranks, "m": made.microbatches}))
+        made, slices = ps_slices.sliced(seed)
+        suited.append(runs.alike(made.text(f"slices {slices}"), {"p": made.ranks, "m": made.microbatches}))
+    assert sum(suited) > len(suited) // 3
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("program", "suited"),
+    [
+        ("repeat m { F  I }  drain W", True),
+        ("repeat m { F  I }  drain W  drain W", True),
+        ("for k in 0 .. m { F  I  if k % 2 == r % 2 { drain W } }  drain W", True),
+        ("repeat m { F  I  W }", True),
+        ("repeat m { F  W  I }", False),  # no I before the first W
+        ("for k in 0 .. m { F(k)  B(m - 1 - k) }", True),
+        ("repeat m - 1 { F }  F(0)  repeat m { B }", False),  # some name theirs
+        ("for k in 0 .. m { F(k // 2)  I }  drain W", True),
+        ("for k in 0 .. m { F  I(k // 2) }  drain W", False),  # twice
+        ("for k in 0 .. m { F[k % 2]  B }", False),  # one chunk
+        ("repeat m + 1 { F }", False),
+        ("for k in 0 .. m { if 4 // (k - 2) > 0 { F } }", False),
+        ("for k in 0 .. m { if k * 4000000000000000000 >= 0 { F } }", False),
+        ("for k in 0 .. m { if k + 4611686018427387903 - 4611686018427387903 >= 0 { F } }", False),
+        ("for k in r .. m - r { F }  for k in m .. 0 { F }  repeat 0 - 1 { F }", True),
+        ("let f(k) = if k < p then k else f0  for k in 0 .. m { if f(k) >= 0 { F } else { F  F } }", None),
+        ("let f0 = 1  let f(k) = if k < p then k else f0  for k in 0 .. m { if f(k) > 0 { F } }", True),
+        ("for k in 0 .. m { if pending > 0 { W }  F  I }", False),
+        ("for k in 0 .. m { let x = k  if x > 1 { let y = x - 1  if y > 0 { F } }  let y = 0  if y < k { B } }", None),
+    ],
+)
+def test_one_program(program: str, suited: bool | None, runs: Runs) -> None:
+    """Counts, ends, and what is left to the run of one operation after the other. None: it is a mistake."""
+    text = f"schedule x(p, m)\nstage s in 0 .. p on rank s\nrank r {{ {program} }}\n"
+    found = runs.alike(text, {"p": 3, "m": 8})
+    assert suited is None or found == suited
