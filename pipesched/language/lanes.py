@@ -151,10 +151,10 @@ class Lanes:
             case ast.Entry():
                 return self._entry(self.names.get(node.list.id), self.term(node.index))
             case ast.Unary(operator=sign):
-                value = self.term(node.operand)
+                operand = self.term(node.operand)
                 if sign == "-":
-                    return Values(-value.of, -value.most, -value.least)
-                return Values(~value.of if value.varies else not value.of)
+                    return Values(-operand.of, -operand.most, -operand.least)
+                return Values(~operand.of if operand.varies else not operand.of)
             case ast.Binary(operator=sign):
                 a, b = self.term(node.left), self.term(node.right)
                 if sign in _ARITHMETIC:
@@ -278,8 +278,8 @@ class Expansion:
         return count, made
 
     def _loop(self, node: ast.For | ast.Repeat, lanes: Lanes) -> tuple[Any, list[Batch]]:
-        loop = isinstance(node, ast.For)
-        low, high = (lanes.term(node.low), lanes.term(node.high)) if loop else (one(0), lanes.term(node.count))
+        ends = (node.low, node.high) if isinstance(node, ast.For) else (ast.Number(node.span, 0), node.count)
+        low, high = (lanes.term(end) for end in ends)
         length = _chosen(max, np.maximum, [_arithmetic(operator.sub, high, low), one(0)])
         trips = np.broadcast_to(np.asarray(length.of, dtype=np.int64), lanes.count)
         if length.most * lanes.count > MOST and (length.most >= MOST or int(trips.sum()) > MOST):

@@ -17,7 +17,7 @@ from pipesched.language.lanes import Unsuited
 from pipesched.language.operations import Emitter
 from pipesched.language.placement_lines import nobody
 from pipesched.language.statements import EMITTERS
-from pipesched.language.turns import Arrays
+from pipesched.language.turns import Arrays, Expanded
 from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.costs import Costs
@@ -63,25 +63,32 @@ class Programs:
         """
         assigned = self._assign()
         self.functions = [self._function(item) for item in assigned]
-        if self.placement.rank_of.size * self.placement.microbatches > FEW and not self.checked.greedy:
-            with suppress(Unsuited):
-                made = Arrays(self.checked, self.names, self.placement, self.max_ops).run(assigned)
-                self.sites, keys, flags, self.start = made
-                return keys, flags
+        self.sites, keys, flags, self.start = self._beside(assigned) or self._one_by_one()
+        return keys, flags
+
+    def _beside(self, assigned: Sequence[ast.Rank]) -> Expanded | None:
+        """The programs of all ranks side by side; None where that is not to be had."""
+        if self.checked.greedy or self.placement.rank_of.size * self.placement.microbatches <= FEW:
+            return None
+        with suppress(Unsuited):
+            return Arrays(self.checked, self.names, self.placement, self.max_ops).run(assigned)
+        return None
+
+    def _one_by_one(self) -> Expanded:
+        """The programs of all ranks, one after the other."""
         sites, keys, second = [], [], []
-        self.start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
+        start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
         for rank, emitter in enumerate(self._emitters()):
             sites.append(np.array(emitter.sites, dtype=np.int32))
             keys.append(np.array(emitter.keys, dtype=np.int64))
-            second.append(np.array(emitter.second, dtype=np.int64) + self.start[rank])
-            self.start[rank + 1] = self.start[rank] + len(emitter.sites)
-            if self.start[rank + 1] > self.max_ops:
+            second.append(np.array(emitter.second, dtype=np.int64) + start[rank])
+            start[rank + 1] = start[rank] + len(emitter.sites)
+            if start[rank + 1] > self.max_ops:
                 message = f"more than {self.max_ops} operations"
                 raise fail(Code.TOO_MANY_OPERATIONS, message, help="choose smaller sizes, or raise --max-ops")
-        self.sites: Column = np.concatenate(sites)
-        flags = np.zeros(len(self.sites), dtype=np.bool_)
+        flags = np.zeros(start[-1], dtype=np.bool_)
         flags[np.concatenate(second)] = True
-        return np.concatenate(keys), flags
+        return np.concatenate(sites), np.concatenate(keys), flags, start
 
     def _emitters(self) -> Iterator[Emitter]:
         """Run the programs of all ranks, one after the other; all of them first, where an order is by rule."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from pipesched.model.slices import mirrored
 
 AT_ONCE = 1 << 16  # operations that are written side by side, about
 NONE = -1
+
+Expanded: TypeAlias = tuple[Column, Ints, Bools, Ints]
+"""Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the cut by rank."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +103,8 @@ class Arrays:
         sites = {site.span.end: number for number, site in enumerate(checked.sites)}
         self.expansion = Expansion(sites, checked.weights)
 
-    def run(self, programs: Sequence[ast.Rank]) -> tuple[Column, Ints, Bools, Ints]:
-        """Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the cut by rank.
+    def run(self, programs: Sequence[ast.Rank]) -> Expanded:
+        """Write the programs, one for each rank.
 
         Raises:
             Unsuited: run them one operation after the other. Nothing is paid for then.
