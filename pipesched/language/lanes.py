@@ -298,6 +298,6 @@ class Expansion:
         if isinstance(each, int):
             before, count = turn * each, trips * each
         else:
-            ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(each)])
-            before, count = ends[:-1] - ends[first][index], ends[first + trips] - ends[first]
+            written = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(each)])
+            before, count = written[:-1] - written[first][index], written[first + trips] - written[first]
         return count, [batch.around(index, before) for batch in batches]
