@@ -204,6 +204,14 @@ class View(Row):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Drawing(Row):
+    """What a schedule shows of itself in Python: picture, graph or table. make: of it, and costs or None."""
+
+    name: str
+    make: Lazy[Callable[..., object]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Overlay(Row):
     """A picture of more than the plan, where an option of `show` asks for it.
 

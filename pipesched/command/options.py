@@ -2,9 +2,9 @@
 
     Option("mem_cap", caps, "Most activations that …", "K|K0,K1,...")     --mem-cap 4,4,3,3      mem_cap=[4, 4, 3, 3]
 
-The command line makes its options of these rows (`command.flags`); the keyword arguments of `shell.api`, written out
-there for readers and type checkers, have the same names and defaults, and their values are read by the same rows. Both
-end in the same requests. What only a terminal needs (files to write, colour, the form of the output) is no keyword.
+The command line makes its options of these rows (`command.flags`); the keyword arguments of functions of Python,
+written out in `api` for readers and type checkers, have the same names and defaults, and the same rows read their
+values. Both end in the same requests. What only a terminal needs (files to write, colour, the form of the output) is no keyword.
 """
 
 from __future__ import annotations

@@ -3,13 +3,12 @@
 A million operations carry no spans. The order keeps what is needed to find the place of the one operation that a
 diagnostic points at: a line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
 
-Pictures, graphs and tables of an order are made in layers above it. `shell.api`, which sees both, registers here
-the functions that make them.
+Pictures, graphs and tables of an order are made by rows of extensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, Self, runtime_checkable
@@ -17,6 +16,7 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
+from pipesched.extension import Drawing, rows
 from pipesched.model.columns import Column, Ints, among, rank_column
 from pipesched.model.ops import COMPUTES
 from pipesched.model.placement import Placement
@@ -119,25 +119,18 @@ class RankLists:
         return index - int(self.start[self.rank[index]]) + 1
 
 
-_makers: dict[str, Callable[..., object]] = {}
-
-
-def provide(**makers: Callable[..., object]) -> None:
-    """Registers functions by name; each takes the object, and the costs and the release rule to draw it at, or None."""
-    _makers.update(makers)
-
-
 def known(name: str) -> bool:
-    """True if a function of this name is registered."""
-    return name in _makers
+    """True if an extension makes what has this name."""
+    return any(row.name == name for row in rows(Drawing))
 
 
 def make(name: str, *arguments: object) -> object:
-    """Call the registered function of this name.
+    """What an extension makes of an order.
 
     Raises:
-        PipeschedError: PS820, there is no such function: `pipesched.shell.api` was never imported.
+        PipeschedError: PS820, there is no such extension.
     """
-    if name not in _makers:
-        raise fail(Code.NEEDS, f"nothing here makes a {name}", help="import pipesched.shell.api first")
-    return _makers[name](*arguments)
+    for row in rows(Drawing):
+        if row.name == name:
+            return row.make.load()(*arguments)
+    raise fail(Code.NEEDS, f"nothing here makes a {name}", help="register the extension `views`")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from os import PathLike, fsdecode
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pipesched.command import values
 from pipesched.command.values import Not, short
@@ -15,6 +15,9 @@ from pipesched.planning.byte_counts import Bytes, cap_help, in_bytes
 if TYPE_CHECKING:
     from pipesched.planning.transformer.config import Trained
     from pipesched.planning.transformer.devices import Device
+
+ModelLike: TypeAlias = "str | PathLike[str] | Trained | None"
+DeviceLike: TypeAlias = "str | PathLike[str] | Device | None"
 
 
 def model(value: object) -> Trained:

@@ -1,6 +1,6 @@
 """Figures, pages, graphs, traces and tables of a schedule."""
 
-from pipesched.extension import Codes, Lazy, View
+from pipesched.extension import Codes, Drawing, Lazy, View
 
 _PRINTED = {".pdf": "pdf", ".png": "png"}
 
@@ -23,5 +23,8 @@ ROWS = (
         {".graphml": "graphml", ".svg": "svg", **_PRINTED},
         "dot",
     ),
+    Drawing("picture", Lazy("views.drawn:notebook")),
+    Drawing("graph", Lazy("views.drawn:graph")),
+    Drawing("table", Lazy("views.drawn:table")),
     View("csv", Lazy("views.drawn:csv"), (".csv",)),
 )

@@ -8,13 +8,13 @@ from fractions import Fraction as Q
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+import pipesched
 from pipesched import PipeschedError
 from pipesched.__main__ import main
 from pipesched.library.assets import asset
 from pipesched.optimizer import optimize_bytes
 from pipesched.planning.byte_counts import Bytes
 from pipesched.planning.transformer.config import Training, Transformer
-from pipesched.shell import api
 from pipesched.support.source import Source
 
 S, B, H, A, V, LAYERS = 64, 2, 48, 4, 96, 8
@@ -36,7 +36,7 @@ def test_a_cap_in_bytes_is_what_is_left_for_activations() -> None:
     """Two stages by hand: three and a half and two microbatches; fused, so that nothing is kept for W. M is rounded up
     and the caps down, each by a hundredth at most.
     """
-    found = api.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[cap(0, Q(7, 2)), cap(1, 2)])
+    found = pipesched.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[cap(0, Q(7, 2)), cap(1, 2)])
     assert found.proved and found.instance.caps is not None
     sizes = found.instance.costs.given["M"]
     assert isinstance(sizes, tuple) and min(sizes) == 1
@@ -51,11 +51,11 @@ def test_a_cap_in_bytes_is_what_is_left_for_activations() -> None:
 def test_every_answer_is_within_the_bytes(count: int, backward: str) -> None:
     """Counted operation by operation; the printed file too, under the same flags."""
     caps = [cap(0, count), cap(1, count)]
-    found = api.optimize(p=2, m=6, backward=backward, model=MODEL, mem_cap=caps)
+    found = pipesched.optimize(p=2, m=6, backward=backward, model=MODEL, mem_cap=caps)
     used = found.report.bytes
     assert found.report.ok
     assert all(total <= most for total, most in zip(used.total, caps, strict=True))
-    again = api.verify(Source("again.ps", found.source), model=MODEL, mem_cap=caps)
+    again = pipesched.verify(Source("again.ps", found.source), model=MODEL, mem_cap=caps)
     assert again.ok and again.bytes.total == used.total, str(again)
     assert "the cap is in bytes" in str(found) and "optimizer  activations" in str(found)
 
@@ -65,7 +65,7 @@ def test_messages_beyond_what_is_set_aside_are_set_aside_then(monkeypatch: pytes
     monkeypatch.setattr(optimize_bytes, "MESSAGES", 0)
     for more in range(0, 12, 2):
         caps = [Bytes(cap(r, 3) - 4 * 2 * SBH + more * SBH) for r in range(2)]
-        used = api.optimize(p=2, m=6, backward="fused", model=MODEL, mem_cap=caps).report.bytes
+        used = pipesched.optimize(p=2, m=6, backward="fused", model=MODEL, mem_cap=caps).report.bytes
         assert all(total <= most for total, most in zip(used.total, caps, strict=True))
 
 
@@ -81,15 +81,15 @@ def test_messages_beyond_what_is_set_aside_are_set_aside_then(monkeypatch: pytes
 def test_what_cannot_fit_is_refused_by_rank(caps: tuple[int, int], code: str, said: str) -> None:
     """Parameters and what belongs to them alone; or one microbatch beside them."""
     with pytest.raises(PipeschedError, match=f"{code}.*{said}"):
-        api.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[Bytes(one) for one in caps])
+        pipesched.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[Bytes(one) for one in caps])
 
 
 def test_what_i_leaves_counts_where_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted on every stage as on the one with most, two microbatches leave a slower order; both fit."""
     room, caps = optimize_bytes.room, [cap(0, 2), cap(1, 2)]
-    found = api.optimize(p=2, m=6, model=MODEL, mem_cap=caps)
+    found = pipesched.optimize(p=2, m=6, model=MODEL, mem_cap=caps)
     monkeypatch.setattr(optimize_bytes, "room", lambda *way, **rest: room(*way, **{**rest, "until_w": True}))
-    safe = api.optimize(p=2, m=6, model=MODEL, mem_cap=caps)
+    safe = pipesched.optimize(p=2, m=6, model=MODEL, mem_cap=caps)
     assert found.makespan < safe.makespan
     for one in (found, safe):
         assert all(total <= most for total, most in zip(one.report.bytes.total, caps, strict=True))
@@ -98,12 +98,12 @@ def test_what_i_leaves_counts_where_it_is_left(monkeypatch: pytest.MonkeyPatch) 
 def test_schedules_are_compared_in_bytes() -> None:
     """Those of `verify`, by rank; a row over the cap has its verdict, and the bound is that of any memory."""
     given = {"p": 4, "m": 8, "model": "llama3-70b", "device": "h100", "mem_cap": "55GB"}
-    found = api.compare("1f1b", "zb_h1", **given)
+    found = pipesched.compare("1f1b", "zb_h1", **given)
     for row, name in zip(found.rows, ("1f1b", "zb_h1"), strict=True):
-        alone = api.verify(name, **given)
+        alone = pipesched.verify(name, **given)
         assert row.bytes == alone.bytes.total and row.diagnostics == alone.diagnostics
     assert found.exit_status == 1 and "PS502: rank 3 needs" in str(found) and "fullest rank" in str(found)
-    assert found.rows[0].bound == api.compare("1f1b", **{**given, "mem_cap": None}).rows[0].bound
+    assert found.rows[0].bound == pipesched.compare("1f1b", **{**given, "mem_cap": None}).rows[0].bound
 
 
 def test_the_command_prints_the_bytes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +118,7 @@ def test_the_command_prints_the_bytes(capsys: pytest.CaptureFixture[str]) -> Non
     schema = json.loads(asset("emit", "optimum.schema.json").read_text("utf-8"))
     Draft202012Validator(schema).validate(found)
     given = {"model": "llama3-70b", "device": "h100", "mem_cap": "60GB"}
-    assert found["bytes"] == api.verify(Source("found.ps", found["source"]), **given).to_json()["bytes"]
-    assert api.verify(Source("found.json", answer)).ok
+    assert found["bytes"] == pipesched.verify(Source("found.ps", found["source"]), **given).to_json()["bytes"]
+    assert pipesched.verify(Source("found.json", answer)).ok
     assert main([*command, "40GB..60GB"]) == 2
     assert "one cap in bytes at a time" in capsys.readouterr().err

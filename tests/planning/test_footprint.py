@@ -9,6 +9,7 @@ from fractions import Fraction as Q
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+import pipesched
 from pipesched.__main__ import main
 from pipesched.library.assets import asset
 from pipesched.model.schedule import Schedule
@@ -17,7 +18,6 @@ from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.model_file import read
 from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
-from pipesched.shell import api
 
 S, B, H, A, V, LAYERS = 64, 2, 48, 4, 96, 8
 SBH = S * B * H
@@ -87,7 +87,7 @@ def counted(schedule: Schedule, trained: Trained) -> Footprint | None:
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb_h1"])
 def test_the_bytes_of_a_schedule_are_those_of_its_lists(name: str, layout: tuple[int, ...]) -> None:
     """Parameters, gradients and optimizer too, at 18 bytes a parameter; an uneven layout has its own on each rank."""
-    schedule = api.load(name, p=4, m=6)
+    schedule = pipesched.load(name, p=4, m=6)
     used = counted(schedule, (GPT, replace(PLAIN, layout=layout)))
     assert used is not None
     for rank, most in enumerate(walk(schedule, list(layout))):
@@ -99,7 +99,7 @@ def test_the_bytes_of_a_schedule_are_those_of_its_lists(name: str, layout: tuple
 
 def test_interleaved_stages_add_up() -> None:
     """Two stages of each rank."""
-    schedule = api.load("interleaved", p=2, v=2, m=4)
+    schedule = pipesched.load("interleaved", p=2, v=2, m=4)
     used = counted(schedule, (GPT, PLAIN))
     assert used is not None
     for rank, most in enumerate(walk(schedule, [2] * 4)):
@@ -110,7 +110,7 @@ def test_what_zero_divides_is_whole_in_one_layer() -> None:
     """4 bytes a parameter of a layer in B under ZeRO 2, 2 more under ZeRO 3, where F has these too; over one, nothing.
     The last stage's head is larger than a layer, and so its norm with it.
     """
-    schedule, head = api.load("gpipe", p=2, m=2), (400 + 2) * H
+    schedule, head = pipesched.load("gpipe", p=2, m=2), (400 + 2) * H
     for zero, data, least, most in ((1, 2, 0, 0), (2, 2, 0, 4), (3, 2, 2, 6), (3, 1, 0, 0)):
         way, model = replace(PLAIN, zero=zero, data=data), replace(GPT, vocabulary=400)
         found, alone = (counted(schedule, (model, one)) for one in (way, replace(way, zero=0)))
@@ -128,15 +128,15 @@ def test_what_zero_divides_is_whole_in_one_layer() -> None:
 
 def test_both_copies_of_a_bidirectional_schedule_count() -> None:
     """DualPipe holds two stages of each rank, so twice the parameters of the model over all ranks."""
-    used = counted(api.load("dualpipe", p=4, m=8), (GPT, PLAIN))
-    once = counted(api.load("1f1b", p=4, m=8), (GPT, PLAIN))
+    used = counted(pipesched.load("dualpipe", p=4, m=8), (GPT, PLAIN))
+    once = counted(pipesched.load("1f1b", p=4, m=8), (GPT, PLAIN))
     assert used is not None and once is not None
     assert sum(x.parameters for x in used.states) == 2 * sum(x.parameters for x in once.states)
 
 
 def test_recomputation_keeps_inputs_and_works_on_one_layer() -> None:
     """2 s b h a layer, and while a backward runs the other 32 of one layer, and its gradients."""
-    used = counted(api.load("1f1b", p=4, m=8), (GPT, replace(PLAIN, recompute="full")))
+    used = counted(pipesched.load("1f1b", p=4, m=8), (GPT, replace(PLAIN, recompute="full")))
     assert used is not None
     middle = used.peaks[1]
     assert (middle["activations"], middle["working"]) == (3 * 2 * 2 * SBH, (32 + 18) * SBH)
@@ -146,7 +146,7 @@ def test_recomputation_keeps_inputs_and_works_on_one_layer() -> None:
 def test_a_forward_that_is_run_again_keeps_the_input_of_its_stage() -> None:
     """R in the schedule: 2 s b h from F to R, all of it from R to B."""
     text = "schedule again(p, m = 4)\nstage s in 0 .. p on rank s\nrank r { repeat m { F }  repeat m { R  B } }\n"
-    used = counted(api.load(api.Source("again.ps", text), p=2), (GPT, PLAIN))
+    used = counted(pipesched.load(pipesched.Source("again.ps", text), p=2), (GPT, PLAIN))
     assert used is not None
     peak = used.held["activations"][used.schedule.rank == 1].max()
     assert peak == 4 * 34 * SBH + 4 * SBH + 4 * S * B * V + 3 * 2 * SBH
@@ -165,10 +165,10 @@ def test_the_rows_of_llama_3_fit_80_gb(tokens: int, batch: int, t: int, c: int, 
     model, training = read("llama3-405b")
     model = replace(model, sequence=tokens)
     training = replace(training, tensor=t, context=c, data=d, batch=batch * d)
-    report = api.verify("1f1b", p=p, m=batch, model=(model, training), mem_cap="80GB")
+    report = pipesched.verify("1f1b", p=p, m=batch, model=(model, training), mem_cap="80GB")
     assert report.ok, str(report)
     if c > 1:
-        alone = api.verify("1f1b", p=p, m=batch, model=(model, replace(training, context=1)), mem_cap="80GB")
+        alone = pipesched.verify("1f1b", p=p, m=batch, model=(model, replace(training, context=1)), mem_cap="80GB")
         assert str(alone.fault.code if alone.fault else "") == "PS502"
 
 
@@ -210,7 +210,7 @@ def test_bytes_without_a_model_mean_nothing(cap: str, said: str, capsys: pytest.
 
 def test_a_plain_number_stays_a_number_of_activations() -> None:
     """With a model too."""
-    report = api.verify("1f1b", p=4, m=8, model="megatron-1.7b", mem_cap=3)
+    report = pipesched.verify("1f1b", p=4, m=8, model="megatron-1.7b", mem_cap=3)
     assert report.fault is not None and str(report.fault.code) == "PS501"
 
 
@@ -227,7 +227,7 @@ BUBBLES = [  # Narayanan et al., SC 2021: (p, v, m) of the larger rows, per cent
 @pytest.mark.parametrize(("p", "v", "m", "printed"), BUBBLES)
 def test_the_bubbles_of_megatron(p: int, v: int, m: int, printed: str) -> None:
     """By the timeline of the interleaved schedule."""
-    made = Analysis(api.load("interleaved", p=p, v=v, m=m)).idle
+    made = Analysis(pipesched.load("interleaved", p=p, v=v, m=m)).idle
     assert made is not None
     assert f"{float(made.bubble) * 100:.1f}" == printed
     assert made.bubble == Q(p - 1, v * m + p - 1)
@@ -235,7 +235,7 @@ def test_the_bubbles_of_megatron(p: int, v: int, m: int, printed: str) -> None:
 
 def test_what_is_offloaded_is_in_host_memory() -> None:
     """From its O to its L: all bytes that its F has taken; between them the rank is without them."""
-    schedule = api.load("pipeoffload", p=4, m=8)
+    schedule = pipesched.load("pipeoffload", p=4, m=8)
     made = Analysis(schedule, owned=(Workload((GPT, PLAIN)),))
     used, counted = made.fact(footprint), made.memory.host
     assert used is not None and used.host is not None and counted is not None
@@ -249,7 +249,7 @@ def test_what_is_offloaded_is_in_host_memory() -> None:
 
 def test_more_than_any_machine_has_is_refused() -> None:
     """PS233, and no number that wraps around."""
-    report = api.verify("1f1b", p=2, m=4, model=(replace(GPT, hidden=2**38, heads=1, head_size=1), PLAIN))
+    report = pipesched.verify("1f1b", p=2, m=4, model=(replace(GPT, hidden=2**38, heads=1, head_size=1), PLAIN))
     assert report.fault is not None and str(report.fault.code) == "PS233"
 
 
@@ -268,11 +268,11 @@ def test_mario_keeps_the_inputs_of_the_forwards_that_wait() -> None:
     """Liu et al. 2025: on rank r, min(p - r, m) - 1 inputs of 2 s b h and all of one microbatch. Tokens that enter the
     first stage are not counted. Both kinds of recomputation are told apart.
     """
-    found, said = most(api.load("mario", p=4, m=8))
+    found, said = most(pipesched.load("mario", p=4, m=8))
     one = 2 * 34 * SBH
     assert found == [one + SBH, one + 2 * 2 * SBH, one + 2 * SBH, one + OF_HEAD]
     assert "recomputation inside a backward: none" in said and "runs 24 forwards of whole stages again" in said
-    report = str(api.verify("mario", p=4, m=8, model=(GPT, PLAIN)))
+    report = str(pipesched.verify("mario", p=4, m=8, model=(GPT, PLAIN)))
     assert "in bytes its stage's input" in report and "which is assumed" not in report
 
 
@@ -280,12 +280,12 @@ def test_mario_keeps_the_inputs_of_the_forwards_that_wait() -> None:
 def test_a_slice_has_its_share_of_a_sequence(attention: str) -> None:
     """Sun et al. 2024: min(p - 1 - r + q, m) slices, each s / q tokens, which attend to all s; messages too."""
     q, way = 2, replace(PLAIN, attention=attention)
-    found, said = most(api.load("seq1f1b", p=4, m=16, q=q), (GPT, way))
+    found, said = most(pipesched.load("seq1f1b", p=4, m=16, q=q), (GPT, way))
     scores = 5 * A * S * S * B if attention == "standard" else 0
     layer, extra = 34 * SBH + scores, [SBH, 0, 0, OF_HEAD]
     assert found == [(3 - r + q) * (2 * layer + extra[r]) // q for r in range(4)]
     assert "one of 2 slices of a sequence, 32 tokens" in said
-    whole, cut = (counted(api.load("seq1f1b", p=2, m=4, q=n), (GPT, PLAIN)) for n in (1, 2))
+    whole, cut = (counted(pipesched.load("seq1f1b", p=2, m=4, q=n), (GPT, PLAIN)) for n in (1, 2))
     assert whole is not None and cut is not None
     assert whole.held["messages"].max() == 2 * cut.held["messages"].max() > 0
 
@@ -293,23 +293,23 @@ def test_a_slice_has_its_share_of_a_sequence(attention: str) -> None:
 def test_a_batch_of_slices_is_counted_in_slices() -> None:
     """16 sequences of 2 slices are 32 microbatches of the schedule: PS909 at 16, and not at 32."""
     model = (GPT, replace(PLAIN, microbatch=1, batch=16))
-    warned = [api.verify("seq1f1b", p=4, m=m, q=2, model=model).diagnostics for m in (16, 32)]
+    warned = [pipesched.verify("seq1f1b", p=4, m=m, q=2, model=model).diagnostics for m in (16, 32)]
     assert [[str(one.code) for one in found] for found in warned] == [["PS909"], []]
     assert "the batch of the model makes 32" in warned[0][0].message
 
 
 def test_without_a_backward_a_layer_is_held_at_once() -> None:
     """All that one layer makes is the most, and it is called that; on the last stage what the head makes is more."""
-    found, said = most(api.load("forward_only", p=4, m=8))
+    found, said = most(pipesched.load("forward_only", p=4, m=8))
     assert 34 * SBH > OF_HEAD
     assert found == [34 * SBH] * 4 and "without a backward an F keeps nothing: at most what its largest layer" in said
     wide = replace(GPT, vocabulary=50 * H)
-    assert most(api.load("forward_only", p=4, m=8), (wide, PLAIN))[0][3] == 4 * SBH + 4 * S * B * 50 * H
+    assert most(pipesched.load("forward_only", p=4, m=8), (wide, PLAIN))[0][3] == 4 * SBH + 4 * S * B * 50 * H
 
 
 def test_a_frozen_stage_before_all_others_keeps_nothing() -> None:
     """One layer at once; neither gradients nor optimizer. The stages behind it are those of 1F1B."""
-    schedule = api.load("frozen_encoder", p=4, m=8, e=1)
+    schedule = pipesched.load("frozen_encoder", p=4, m=8, e=1)
     found, said = most(schedule)
     one = 2 * 34 * SBH
     assert found == [34 * SBH, 3 * one, 2 * one, one + OF_HEAD] and "an F of stage 0 keeps nothing" in said
@@ -320,21 +320,23 @@ def test_a_frozen_stage_before_all_others_keeps_nothing() -> None:
 def test_a_length_multiplies_and_an_m_of_stages_gives_way() -> None:
     """1F1B on rank 0 of 2 holds microbatches i and i + 1; M of a stage is the model's own."""
     lengths, one = (3, 1, 2, 2), 4 * 34 * SBH
-    loaded = api.load("packed", p=2, m=4, length=lengths)
-    report = api.verify("packed", p=2, m=4, length=lengths, model=(GPT, PLAIN))
+    loaded = pipesched.load("packed", p=2, m=4, length=lengths)
+    report = pipesched.verify("packed", p=2, m=4, length=lengths, model=(GPT, PLAIN))
     assert report.ok
     said = " ".join(report.bytes.assumed)
     assert "M times the bytes" in said and loaded.microbatches == 4
     peaks = [rank["activations"] for rank in report.bytes.ranks]
     assert peaks == [4 * (one + SBH), 3 * (one + OF_HEAD)]
-    given, plain = (api.verify("1f1b", p=2, m=4, model=(GPT, PLAIN), costs=cost) for cost in ({"M": [3, 1]}, {"F": 1}))
+    given, plain = (
+        pipesched.verify("1f1b", p=2, m=4, model=(GPT, PLAIN), costs=cost) for cost in ({"M": [3, 1]}, {"F": 1})
+    )
     assert given.bytes.ranks == plain.bytes.ranks
     assert "M of a stage is the model's" in " ".join(given.bytes.assumed)
 
 
 def test_both_routes_of_chimera_are_counted() -> None:
     """Rank r has stages r and 3 - r, with the optimizer state of each."""
-    schedule = api.load("chimera", p=4, m=4)
+    schedule = pipesched.load("chimera", p=4, m=4)
     used = counted(schedule, (GPT, PLAIN))
     assert used is not None
     count = [2 * OF_A_LAYER + (V + S) * H * (s == 0) + (V + 2) * H * (s == 3) for s in range(4)]
@@ -344,7 +346,7 @@ def test_both_routes_of_chimera_are_counted() -> None:
 
 def test_four_copies_are_counted() -> None:
     """Chimera with two pairs at p=4: every rank has every stage, so the states of all of the model."""
-    used = counted(api.load("chimera2", p=4, m=8), (GPT, PLAIN))
+    used = counted(pipesched.load("chimera2", p=4, m=8), (GPT, PLAIN))
     assert used is not None
     whole = 8 * OF_A_LAYER + (V + S) * H + (V + 2) * H
     assert [one.optimizer for one in used.states] == [12 * whole] * 4
@@ -352,7 +354,7 @@ def test_four_copies_are_counted() -> None:
 
 def test_a_u_net_keeps_every_microbatch() -> None:
     """By GPipe, all m on every rank; skips are messages of their own."""
-    found, _ = most(api.load("unet", p=4, m=8))
+    found, _ = most(pipesched.load("unet", p=4, m=8))
     assert found == [8 * (2 * 34 * SBH + extra) for extra in (SBH, 0, 0, OF_HEAD)]
 
 
@@ -363,7 +365,7 @@ stage s in 0 .. p on rank s
 frozen s in 1 .. 2
 rank r { repeat p - 1 - r { F }  repeat m - p + 1 + r { F  B }  repeat p - 1 - r { B } }
 """
-    schedule = api.load(api.Source("middle.ps", text))
+    schedule = pipesched.load(pipesched.Source("middle.ps", text))
     found, said = most(schedule)
     one = 2 * 34 * SBH
     assert found == [4 * (one + SBH), 3 * one, 2 * one, one + OF_HEAD] and "frozen, stage 1: an F keeps as much" in said

@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import pipesched
 from pipesched.__main__ import main
 from pipesched.planning.footprint import KINDS, footprint
 from pipesched.planning.transformer.model_file import read
 from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
-from pipesched.shell import api
 
 HOW = ["--p", "4", "--m", "16", "--model", "megatron-7.5b", "--mem-cap", "14GB"]
 
@@ -42,10 +42,10 @@ def heights(figure: str) -> list[dict[str, list[tuple[float, float]]]]:
 def test_the_heights_of_a_figure_are_bytes(name: str) -> None:
     """At the middle of each operation, of all kinds together, to the pixel."""
     trained = read("megatron-7.5b")
-    made = Analysis(api.load(name, p=4, m=16), owned=(Workload(trained),))
+    made = Analysis(pipesched.load(name, p=4, m=16), owned=(Workload(trained),))
     used, times = made.fact(footprint), made.timeline
     assert used is not None
-    figure = str(api.show(name, "svg", p=4, m=16, model=trained, mem_cap="14GB"))
+    figure = str(pipesched.show(name, "svg", p=4, m=16, model=trained, mem_cap="14GB"))
     top = max(14 * 10**9, int(used.total.max()))
     for rank, kinds in enumerate(heights(figure)):
         edge = max(kinds.items(), key=lambda item: KINDS.index(item[0]))[1]

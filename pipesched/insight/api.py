@@ -1,0 +1,122 @@
+"""`pipesched.why`, `compare` and `diff`: what an order costs, and what it is like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipesched.command import options, sources
+from pipesched.command.options import MAX_OPS
+from pipesched.command.sizes import combinations, count
+from pipesched.command.sizes import read as several
+from pipesched.model.release import Release
+from pipesched.planning.values import DeviceLike, ModelLike
+from pipesched.verbs import keywords
+from pipesched.verbs.keywords import Caps, CostsLike, Number, Parameter, Target
+from pipesched.verbs.library import lists as lists_of
+
+if TYPE_CHECKING:
+    from pipesched.insight.compare_report import Comparison
+    from pipesched.insight.diff_report import Difference
+    from pipesched.insight.why_report import Why
+
+
+def why(
+    target: Target,
+    *,
+    comm: str | None = None,
+    mem_cap: Caps = None,
+    costs: CostsLike = None,
+    model: ModelLike = None,
+    device: DeviceLike = None,
+    efficiency: Number | None = None,
+    release: str | Release = "W",
+    torch_version: str | None = None,
+    stages: int | None = None,
+    placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
+    max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
+    **parameters: Parameter,
+) -> Why:
+    """Where the idle time of a schedule comes from: the split by rank, the growth, the critical path, every gap.
+
+    Raises:
+        PipeschedError: what keeps the file from being a schedule; PS225.
+    """
+    given, sizes = keywords.read("why", locals())
+    from pipesched.insight import why as verb
+
+    return verb.why(*keywords.file("why", target, given, sizes))
+
+
+def compare(
+    *schedules: Target,
+    library: bool = False,
+    cost_per: str = "rank",
+    comm: str | None = None,
+    mem_cap: Caps = None,
+    costs: CostsLike = None,
+    model: ModelLike = None,
+    device: DeviceLike = None,
+    efficiency: Number | None = None,
+    release: str | Release = "W",
+    torch_version: str | None = None,
+    stages: int | None = None,
+    placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
+    max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
+    **parameters: Parameter | Sequence[Sequence[int]],
+) -> Comparison:
+    """Schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
+
+    library: ``--all``, every built-in schedule too. cost_per: costs are those of 1/p of the model (``rank``) or of one
+    ``stage``. A parameter is for the schedules that have it. comm: ``one-stream`` and the like, under which a rank's
+    links are shared by its messages: `row.queued` of each row.
+
+    Raises:
+        PipeschedError: PS207, PS208, parameters that do not fit; PS225; PS809, PS810, a file that is not there.
+    """
+    given, _ = keywords.read("compare", locals() | {"parameters": {}})
+    from pipesched.insight import compare as verb
+
+    grid, settings = keywords.apart(parameters, lambda _: several)
+    compared = [sources.alone(one) for one in verb.named(schedules, library=library)]
+    listed = lists_of(compared)
+    count(grid, [listed] * len(compared))
+    asked = options.compile_options("compare", {**given, "settings": settings}, {})
+    return verb.compare(compared, combinations(grid, listed), asked, per_stage=given["cost_per"] == "stage")
+
+
+def diff(
+    a: Target,
+    b: Target,
+    *,
+    comm: str | None = None,
+    mem_cap: Caps = None,
+    costs: CostsLike = None,
+    model: ModelLike = None,
+    device: DeviceLike = None,
+    efficiency: Number | None = None,
+    release: str | Release = "W",
+    torch_version: str | None = None,
+    stages: int | None = None,
+    placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
+    max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
+    **parameters: Parameter,
+) -> Difference:
+    """Compare two orders: the fewest operations to move, those that only one has, and the cost.
+
+    Raises:
+        PipeschedError: what keeps one from being a schedule; PS208, PS225.
+    """
+    given, sizes = keywords.read("diff", locals())
+    from pipesched.insight import diff as verb
+
+    return verb.diff(sources.alone(a), sources.alone(b), options.compile_options("diff", given, sizes))

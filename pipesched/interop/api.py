@@ -1,0 +1,52 @@
+"""`pipesched.check`: is a trainer's configuration right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import fspath
+from typing import TYPE_CHECKING
+
+from pipesched.command import options, sources, values
+from pipesched.diagnostics import Code, fail
+from pipesched.support.source import Source
+from pipesched.verbs import keywords
+from pipesched.verbs.keywords import File
+
+if TYPE_CHECKING:
+    from pipesched.interop.check_report import Checked
+
+
+def check(
+    file: File | list[str] | tuple[str, ...],
+    *,
+    trainer: str | None = None,
+    torch_version: str | None = None,
+    p: int | None = None,
+    processes: int | None = None,
+    variables: Mapping[str, object] | Sequence[str] = (),
+    dry_run_script: bool = False,
+) -> Checked:
+    """Is a trainer's configuration right: as ``pipesched check``; what is wrong in the file is in the result.
+
+    file: the path of its TOML, YAML or JSON, or of a script with its command line; a `Source`; or the words of a
+    command, as a shell has expanded them. trainer: its name and release, ``torchtitan==0.2.2``. p: ranks, where the
+    file does not say. processes: those of every replica. variables: of a script, set from outside. dry_run_script:
+    execute the script, its programs replaced by recorders.
+
+    Raises:
+        PipeschedError: PS225, an option that means nothing; PS809, there is no such file.
+    """
+    given, _ = keywords.read("check", locals() | {"parameters": {}})
+    from pipesched.interop import check as verb
+
+    asked = options.request(verb.Asked, given)
+    if isinstance(file, list | tuple):
+        return verb.check_command(values.texts(file), asked)
+    if dry_run_script:
+        if isinstance(file, Source):
+            raise fail(Code.USAGE, "a script is executed from its file", help="give its path")
+        return verb.check_file(fspath(file), asked, run=True)
+    return verb.check(file if isinstance(file, Source) else sources.file(file), asked)
+
+
+check_config = check

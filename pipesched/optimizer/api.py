@@ -1,0 +1,67 @@
+"""`pipesched.optimize`: the least bubble under a memory cap, with a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipesched.command import sources, values
+from pipesched.diagnostics import Code, fail
+from pipesched.model.release import Release
+from pipesched.planning.values import DeviceLike, ModelLike
+from pipesched.verbs import keywords
+from pipesched.verbs.keywords import Caps, CostsLike, Number, Parameter, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pipesched.optimizer.optimize_report import Optimum
+    from pipesched.optimizer.solve.search.state import State
+
+
+def optimize(
+    target: Target | None = None,
+    *,
+    placement: str | Sequence[int] | None = None,
+    mem_cap: Caps = None,
+    costs: CostsLike = None,
+    model: ModelLike = None,
+    device: DeviceLike = None,
+    efficiency: Number | None = None,
+    release: str | Release = "W",
+    objective: str = "makespan",
+    backward: str | None = None,
+    all_m: bool = False,
+    time_limit: float = 60.0,
+    engine: str = "auto",
+    portfolio: bool = True,
+    certify: bool = False,
+    confirm: bool = False,
+    proof: str | None = None,
+    seed: int = 0,
+    progress: Callable[[State], None] | None = None,
+    **parameters: Parameter,
+) -> Optimum:
+    """The schedule with the least bubble under a memory cap, and what is proved of it: as ``pipesched optimize``.
+
+    target: a schedule whose placement, sizes and kind of backward count; without one there are p, v and m.
+    placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement counts. mem_cap: in
+    microbatches through 1/p of the model, one, or one a rank. backward: ``split`` or ``fused``. time_limit: seconds.
+    certify: what rests on an engine's word is proved.
+    seed: where chance begins; the same question and seed have the same answer, unless a time limit ends the search.
+    progress: is given the state of the search about every second; KeyboardInterrupt, also from there, ends the search
+    with the best so far.
+
+    Raises:
+        PipeschedError: PS2xx, an option that means nothing; PS702, what cannot be optimized; PS820, the engine is not
+            installed; all that is wrong in the file. That no schedule is within the caps is an answer, not an error.
+    """
+    given, sizes = keywords.read("optimize", locals())
+    if progress is not None and not callable(given["progress"]):
+        shown = values.short(progress)
+        raise fail(Code.USAGE, f"progress is {shown}", help="give a function of the state of the search")
+    from pipesched.optimizer import optimize as verb
+    from pipesched.optimizer.optimize_request import request
+
+    source, sizes = (None, sizes) if target is None else sources.named(target, sizes, computes=True)
+    return verb.optimize(request(source, sizes, given), progress or (lambda state: None))

@@ -1,0 +1,48 @@
+"""`pipesched.plan`: the layout of a training step over a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipesched.command import options
+from pipesched.planning.values import ModelLike
+from pipesched.verbs.keywords import Number
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from fractions import Fraction
+    from os import PathLike
+
+    from pipesched.planning.plans import Plan
+    from pipesched.planning.transformer.devices import Device
+
+
+def plan(
+    *,
+    model: ModelLike = None,
+    gpus: int | None = None,
+    gpus_per_node: int | None = None,
+    device: str | PathLike[str] | Device | None = None,
+    batch: int | None = None,
+    tokens: int | str | None = None,
+    mem_cap: str | int | Fraction | None = None,
+    only: Sequence[str] = (),
+    explain: str | None = None,
+    top: int = 5,
+    efficiency: Number | None = None,
+    overlap: Number | None = None,
+    executor: Executor | None = None,
+) -> Plan:
+    """The layouts of a training step over a cluster that fit, the fastest first; model, gpus and device must be given.
+
+    only: texts such as ``"t=4,8"``. explain: ``"p=8,t=4"``, of which `Plan.explained` says why no such choice is first.
+    executor: who tries the choices, any of `concurrent.futures`; this process unless given.
+
+    Raises:
+        PipeschedError: PS225 to PS237, PS246 to PS248, what is asked means nothing.
+    """
+    given = options.read("plan", {name: x for name, x in locals().items() if name != "executor"})
+    from pipesched.planning import plans as verb
+
+    return verb.plan(verb.request(given), executor or "here")

@@ -1,0 +1,102 @@
+"""`pipesched.run`, `run_rank` and `calibrate`: a schedule as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipesched.command import options
+from pipesched.command.options import MAX_OPS
+from pipesched.planning.values import ModelLike
+from pipesched.verbs import keywords
+from pipesched.verbs.keywords import CostsLike, File, Parameter, Target
+
+if TYPE_CHECKING:
+    from pipesched.runtime.calibrate import Calibration
+    from pipesched.runtime.rehearse import OneRank
+    from pipesched.runtime.run_report import Rehearsal
+
+
+def run(
+    target: Target,
+    *,
+    net: str = "mlp",
+    samples: Sequence[int] | str | None = None,
+    steps: int = 3,
+    backend: str = "gloo",
+    device: str = "cpu",
+    engine: str = "pipesched",
+    timeout: float = 30,
+    pace: float = 20,
+    trace: bool = False,
+    faults: Sequence[str] = (),
+    comm: str | None = None,
+    costs: CostsLike = None,
+    torch_version: str | None = None,
+    placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
+    max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
+    **parameters: Parameter,
+) -> Rehearsal:
+    """A small model trained on p local processes with a schedule, compared with its prediction.
+
+    samples: of each microbatch, where they differ. timeout: seconds that are a stall. pace: milliseconds of a cost of
+    1. trace: keep when each instruction began and ended, as `result.trace`. faults: ``--fault``, each KIND@RANK[:N].
+
+    Raises:
+        PipeschedError: everything that is wrong with the schedule; PS225; PS820 to PS837, what ended the run.
+    """
+    given, sizes = keywords.read("run", locals())
+    from pipesched.runtime import run as verb
+
+    request = options.request(verb.Request, given)
+    return verb.run(*keywords.file("run", target, given, sizes), request)
+
+
+def run_rank(
+    target: Target,
+    rank: int,
+    factory: str,
+    *,
+    steps: int = 3,
+    device: str = "cpu",
+    model: ModelLike = None,
+    comm: str | None = None,
+    costs: CostsLike = None,
+    torch_version: str | None = None,
+    placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
+    max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
+    **parameters: Parameter,
+) -> OneRank:
+    """Run one rank's list with your stages, ``run --rank``: bytes, and costs in ms (neighbours: imitated).
+
+    factory: ``--stages``, of ``module:function`` or ``file.py:function``, called with a stage and how many there are.
+
+    Raises:
+        PipeschedError: everything that is wrong with the schedule; PS225; PS820 to PS831, what ended it.
+    """
+    given, sizes = keywords.read("run", locals())
+    from pipesched.runtime import rehearse as verb
+
+    return verb.rehearse(*keywords.file("run", target, given, sizes), options.request(verb.Request, given))
+
+
+def calibrate(*traces: File, digits: int = 3) -> Calibration:
+    """The costs of every stage, fitted to a measured run: `result.costs` is what every other function takes.
+
+    traces: what ``run --trace`` writes, or the files of torch's profiler, one a rank.
+
+    Raises:
+        PipeschedError: PS225, PS809; PS816, PS818, traces that say too little.
+    """
+    given, _ = keywords.read("calibrate", {"digits": digits, "parameters": {}})
+    from pipesched.runtime import calibrate as verb
+    from pipesched.runtime.measured import trace_files
+    from pipesched.runtime.values import files
+
+    return verb.calibrate(trace_files.read(files(traces)), given["digits"])

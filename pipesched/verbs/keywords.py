@@ -1,0 +1,75 @@
+"""Keyword arguments of functions of Python: each is read as the option of its command; others are parameters.
+
+    def why(target: Target, *, comm: str | None = None, **parameters: Parameter) -> Why:
+        given, sizes = keywords.read("why", locals())
+        return verb.why(*keywords.file("why", target, given, sizes))
+
+An extension has its functions in a module `api`; `shell.public` collects them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from fractions import Fraction
+from os import PathLike
+from typing import TypeAlias, TypeVar, cast
+
+from pipesched.command import options, sources
+from pipesched.command.options import Given
+from pipesched.command.sizes import parameter_of, setting
+from pipesched.diagnostics import Code, fail
+from pipesched.examine import Options
+from pipesched.formats.in_memory import Rows, TorchSchedule
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import Value
+from pipesched.model.schedule import Program, Schedule
+from pipesched.support.source import Source
+from pipesched.verbs.library import parameters_of
+
+Made = TypeVar("Made")
+Target: TypeAlias = str | PathLike[str] | Source | Schedule | Program | Rows | TorchSchedule
+File: TypeAlias = str | PathLike[str] | Source
+Number: TypeAlias = int | float | str | Fraction
+Caps: TypeAlias = Number | Sequence[Number] | None
+Parameter: TypeAlias = int | str | Sequence[int]
+CostsLike: TypeAlias = str | PathLike[str] | Costs | Mapping[str, Number | Sequence[Number]] | None
+
+
+def read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, Value]]:
+    """The arguments of a function, each as the option of its command reads it; and the sizes.
+
+    Raises:
+        PipeschedError: PS225, PS809.
+    """
+    parameters = cast("Mapping[str, object]", arguments.pop("parameters"))
+    if (target := arguments.get("target")) is not None:
+        _require_known(command, target, [*parameters], arguments)
+    sizes, settings = apart(parameters, parameter_of)
+    return {**options.read(command, arguments), "settings": settings}, sizes
+
+
+def file(command: str, target: object, given: Given, sizes: dict[str, Value]) -> tuple[Source, Options]:
+    """The source of a target, and how to read it."""
+    source, sizes = sources.named(target, sizes)
+    return source, options.compile_options(command, given, sizes)
+
+
+def apart(
+    parameters: Mapping[str, object], reader: Callable[[str], Callable[[object], Made]]
+) -> tuple[dict[str, Made], dict[str, str | float]]:
+    """The parameters that are sizes, as they are read, and the settings of a framework."""
+    found = {name: None if name in ("p", "v", "m") else setting(x) for name, x in parameters.items()}
+    settings = {name: x for name, x in found.items() if x is not None}
+    return {n: options.value(n, reader(n), x) for n, x in parameters.items() if n not in settings}, settings
+
+
+def _require_known(command: str, target: object, names: Sequence[str], own: Iterable[str]) -> None:
+    """Raises PipeschedError: PS225, a keyword that is no parameter of a .ps file, and close to one of the function."""
+    near = {name: close[0] for name in names if (close := get_close_matches(name, own, 1, 0.75))}
+    if not near or not isinstance(target, str | PathLike | Source):
+        return
+    known = parameters_of(sources.source(target))
+    for name, meant in near.items():
+        if known and name not in known:
+            raise fail(Code.USAGE, f"{command} has no keyword {name}", help=f"did you mean `{meant}`?")
