@@ -4,7 +4,8 @@
 
 The command line makes its options of these rows (`command.flags`); the keyword arguments of functions of Python,
 written out in `api` for readers and type checkers, have the same names and defaults, and the same rows read their
-values. Both end in the same requests. What only a terminal needs (files to write, colour, the form of the output) is no keyword.
+values. Both end in the same requests. What only a terminal needs (files to write, colour, the form of the output) is no
+keyword.
 """
 
 from __future__ import annotations
