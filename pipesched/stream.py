@@ -184,13 +184,10 @@ def instruction_text(instruction: Instruction, routes: int) -> str:
 
 
 def _plain(instruction: Instruction, routes: int) -> dict[str, object]:
-    made: dict[str, object] = {"op": instruction.op}
-    for name in FIELDS[instruction.op]:
-        if name == "parts":
-            made[name] = [_plain(part, routes) for part in instruction.parts]
-        elif (name != "route" or routes > 1) and getattr(instruction, name) != DEFAULTS.get(name):
-            made[name] = getattr(instruction, name)
-    return made
+    if "parts" in FIELDS[instruction.op]:
+        return {"op": instruction.op, "parts": [_plain(part, routes) for part in instruction.parts]}
+    named = {name: getattr(instruction, name) for name in FIELDS[instruction.op] if name != "route" or routes > 1}
+    return {"op": instruction.op, **{name: value for name, value in named.items() if value != DEFAULTS.get(name)}}
 
 
 def text(head: Stream, ranks: Iterable[Iterable[str]], mark: str) -> Iterator[str]:

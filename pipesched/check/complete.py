@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.check.findings import by_statement, label, limited, notes, repeats, rows
+from pipesched.check.findings import by_statement, label, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, among
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, Op, Result
@@ -101,13 +101,14 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     """Yield operations that run twice, or a B beside an I or W of the same stage and microbatch."""
     found: list[tuple[int, int, str]] = []
     for op in COMPUTES:
-        at = np.flatnonzero((schedule.op == op) & dependencies.valid)
-        again, first = repeats(schedule.key(at))
-        found += [(i, before, "again") for i, before in rows(at[again], at[first])]
-        parts = np.flatnonzero(among(schedule.op, op.parts) & dependencies.valid)
-        ran = np.isin(schedule.key(parts), schedule.key(at))
-        for i in parts[ran].tolist():
-            found.append((i, _first(schedule, op, i), f"although {op.name} did it"))
+        at = np.flatnonzero((schedule.op == op) & dependencies.valid)[::-1]
+        first = np.full(schedule.stages * schedule.microbatches, -1, dtype=np.int64)
+        first[schedule.key(at)] = at  # of repeated keys the last one stays
+        for kinds, how in ((op,), "again"), (op.parts, f"although {op.name} did it"):
+            alike = np.flatnonzero(among(schedule.op, kinds) & dependencies.valid)
+            earlier = first[schedule.key(alike)]
+            twice = (earlier >= 0) & (earlier != alike)
+            found += [(i, j, how) for i, j in rows(alike[twice], earlier[twice])]
     for (i, before, how), more in by_statement(sorted(found), schedule):
         labels = (label(schedule, i, f"runs here {how}"), label(schedule, before, "already runs here"))
         name = schedule[before] if how == "again" else f"{schedule[i]} and {schedule[before]}"
@@ -116,11 +117,6 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         enough = op.kind.makes[0] in FOR_BACKWARDS
         help = f"keep one: one {op.name} is enough" if enough else "keep one: each microbatch adds its gradient once"
         yield Diagnostic(Code.TWICE, what, labels, notes(more), help)
-
-
-def _first(schedule: Schedule, op: Op, like: int) -> int:
-    same = (schedule.stage == schedule.stage[like]) & (schedule.microbatch == schedule.microbatch[like])
-    return int(np.flatnonzero(same & (schedule.op == op))[0])
 
 
 def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:

@@ -125,12 +125,7 @@ HELP = "words are F0.1, F3.1+B2.0, send:F0.1>1, recv:F0.1<0, wait:F0.1, reduce:2
 _FIELDS = {name: f"(?P<{name}>[0-9]+)" for name in ("stage", "microbatch", "peer")}
 _FIELDS["made"] = _FIELDS["stage"]
 _FIELDS["communicator"] = "(?:@(?P<communicator>[0-9]+))?"
-_PATTERNS = {
-    word.partition("{")[0]: (op, re.compile(word.replace(".", r"\.").format(**_FIELDS))) for op, word in WORDS.items()
-}
-"""The kind and the pattern of a word, by what it begins with."""
-
-_BEGINNING = re.compile(r"(?:[a-z]+(?::[A-Z]?)?|[A-Z])?")
+_PATTERNS = [(op, re.compile(word.replace(".", r"\.").format(**_FIELDS))) for op, word in WORDS.items()]
 _GRADIENT_OF_I = re.compile(r"(send|recv|wait):I")
 
 
@@ -150,11 +145,9 @@ def read_word(text: str) -> list[tuple[Op, list[str]]] | Bad:
 
 def _part(text: str) -> tuple[Op, list[str]] | Bad:
     """The kind of an instruction, and the fields that its word gives; "stage" is the one that made a message."""
-    begins = _BEGINNING.match(text)
-    op, pattern = _PATTERNS.get(begins[0] if begins else "", (None, None))
-    match = None if pattern is None else pattern.fullmatch(text)
-    if op is not None and match is not None:
-        return op, [name for name, digits in match.groupdict().items() if digits is not None]
+    for op, pattern in _PATTERNS:
+        if match := pattern.fullmatch(text):
+            return op, [name for name, digits in match.groupdict().items() if digits is not None]
     if _GRADIENT_OF_I.match(text):
         return Bad("a gradient bears the letter B, whether B or I made it", "write send:B3.0>1")
     return Bad("it is not in the notation of orders", HELP)

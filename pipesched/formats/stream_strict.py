@@ -143,14 +143,10 @@ def _wrong(instruction: Instruction, routes: list[int], made: Stream) -> tuple[C
 
 # Where a value is in a JSON text. Asked only when something is wrong, so the text is walked and not indexed.
 
-_BLANK = re.compile(r"[ \t\n\r]*")
+_NEXT = re.compile(r'[\s,]*(?:("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*)?')
+"""What is before a value: a comma, and its key in an object."""
 _STEP = re.compile(r"\.?([A-Za-z_]+)|\[(\d+)\]")
 _decode = json.JSONDecoder(object_pairs_hook=lambda pairs: None).raw_decode
-
-
-def _skip(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return found.end() if found else at
 
 
 def _end(text: str, at: int) -> int:
@@ -163,21 +159,15 @@ def _inside(text: str, at: int) -> Iterator[tuple[str | int, int]]:
 
     Values are decoded only to find the next one.
     """
-    closing = {"[": "]", "{": "}"}.get(text[at])
-    at, number = _skip(text, at + 1), 0
-    while closing and text[at] != closing:
-        key: str | int = number
-        if closing == "}":
-            end = _end(text, at)
-            key, at = json_of(text[at:end]), _skip(text, _skip(text, end) + 1)
-        yield key, at
-        number, at = number + 1, _skip(text, _end(text, at))
-        at = _skip(text, at + (text[at] == ","))
+    end, number = at + 1 if text[at] in "[{" else len(text), 0
+    while (found := _NEXT.match(text, end)) and text[found.end() : found.end() + 1] not in ("", "]", "}"):
+        yield json_of(found[1]) if found[1] else number, found.end()
+        end, number = _end(text, found.end()), number + 1
 
 
 def begin_of(text: str, path: str) -> int:
     """The beginning of the value at a path such as ``ranks[0][3].stage``: of the innermost one that is there."""
-    at = _skip(text, 0)
+    at = len(text) - len(text.lstrip())
     for key, index in _STEP.findall(path):
         wanted = int(index) if index else key
         inner = next((begin for name, begin in _inside(text, at) if name == wanted), None)

@@ -138,8 +138,7 @@ def _rank(program: Program, rank: int) -> str:
     part = numbered.parts(op, program.second[here])
     columns = [op, part, route, program.stage[here], program.peer[here], program.communicator[here]]
     columns += [-1 + 0 * op if program.other is None else _far(program, here)]
-    if bool((group >= 0).any()):
-        columns += [group >= 0, *numbered.brackets(group)]
+    columns += [group >= 0, *numbered.brackets(group)]
     kinds, kind = numbered.distinct(*columns)
     heads = [_kind(*row, routes=program.placement.routes) for row in kinds]
     return numbered.write(heads, kind, microbatch).removesuffix(_BETWEEN)
@@ -160,9 +159,9 @@ def _kind(
     peer: int,
     communicator: int,
     other: int,
-    batched: int = 0,
-    opens: int = 0,
-    closes: int = 0,
+    batched: int,
+    opens: int,
+    closes: int,
     *,
     routes: int,
 ) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import ClassVar
 
 from pipesched.support.foreign import mark
@@ -33,12 +34,7 @@ class Source:
     @cached_property
     def line_starts(self) -> list[int]:
         """The offset at which each line begins. Lines end at ``\\n``; a ``\\r`` before it belongs to the end."""
-        starts = [0]
-        at = self.text.find("\n")
-        while at >= 0:
-            starts.append(at + 1)
-            at = self.text.find("\n", at + 1)
-        return starts
+        return [*accumulate((len(line) + 1 for line in self.text.split("\n")), initial=0)][:-1]
 
     def __repr__(self) -> str:
         return f"<Source {self.name!r}: {len(self.text)} characters>"
