@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -98,14 +99,10 @@ def reader_of(source: Source) -> Reader | Names:
 
 def _first_line(text: str) -> str:
     """The first line that is neither blank nor a comment, nor a rank without operations where there is another."""
-    idle = ""
-    for found in re.finditer(r"[^\n]+", text):
-        line = found[0].strip("\ufeff \t\r")
-        if line and not line.startswith("#"):
-            if not _IDLE.match(line):
-                return line
-            idle = idle or line
-    return idle
+    lines = (found[0].strip("\ufeff \t\r") for found in re.finditer(r"[^\n]+", text))
+    said = (line for line in lines if line and not line.startswith("#"))
+    first = next(said, "")
+    return next((line for line in chain([first], said) if not _IDLE.match(line)), first)
 
 
 def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:

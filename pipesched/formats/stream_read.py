@@ -27,7 +27,7 @@ from pipesched.support.foreign import json_of
 from pipesched.support.source import Source
 
 _OPS = {op.name: op for op in Op if op.name in FIELDS}
-_INNERMOST = re.compile(r"\{[^{}]*\}")
+_INNERMOST = re.compile(r"\{[^{}]*\}")  # behind the beginning of the ranks, an instruction that is no compound
 
 _RANK, _BATCHED = -1, len(Op)
 """Codes of what a line holds: an Op, that of a part of a batch, which is so much more, or the beginning of a rank."""
@@ -48,7 +48,9 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
     with budgeted(source):
         found = _as_written(source) or _columns(dumps(stream_strict.right(source)))
     assert found is not None
-    program, parameters = _placed(source, found[0]), dict(found[1].parameters)
+    everything = np.array([0, len(found[0])])
+    origin = TextOrigin(source, everything, _INNERMOST, lambda _: (begin_of(source.text, "ranks"), len(source.text)))
+    program, parameters = replace(found[0], origin=origin), dict(found[1].parameters)
     here = {**parameters, "p": program.ranks, "m": program.placement.microbatches}
     for name, value in (given or {}).items():
         if here.get(name) != value:
@@ -56,16 +58,6 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
             help = "a stream is of one size: emit it again for another"
             raise fail(Code.FILE_DISAGREES, f"{source.name} {what}, but {name} = {value} was given", help=help)
     return program, parameters
-
-
-def _placed(source: Source, program: Program) -> Program:
-    """The program, each of whose instructions has its place: objects without another one in them, after `ranks`."""
-    everything = np.array([0, len(program)])
-    return replace(program, origin=TextOrigin(source, everything, _INNERMOST, lambda _: _ranks(source.text)))
-
-
-def _ranks(text: str) -> tuple[int, int]:
-    return begin_of(text, "ranks"), len(text)
 
 
 def _meaning(shape: str) -> list[Entry] | None:

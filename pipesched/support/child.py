@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 _BEGIN = """\
@@ -34,9 +33,5 @@ def command(module: str) -> list[str]:
 
 def environment(**wanted: str) -> dict[str, str]:
     """Environment of the process: the user's variables, and `wanted` where they are not set."""
-    return {**wanted, **os.environ, "PYTHONSAFEPATH": "1", **_path(os.environ)}
-
-
-def _path(given: Mapping[str, str]) -> dict[str, str]:
-    entries = given.get("PYTHONPATH", "").split(os.pathsep)
-    return {"PYTHONPATH": os.pathsep.join(filter(None, entries))}
+    path = os.pathsep.join(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
+    return {**wanted, **os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": path}

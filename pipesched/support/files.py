@@ -69,22 +69,16 @@ def text(blocks: Iterable[bytes]) -> bytes:
         NotText: as `read`.
     """
     decoder, made = codecs.getincrementaldecoder("utf-8")(), bytearray()
-    for block in blocks:
-        made += block
-        if len(made) > LARGEST:
-            raise NotText(f"holds more than {LARGEST // 2**20} MiB, which no schedule does")
-        _look_at(decoder, block)
-    _look_at(decoder, b"", final=True)
-    return bytes(made)
-
-
-def _look_at(decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool = False) -> None:
     try:
-        decoder.decode(block, final)
+        for block in itertools.chain(blocks, [b""]):
+            made += block
+            if len(made) > LARGEST:
+                raise NotText(f"holds more than {LARGEST // 2**20} MiB, which no schedule does")
+            if "\0" in decoder.decode(block, final=not block):
+                raise NotText("is not text")
     except UnicodeDecodeError:
         raise NotText("is not text") from None
-    if b"\0" in block:
-        raise NotText("is not text")
+    return bytes(made)
 
 
 def replace(path: str, pieces: Iterable[bytes]) -> None:

@@ -56,12 +56,8 @@ def line(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _NOT_IN_A_LINE.sub(_REPLACED, text)
 
 
-def _terminal(text: str) -> str:
-    """For a terminal or a log, as the last look at what is written to one."""
-    return _harmless(text, _COMMAND)
-
-
 def _harmless(text: str, command: re.Pattern[str]) -> str:
+    """For a terminal or a log, as the last look at what is written to one."""
     shown = _data(text)
     return command.sub(rf"\1{_REPLACED}", shown) if "::" in shown or "##" in shown else shown
 
@@ -108,7 +104,7 @@ FORMS: dict[Form, Callable[[str], str]] = {
     "line": line,
     "file": lambda text: text if text.isascii() else _MARKED.sub(_REPLACED, text),
     "data": _data,
-    "terminal": _terminal,
+    "terminal": lambda text: _harmless(text, _COMMAND),
     "commands": lambda text: _harmless(text, _NOT_OURS),
     "annotation": _annotation,
     "property": lambda text: _annotation(text).replace(":", "%3A").replace(",", "%2C"),
