@@ -18,25 +18,23 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies, between_slices
 from pipesched.analysis.standstill import compute_cycle
 from pipesched.analysis.timeline import Timeline
-from pipesched.check.findings import by_statement, label, limited, moved, notes, rows
+from pipesched.check.findings import by_statement, label, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.extension import explained
 from pipesched.model.columns import Ints, among, makes
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, SAME, Compute, Result, overlap
 from pipesched.model.schedule import Schedule
-from pipesched.schedule_analysis import Analysis
-
-SMALL = 20_000  # operations of an order for which remedies are tried
-TRIED = 8  # places of a cycle where they are
 
 
 def check_dataflow(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Iterator[Diagnostic]:
     """PS305, PS306, PS307."""
-    yield from _order(schedule, dependencies)
+    yield from check_order(schedule, dependencies)
     yield from _overlaps(schedule, dependencies)
     yield from _cycle(schedule, dependencies, times)
 
 
-def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
+def check_order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
+    """PS305."""
     found: dict[int, int] = {}
     for result in Result:
         users = among(schedule.op, [op for op in COMPUTES if op.kind.own is result])
@@ -117,24 +115,11 @@ def _cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> I
         awaited = f"{schedule[producer]}, which rank {int(schedule.rank[producer])} runs at step"
         labels.append(label(schedule, part, f"{schedule[part]} waits for {awaited} {schedule.step(producer)}"))
     ranks = [str(int(schedule.rank[part])) for part, _ in cycle]
-    yield Diagnostic(
+    found = Diagnostic(
         Code.COMPUTE_CYCLE,
         f"the compute orders of ranks {', '.join(ranks[:-1])} and {ranks[-1]} wait for each other",
         tuple(labels),
         ("no communication model helps: there is no order of messages in which this ends",),
-        _remedy(schedule, cycle),
+        "on one of these ranks, run the awaited operation before the one that waits",
     )
-
-
-def _remedy(schedule: Schedule, cycle: list[tuple[int, int]]) -> str:
-    """A move that alone is enough: it is tried, not guessed. cycle: where each rank stops, and what it waits for."""
-    stopped = {int(schedule.rank[at]): at for at, _ in cycle}
-    for _, awaited in cycle[:TRIED] if len(schedule) <= SMALL and not np.any(schedule.second) else ():
-        at = stopped[int(schedule.rank[awaited])]
-        for source, target in ((awaited, at), (at, awaited)):
-            made = Analysis(moved(schedule, source, target))
-            if made.finished and not any(_order(made.schedule, made.dependencies)):
-                where = "before" if source == awaited else "behind"
-                rank = int(schedule.rank[at])
-                return f"on rank {rank}, put {schedule[source]} {where} {schedule[target]}: then no rank waits for ever"
-    return "on one of these ranks, run the awaited operation before the one that waits"
+    yield from explained("cycle", [found], schedule, cycle)

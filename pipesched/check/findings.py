@@ -13,7 +13,6 @@ from pipesched.model.schedule import Program, Schedule
 
 Item = TypeVar("Item")
 Mistake = TypeVar("Mistake", bound=tuple[int | str, ...])
-Order = TypeVar("Order", Schedule, Program)
 
 SHOWN = 5
 LOOKED_AT = 10_000  # findings whose places are compared
@@ -60,11 +59,6 @@ def repeats(key: Ints) -> tuple[Ints, Ints]:
     again = np.flatnonzero(key[1:] == key[:-1]) + 1
     again = again[np.argsort(order[again])]
     return order[again], order[np.searchsorted(key, key[again])]
-
-
-def moved(order: Order, source: int, target: int) -> Order:
-    """An order with one entry put in the place of another of its rank, and those between moved by one."""
-    return order.taken(np.insert(np.delete(np.arange(len(order)), source), target, source))
 
 
 def notes(*texts: str) -> tuple[str, ...]:

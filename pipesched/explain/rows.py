@@ -18,4 +18,6 @@ ROWS = (
     Hint("ps", Lazy("explain.misread:not_a_schedule")),
     Hint("torch-csv", Lazy("explain.misread:meant")),
     Hint("order", Lazy("explain.misnamed:one_slip")),
+    Hint("cell", Lazy("explain.cells:cell")),
+    *(Hint(on, Lazy(f"explain.remedies:{on}")) for on in ("cycle", "deadlock")),
 )

@@ -81,7 +81,7 @@ def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: 
         )
     rows, (peer, communicator, group) = rows_of(source, columns, _INSTRUCTION, reach.__getitem__)
     order = rows.order(source.name, _placement(rows, peer), peer, group, communicator)
-    if problems := [*disagreements(order, given or {})]:
+    if problems := [*disagreements(source.name, order, given or {})]:
         raise PipeschedError(problems)
     return order
 

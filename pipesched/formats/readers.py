@@ -139,7 +139,7 @@ def _order(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> 
 
 
 def _torch_csv(
-    source: Source, *, parameters: Mapping[str, Value], stages: int | None, max_ops: int, **expected: Any
+    source: Source, *, parameters: Mapping[str, Value], stages: int | None = None, max_ops: int, **expected: Any
 ) -> Loaded:
     from pipesched.formats import torch_csv
 

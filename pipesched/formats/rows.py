@@ -239,7 +239,7 @@ def first(column: Column, value: int) -> int:
     return int(np.argmax(column == value))
 
 
-def disagreements(order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diagnostic]:
+def disagreements(name: str, order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diagnostic]:
     """Sizes of an order that are not those that were given, by option."""
     for option, (what, many) in SIZES.items():
         here = getattr(order, many)
@@ -247,7 +247,7 @@ def disagreements(order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diag
             last = np.flatnonzero(getattr(order, what) == here - 1)[:1].tolist()
             yield Diagnostic(
                 Code.FILE_DISAGREES,
-                f"the file has {here} {many}, but {given[option]} were given",
+                f"{name} has {here} {many}; {given[option]} were given",
                 tuple(there(order.origin, index, f"its last {what} is {here - 1}") for index in last),
                 (),
                 f"leave out --{option}, or give --{option} {here}",

@@ -1,4 +1,4 @@
-"""Cells of a torch schedule, and what torch makes of a cell that is none.
+"""Cells of a torch schedule.
 
     cell  = STAGE TYPE [MICROBATCH]  |  "(" STAGE "F" MICROBATCH ";" STAGE ("B" | "I") MICROBATCH ")" "OVERLAP_F_B"
 
@@ -25,7 +25,7 @@ _BLANKS = " \t"
 _FIELDS = ("stage", "microbatch")
 _QUOTED = re.compile(r'"([^"]*)"[ \t]*(?=,|$)')
 PLAIN = re.compile(rf"([0-9]+)({'|'.join(op.name for op in sorted(ACTIONS))})([0-9]*)")
-_OVERLAP = re.compile(r"\([ \t]*([0-9]+F[0-9]+)[ \t]*;[ \t]*([0-9]+[BI][0-9]+)[ \t]*\)OVERLAP_F_B")
+OVERLAP = re.compile(r"\([ \t]*([0-9]+F[0-9]+)[ \t]*;[ \t]*([0-9]+[BI][0-9]+)[ \t]*\)OVERLAP_F_B")
 
 Operation = tuple[Op, int, int]
 """An operation of a cell: op, stage, microbatch or -1."""
@@ -60,18 +60,18 @@ def cells(row: str) -> Iterator[Cell]:
 
 def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
     """The one or two operations of a cell, or why it has none."""
-    pair = _OVERLAP.fullmatch(text)
+    pair = OVERLAP.fullmatch(text)
     entries = []
     for part in (pair[1], pair[2]) if pair else (text,):
         match = PLAIN.fullmatch(part)
         if match is None:
-            return Bad(_reading(text, version), _advice(text))
+            return Bad("torch has no such action", SHAPE)
+        if (op := Op[match[2]]) not in version.accepts:
+            since = f"WAIT_* actions came with torch {first_with(op)}: name that version, or leave them out"
+            return Bad(f"torch {version} has no {op.name}", since)
         entry = _entry(match)
         if isinstance(entry, Bad):
             return entry
-        if entry[0] not in version.accepts:
-            since = f"WAIT_* actions came with torch {first_with(entry[0])}: name that version, or leave them out"
-            return Bad(_reading(text, version), since)
         entries.append(entry)
     return entries
 
@@ -87,34 +87,6 @@ def _entry(match: re.Match[str]) -> Operation | Bad:
         if number(digits) > LARGEST:
             return Bad(f"{what} {short(digits.lstrip('0'))} is beyond the limit of {LARGEST:,}", SHAPE, beyond=True)
     return op, number(match[1]), number(match[3]) if match[3] else -1
-
-
-def _reading(text: str, version: TorchVersion) -> str:
-    """How torch of this version reads a cell that is not an action."""
-    if text.startswith("("):
-        return "an overlap pair is an F and then a B or I"
-    letters = [op.name for op in sorted(version.accepts, key=lambda op: -len(op.name))]
-    match = re.match(rf"(\d+)({'|'.join(letters)})(\d*)", text)
-    if match is None:
-        return f"torch {version} refuses it when it loads the file"
-    rest = text[match.end() :]
-    drops = f" and drops {short(rest)!r}" if rest else ""
-    without = " without a microbatch" if not match[3] and Op[match[2]] not in WITHOUT_MICROBATCH else ""
-    read = f"{int(match[1])}{match[2]}{int(match[3]) if match[3] else ''}" if len(match[0]) < 40 else short(match[0])
-    return f"torch {version} reads it as {read}{without}{drops}"
-
-
-def _advice(text: str) -> str:
-    """The text to write instead, where that is plain."""
-    if PLAIN.fullmatch(text.upper()) or _OVERLAP.fullmatch(text.upper()):
-        return f"torch's letters are upper case: {short(text.upper())}"
-    if not text.isascii() or not text.isprintable():
-        odd = next(c for c in text if not c.isascii() or not c.isprintable())
-        return f"remove the character U+{ord(odd):04X}"
-    pieces = re.split(r"[ ;,|]+", text)
-    if len(pieces) > 1 and all(PLAIN.fullmatch(piece) for piece in pieces):
-        return f"put a comma between actions: {','.join(pieces[:4])}"
-    return SHAPE
 
 
 def notation(version: TorchVersion) -> Notation:

@@ -18,6 +18,7 @@ from itertools import islice
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.extension import explained
 from pipesched.formats import numbered
 from pipesched.formats.rows import (
     AnyOrder,
@@ -69,7 +70,10 @@ def read(
     table = table_of(rows)
     none = np.full(len(rows.op), -1, dtype=np.int32)
     order = rows.order(source.name, place(table, count), peers(rows, table), none, 0 * none)
-    problems = [*disagreements(order, given or {}), *([] if placement is None else misplaced(order, placement))]
+    problems = [
+        *disagreements(source.name, order, given or {}),
+        *([] if placement is None else misplaced(order, placement)),
+    ]
     if problems := problems or [*gaps(rows)]:
         raise PipeschedError(problems)
     return order
@@ -128,7 +132,8 @@ def _bad_cells(source: Source, rank: int, version: TorchVersion) -> Iterator[Dia
         if isinstance(found, Bad):
             span = source.span(offset + cell.start, offset + cell.end)
             message = f"{short(span.text)!r} is not an action: {found.reason}"
-            yield Diagnostic(found.code, message, (Label(span, f"rank {rank}, cell {number}"),), (), found.help)
+            bad = Diagnostic(found.code, message, (Label(span, f"rank {rank}, cell {number}"),), (), found.help)
+            yield from explained("cell", [bad], cell.text, version)
 
 
 def _no_actions(source: Source, rank: int) -> Diagnostic:

@@ -60,7 +60,7 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     given = {"torch_version": version} if row is TORCH_CSV else {}
     named = replace(text, name=source.name)
     try:
-        made = row.read.load()(named, parameters=sizes, microbatches=sizes.get("m"), max_ops=max_ops, **given)
+        made = row.read.load()(named, parameters=sizes, max_ops=max_ops, **given)
     except PipeschedError as error:
         asked = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         help = f"it was called with {asked}: mend what it gives"

@@ -1,0 +1,82 @@
+"""One change after which no rank waits for ever. Each is tried, none is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from pipesched.analysis.communication import Model
+from pipesched.analysis.cycle import Hop
+from pipesched.analysis.pairing import pair
+from pipesched.analysis.termination import holds
+from pipesched.check.channels import labels_of
+from pipesched.check.dataflow import check_order
+from pipesched.diagnostics import Diagnostic
+from pipesched.model.columns import RESULT
+from pipesched.model.schedule import Program, Schedule
+from pipesched.schedule_analysis import Analysis
+
+OPERATIONS, INSTRUCTIONS = 20_000, 2_000_000  # of an order and of a program for which remedies are tried
+TRIED = 8  # places of a cycle where they are
+
+Order = TypeVar("Order", Schedule, Program)
+
+
+def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple[int, int]]) -> Sequence[Diagnostic]:
+    """Compute orders that wait for each other: one operation is moved. waits: where each rank stops, and for what."""
+    stopped = {int(schedule.rank[at]): at for at, _ in waits}
+    for _, awaited in waits[:TRIED] if len(schedule) <= OPERATIONS and not np.any(schedule.second) else ():
+        at = stopped[int(schedule.rank[awaited])]
+        for source, target in ((awaited, at), (at, awaited)):
+            made = Analysis(_moved(schedule, source, target))
+            if made.finished and not any(check_order(made.schedule, made.dependencies)):
+                where = f"{'before' if source == awaited else 'behind'} {schedule[target]}"
+                help = f"on rank {int(schedule.rank[at])}, put {schedule[source]} {where}: then no rank waits for ever"
+                return [replace(one, help=help) for one in found]
+    return found
+
+
+def deadlock(found: Sequence[Diagnostic], program: Program, model: Model, hops: list[Hop]) -> Sequence[Diagnostic]:
+    """A deadlock: a receive is moved, or messages are put on more communicators."""
+    cures = [*_moves(program, model, hops), *_communicators(program, model)] if len(program) <= INSTRUCTIONS else []
+    help = f"{'; or '.join(cures)}: then it holds under {model}"
+    return [replace(one, help=help) for one in found] if cures else found
+
+
+def _moves(program: Program, model: Model, hops: list[Hop]) -> Iterator[str]:
+    """A receive of the cycle to be moved up."""
+    for i, hop in enumerate(hops):
+        blocked = hops[(i + 1) % len(hops)].here
+        if hop.there < 0 or not program.receives[hop.there] or not blocked < hop.there:
+            continue
+        if _cured(_moved(program, hop.there, blocked), model):
+            yield f"on rank {hop.other}, put {program[hop.there]} before {program[blocked]}"
+            return
+
+
+def _communicators(program: Program, model: Model) -> Iterator[str]:
+    """More communicators, where messages wait in the queues of one."""
+    if not model.queued:
+        return
+    source, target = np.where(program.sends, (program.rank, program.peer), (program.peer, program.rank))
+    for apart, words in (
+        (RESULT[program.op], "put activations on one communicator and gradients on another"),
+        (source * np.int64(program.ranks) + target, "use a communicator for each direction between two ranks"),
+    ):
+        _, communicator = np.unique(np.stack([program.communicator, apart]), axis=1, return_inverse=True)
+        if _cured(replace(program, communicator=communicator), model):
+            yield words
+            return
+
+
+def _cured(program: Program, model: Model) -> bool:
+    """True if the program ends and no message is taken for another."""
+    return holds(program, model) and not any(labels_of(program, pair(program)))
+
+
+def _moved(order: Order, source: int, target: int) -> Order:
+    """An order with one entry put in the place of another of its rank, and those between moved by one."""
+    return order.taken(np.insert(np.delete(np.arange(len(order)), source), target, source))
