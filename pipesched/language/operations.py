@@ -14,17 +14,18 @@ An operation is kept as two integers, its site and stage * microbatches + microb
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
 from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
 from pipesched.model.slices import mirrored
 
-Emission = Callable[..., None]
+Emission: TypeAlias = Callable[..., None]
+Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 
 
 @dataclass(slots=True)
@@ -37,7 +38,6 @@ class Turn:
 
     low: int
     end: int
-    chunk: int = 0
     key: int = 0
     slices: int = 1
     next: int = field(init=False)
@@ -69,52 +69,37 @@ class Pending:
 
     def __init__(self, chunks: int = 1, slices: int = 1) -> None:
         self.slices = slices
-        self.every: OrderedDict[tuple[int, int], int] = OrderedDict()
+        self.every: OrderedDict[Entry, int] = OrderedDict()
         alone = chunks == 1
         self.of = {None: self.every} | {chunk: self.every if alone else OrderedDict() for chunk in range(chunks)}
         self.begun = self.twice = False
 
-    def add(self, chunk: int, microbatch: int) -> None:
+    def add(self, entry: Entry) -> None:
         """An I runs."""
-        entry, mine, every = (chunk, microbatch), self.of[chunk], self.every
+        count = self.every.get(entry, 0) + 1
+        self.every[entry] = self.of[entry[0]][entry] = count
         self.begun = True
-        if entry in every:
+        if count > 1:
             self.twice = True
-            every[entry] = mine[entry] = every[entry] + 1
-        else:
-            every[entry] = 1
-            if mine is not every:
-                mine[entry] = 1
 
-    def take(self, chunk: int, microbatch: int) -> None:
+    def take(self, entry: Entry) -> None:
         """A W runs, whether its I is pending or not."""
-        entry, mine, every = (chunk, microbatch), self.of[chunk], self.every
-        if (count := every.get(entry, 0)) > 1:
-            every[entry] = mine[entry] = count - 1
+        if (count := self.every.get(entry, 0)) > 1:
+            self.every[entry] = self.of[entry[0]][entry] = count - 1
         elif count:
-            del every[entry]
-            mine.pop(entry, None)
+            del self.every[entry]
+            self.of[entry[0]].pop(entry, None)
 
-    def drained(self, chunk: int | None) -> list[tuple[int, int]]:
-        """All W that are missing run."""
-        mine, every = self.of[chunk], self.every
-        found = [entry for entry, count in mine.items() for _ in range(count)]
-        for queue in self.of.values() if mine is every else ():
-            queue.clear()
-        for entry in mine:
-            del every[entry]
-        mine.clear()
-        return found
-
-    def oldest(self, chunk: int | None) -> tuple[int, int] | None:
+    def oldest(self, chunk: int | None) -> Entry | None:
         """Chunk and microbatch of the I that has waited longest, or of the last slice of its sequence that waits."""
         for entry in self.of[chunk]:
-            return entry if self.slices == 1 else self._last(*entry)
+            if self.slices == 1:
+                return entry
+            first = entry[1] - entry[1] % self.slices
+            return next(
+                (entry[0], i) for i in reversed(range(first, first + self.slices)) if (entry[0], i) in self.every
+            )
         return None
-
-    def _last(self, chunk: int, microbatch: int) -> tuple[int, int]:
-        first = microbatch - microbatch % self.slices
-        return next((chunk, i) for i in reversed(range(first, first + self.slices)) if (chunk, i) in self.every)
 
     def count(self, chunk: int | None) -> int:
         """How many W are missing."""
@@ -145,45 +130,48 @@ class Emitter:
         chunks: list[tuple[int, int, int]],
         microbatches: int,
         limit: int,
-        slices: int = 1,
-        letters: Collection[str] = "",
+        slices: int,
+        letters: Collection[str],
     ) -> None:
-        self.rank, self.chunks, self.microbatches, self.limit = rank, chunks, microbatches, limit
+        self.rank, self.chunks, self.limit = rank, chunks, limit
         self.sites: list[int] = []
         self.keys: list[int] = []
         self.second: list[int] = []
-        self.turns = {result: self._turns(slices if result is Result.GRADIENT else 1) for result in Result}
-        known = [op for op in OLDEST if op is Op.W or op.name in letters]
-        self.missing = {op: Pending(len(chunks), slices if op in RESTORES else 1) for op in known}
+        self.base = _by_chunk([stage * microbatches for _, _, stage in chunks])
+        self.written = [op for op in COMPUTES if op is Op.W or op.name in letters]
+        self.missing = {
+            op: Pending(len(chunks), slices if op in RESTORES else 1) for op in self.written if op in OLDEST
+        }
         self.pending = self.missing[Op.W]
-        self.then = {op: self._then(op) for op in COMPUTES}
+        self.turns = {
+            result: _by_chunk(
+                [
+                    Turn(low, end, stage * microbatches, slices if result is Result.GRADIENT else 1)
+                    for low, end, stage in chunks
+                ]
+            )
+            for result in {op.kind.makes[0] for op in COMPUTES if op not in OLDEST}
+        }
         self.rules: list[Rule] = []
         self.holds, self.part = [0] * len(chunks), Fraction(1)
-
-    def _turns(self, slices: int) -> dict[int | None, Turn]:
-        """By chunk; under None, for an operation that names none, where there is one chunk alone."""
-        turns: dict[int | None, Turn] = {}
-        for chunk, (low, end, stage) in enumerate(self.chunks):
-            turns[chunk] = Turn(low, end, chunk, stage * self.microbatches, slices)
-        return turns | {None: turns[0]} if len(turns) == 1 else turns
-
-    def _then(self, op: Op) -> list[Callable[[int, int], None]]:
-        """The functions to call once one of a kind is written."""
-        begun = [missing.add for of, missing in self.missing.items() if OLDEST[of] is op]
-        return [self.missing[op].take, *begun] if op in self.missing else [*begun]
 
     def functions(self) -> dict[str, Callable[..., object]]:
         """The functions that translated programs call, by name."""
         made: dict[str, Callable[..., object]] = {"drain": self._drain, "pair": self._pair, "pending": self._pending}
         made |= {"held": self._held, "greedy": self._greedy}
-        for kind in COMPUTES:  # I and B make a gradient first, and take turns
-            made |= {kind.name: self._next(kind), f"{kind.name}_at": self._named(kind)}
-        return made | {"W": self._weight} | {op.name: self._of_oldest(op) for op in OLDEST if op is not Op.W}
+        for op in self.written:
+            made |= {op.name: self._oldest(op) if op in OLDEST else self._next(op), f"{op.name}_at": self._named(op)}
+        return made
+
+    def _then(self, op: Op) -> list[Callable[[Entry], None]]:
+        """The functions to call once one of a kind is written."""
+        takes = [missing.take for of, missing in self.missing.items() if of is op]
+        return [*takes, *(missing.add for of, missing in self.missing.items() if OLDEST[of] is op)]
 
     def _next(self, op: Op) -> Emission:
         """The emission of the next one of a kind. This runs once an operation: everything it touches is local."""
         turns, site_list, key_list = self.turns[op.kind.makes[0]], self.sites.append, self.keys.append
-        then, sliced = self.then[op], any(turn.slices > 1 for turn in turns.values())
+        then, sliced = self._then(op), any(turn.slices > 1 for turn in turns.values())
 
         def emit(site: int, chunk: int | None = None) -> None:
             try:
@@ -192,7 +180,7 @@ class Emitter:
                 raise self._no_chunk(op.name, chunk) from None
             microbatch = turn.next
             if microbatch >= turn.end:
-                raise self._past_the_end(op.name, turn)
+                raise self._none_left(op, chunk)
             turn.next = microbatch + 1
             if turn.named:
                 turn.skip()
@@ -202,122 +190,90 @@ class Emitter:
             key_list(turn.key + microbatch)
             if then:
                 for call in then:
-                    call(turn.chunk, microbatch)
+                    call((chunk or 0, microbatch))
 
         return emit
 
     def _named(self, op: Op) -> Emission:
-        turns, then = self.turns[op.kind.makes[0]], self.then[op]
+        """The emission of one kind of a microbatch by its number."""
+        turns, then = self.turns.get(op.kind.makes[0]), self._then(op)
 
         def emit(site: int, microbatch: int, chunk: int | None = None) -> None:
-            turn = turns.get(chunk)
-            if turn is None:
+            if chunk not in self.base:
                 raise self._no_chunk(op.name, chunk)
-            if not turn.low <= microbatch < turn.end:
-                here = f"chunk {turn.chunk} of rank {self.rank} runs {turn.low} .. {turn.end}"
+            low, end, _ = self.chunks[chunk or 0]
+            if not low <= microbatch < end:
+                here = f"chunk {chunk or 0} of rank {self.rank} runs {low} .. {end}"
                 message = f"{op.name} of microbatch {microbatch}: {here}"
                 raise Halt(Code.MICROBATCH_RANGE, message, "names this microbatch")
             if len(self.sites) >= self.limit:
-                raise _too_many(self.limit)
-            turn.name(microbatch)
+                message, help = f"a rank writes more than {self.limit} operations", "--max-ops raises the limit"
+                raise Halt(Code.TOO_MANY_OPERATIONS, message, "one too many", help)
+            if turns is not None:
+                turns[chunk].name(microbatch)
             self.sites.append(site)
-            self.keys.append(turn.key + microbatch)
+            self.keys.append(self.base[chunk] + microbatch)
             for call in then:
-                call(turn.chunk, microbatch)
+                call((chunk or 0, microbatch))
 
         return emit
 
-    def _weight(self, site: int, chunk: int | None = None) -> None:
-        if not self._oldest(site, chunk):
-            raise self._none_pending(f"rank {self.rank}" if chunk is None else f"chunk {chunk} of rank {self.rank}")
-
-    def _of_oldest(self, op: Op) -> Emission:
+    def _oldest(self, op: Op) -> Emission:
         """The emission of a kind for the oldest of another that has had none."""
-        turns, missing, then = (
-            self.turns[op.kind.makes[0]],
-            self.missing.get(op, Pending(len(self.chunks))),
-            self.then[op],
-        )
-        name, of = op.name, OLDEST[op].name
+        then, oldest, base, every = self._then(op), self.missing[op].oldest, self.base, op is Op.W
 
         def emit(site: int, chunk: int | None = None) -> None:
-            turn = turns.get(chunk)
-            if turn is None:
-                raise self._no_chunk(name, chunk)
-            oldest = missing.oldest(turn.chunk)
-            if oldest is None:
-                stage = turn.key // self.microbatches
-                message = (
-                    f"{name}[{turn.chunk}] on rank {self.rank}: every {of} of stage {stage} so far has had its {name}"
-                )
-                help = f"an {of} comes first, and one {name} for each"
-                raise Halt(Code.PAST_THE_END, message, "there is no next microbatch", help)
+            if chunk not in base:
+                self._require(op, chunk, every=every)
+            entry = oldest(chunk)
+            if entry is None:
+                raise self._none_left(op, chunk)
             self.sites.append(site)
-            self.keys.append(turn.key + oldest[1])
+            self.keys.append(base[entry[0]] + entry[1])
             for call in then:
-                call(*oldest)
+                call(entry)
 
         return emit
 
-    def _pending(self, chunk: int | None = None) -> int:
-        self._check(chunk, "W", f"pending({chunk})")
-        return self.pending.count(chunk)
-
-    def _held(self, chunk: int | None = None) -> Fraction:
-        self._check(chunk, "F", f"held({chunk})")
-        return self.part * (sum(self.holds) if chunk is None else self.holds[chunk])
-
-    def _check(self, chunk: int | None, op: str, said: str) -> None:
-        if chunk is not None and not 0 <= chunk < len(self.chunks):
-            raise self._no_chunk(op, chunk, said)
-
-    def _greedy(self, site: int, letter: str, chunk: int | None, when: Callable[[], object] | None) -> None:
-        op = Op[letter]
-        if chunk not in self.turns[op.kind.makes[0]] and (chunk is not None or op is not Op.W):
-            raise self._no_chunk(letter, chunk)
-        self.rules.append(Rule(site, op, chunk, when))
-
-    def upcoming(self, op: Op, chunk: int | None) -> int | None:
-        """The key of the next one of a kind, if there is one."""
-        turns = self.turns[op.kind.makes[0]]
-        if op is Op.W:
-            oldest = self.pending.oldest(chunk)
-            return None if oldest is None else turns[oldest[0]].key + oldest[1]
-        turn = turns[chunk]
-        return turn.key + mirrored(turn.next, turn.slices) if turn.next < turn.end else None
-
     def _drain(self, site: int, chunk: int | None = None) -> None:
-        turns = self.turns[Result.WEIGHTS]
-        if chunk is not None and chunk not in turns:
-            raise self._no_chunk("W", chunk)
-        keys = [turns[of].key + microbatch for of, microbatch in self.pending.drained(chunk)]
-        self.sites += [site] * len(keys)
-        self.keys += keys
-
-    def _oldest(self, site: int, chunk: int | None) -> bool:
-        """Runs the oldest pending W of a chunk, or of all; whether there is one."""
-        turns = self.turns[Result.WEIGHTS]
-        if chunk is not None and chunk not in turns:
-            raise self._no_chunk("W", chunk)
-        oldest = self.pending.oldest(chunk)
-        if oldest is not None:
-            self.sites.append(site)
-            self.keys.append(turns[oldest[0]].key + oldest[1])
-            self.pending.take(*oldest)
-        return oldest is not None
+        self._require(Op.W, chunk, every=True)
+        weight = self._oldest(Op.W)
+        for _ in range(self.pending.count(chunk)):
+            weight(site, chunk)
 
     def _pair(self) -> None:
         self.second.append(len(self.sites) - 1)
 
+    def _pending(self, chunk: int | None = None) -> int:
+        self._require(Op.W, chunk, f"pending({chunk})", every=True)
+        return self.pending.count(chunk)
+
+    def _held(self, chunk: int | None = None) -> Fraction:
+        self._require(Op.F, chunk, f"held({chunk})", every=True)
+        return self.part * (sum(self.holds) if chunk is None else self.holds[chunk])
+
+    def _greedy(self, site: int, letter: str, chunk: int | None, when: Callable[[], object] | None) -> None:
+        self._require(Op[letter], chunk, every=letter == "W")
+        self.rules.append(Rule(site, Op[letter], chunk, when))
+
+    def upcoming(self, op: Op, chunk: int | None) -> int | None:
+        """The key of the next one of a kind, if there is one."""
+        if op in OLDEST:
+            oldest = self.missing[op].oldest(chunk)
+            return None if oldest is None else self.base[oldest[0]] + oldest[1]
+        turn = self.turns[op.kind.makes[0]][chunk]
+        return turn.key + mirrored(turn.next, turn.slices) if turn.next < turn.end else None
+
+    def _require(self, op: Op, chunk: int | None, said: str = "", *, every: bool = False) -> None:
+        """Refuse a chunk that is not there, and none where there are several, unless every one may be meant."""
+        if chunk not in self.base and not (every and chunk is None):
+            raise self._no_chunk(op.name, chunk, said)
+
     def _no_chunk(self, op: str, chunk: int | None, said: str = "") -> Halt:
         count = len(self.chunks)
         if chunk is None and count:
-            return Halt(
-                Code.AMBIGUOUS_CHUNK,
-                f"rank {self.rank} holds {count} chunks: which one is this {op} of?",
-                "names no chunk",
-                f"write {op}[0] … {op}[{count - 1}]",
-            )
+            message = f"rank {self.rank} holds {count} chunks: which one is this {op} of?"
+            return Halt(Code.AMBIGUOUS_CHUNK, message, "names no chunk", f"write {op}[0] … {op}[{count - 1}]")
         chunk = chunk or 0
         held = "no chunk" if not count else "only chunk 0" if count == 1 else f"chunks 0 .. {count}"
         bare = f"a rank with one stage needs none: write `{op}`, or `{op}({chunk})` for microbatch {chunk}"
@@ -325,26 +281,30 @@ class Emitter:
         message = f"{said or f'{op}[{chunk}]'}: rank {self.rank} holds {held}"
         return Halt(Code.CHUNK, message, "there is no such chunk here", f"chunks count from 0; {help}")
 
-    def _past_the_end(self, op: str, turn: Turn) -> Halt:
-        return Halt(
-            Code.PAST_THE_END,
-            f"{op}[{turn.chunk}] on rank {self.rank}: all microbatches {turn.low} .. {turn.end} of stage "
-            f"{turn.key // self.microbatches} have had theirs",
-            "there is no next microbatch",
-            "check the bounds of the loops: they ask for more operations than there are microbatches",
-        )
+    def _none_left(self, op: Op, chunk: int | None) -> Halt:
+        """There is no next one of a kind."""
+        name, on = op.name, f"rank {self.rank}"
+        if op is Op.W:
+            fused = not self.pending.begun and any(x.next > x.low for x in self.turns[Result.GRADIENT].values())
+            letters = "; B is the whole backward here, and what zero-bubble papers call B is I: write `I` for `B`"
+            message = f"no W is pending on {on if chunk is None else f'chunk {chunk} of {on}'}"
+            help = "an I must come first" + letters * fused
+            return Halt(Code.NO_PENDING_W, message, "every I has had its W", help)
+        low, end, stage = self.chunks[chunk or 0]
+        here, label = f"{name}[{chunk or 0}] on {on}", "there is no next microbatch"
+        if op in OLDEST:
+            of = OLDEST[op].name
+            message = f"{here}: every {of} of stage {stage} so far has had its {name}"
+            return Halt(Code.PAST_THE_END, message, label, f"an {of} comes first, and one {name} for each")
+        message = f"{here}: all microbatches {low} .. {end} of stage {stage} have had theirs"
+        help = "check the bounds of the loops: they ask for more operations than there are microbatches"
+        return Halt(Code.PAST_THE_END, message, label, help)
 
-    def _none_pending(self, where: str) -> Halt:
-        fused = not self.pending.begun and any(turn.next > turn.low for turn in self.turns[Result.GRADIENT].values())
-        letters = "; B is the whole backward here, and what zero-bubble papers call B is I: write `I` for `B`"
-        help = "an I must come first" + letters * fused
-        return Halt(Code.NO_PENDING_W, f"no W is pending on {where}", "every I has had its W", help)
+
+Part = TypeVar("Part")
 
 
-def _too_many(limit: int) -> Halt:
-    return Halt(
-        Code.TOO_MANY_OPERATIONS,
-        f"a rank writes more than {limit} operations",
-        "one too many",
-        "--max-ops raises the limit",
-    )
+def _by_chunk(parts: Sequence[Part]) -> dict[int | None, Part]:
+    """By chunk; under None, for an operation that names none, where there is one chunk alone."""
+    made: dict[int | None, Part] = dict(enumerate(parts))
+    return made | {None: parts[0]} if len(parts) == 1 else made

@@ -171,7 +171,7 @@ class Programs:
 
     def _call(self, emitter: Emitter) -> None:
         functions = {**emitter.functions(), "steps": self.budget.steps}
-        self.functions[emitter.rank](emitter.rank, *(functions[name] for name in EMITTERS))
+        self.functions[emitter.rank](emitter.rank, *(functions.get(name) for name in EMITTERS))
 
     # Where an operation came from (`model.lists.Origin`)
 

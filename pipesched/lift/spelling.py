@@ -142,12 +142,12 @@ class _Columns:
                 return True
         pending, begun, found = Pending(slices=slices), set(inputs.tolist()), list[bool]()
         for i in sorted([*inputs.tolist(), *weights.tolist()]):
-            i_of = int(microbatch[i])
+            entry = 0, int(microbatch[i])
             if i in begun:
-                pending.add(0, i_of)
+                pending.add(entry)
             else:
-                found.append(pending.oldest(0) == (0, i_of))
-                pending.take(0, i_of)
+                found.append(pending.oldest(0) == entry)
+                pending.take(entry)
         return found
 
     def oldest(self, rank: int) -> bool:
