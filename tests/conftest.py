@@ -69,21 +69,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Nothing that was collected will be garbage: the collector looks no more at its millions of objects."""
+    """Freeze the collected items, so that the garbage collector skips millions of objects."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """``-m quick`` opens only files in which something is quick, and so does ``-m timed``."""
+    """``-m quick`` and ``-m timed`` open only files that have such tests."""
     if (mark := config.getoption("-m")) in ("quick", "timed") and collection_path.name.startswith("test_"):
         return f"pytest.mark.{mark}" not in collection_path.read_text("utf-8") or None
     return None
 
 
 def skipped_without_torch(report: Any, path: Path) -> None:
-    """Where torch is not installed, what failed for want of it is skipped; the compiler does without."""
+    """Skip tests that fail because torch is not installed; the compiler works without it."""
     if report.failed and find_spec("torch") is None and WITHOUT_TORCH.search(str(report.longrepr)):
         report.outcome, report.longrepr = "skipped", (str(path), None, "Skipped: torch is not installed")
 
@@ -105,14 +105,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first; what looks at a clock last."""
+    """Long files first; tests that measure time last."""
     place = {name: at for at, name in enumerate((*sorted(RANKS), *LONG))}
     items.sort(key=lambda x: (x.get_closest_marker("timed") is not None, place.get(x.path.name, len(place))))
 
 
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
-    """Whether golden files are to be written instead of compared."""
+    """True if golden files are to be written instead of compared."""
     return bool(request.config.getoption("--update-golden"))
 
 
@@ -140,13 +140,13 @@ def supervisor() -> Iterator[Callable[[], Launcher]]:
 
 @pytest.fixture
 def launcher(supervisor: Callable[[], Launcher]) -> Launcher:
-    """The supervisor, started."""
+    """The started supervisor."""
     return supervisor()
 
 
 @pytest.fixture
 def one_supervisor(supervisor: Callable[[], Launcher], monkeypatch: pytest.MonkeyPatch) -> None:
-    """``pipesched run`` in this process takes that supervisor, too."""
+    """Make ``pipesched run`` in this process use that supervisor too."""
     monkeypatch.setattr(launch, "Launcher", lambda: nullcontext(supervisor()))
 
 
@@ -161,7 +161,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture
 def opened(tab: Page, tmp_path: Path) -> Iterator[Callable[[Chart], Page]]:
-    """Opens the page of a chart; at the end, nothing was asked of a network and nothing complained."""
+    """Open the page of a chart; at the end, it must have made no network request and logged no error."""
     path = tmp_path / "page.html"
 
     def open_chart(drawn: Chart) -> Page:

@@ -1,4 +1,4 @@
-"""How many cases a random test takes: `pytest --depth N` takes N times as many; by hand, when an engine changes.
+"""Number of cases of a random test: `pytest --depth N` tries N times as many; by hand, when an engine changes.
 
 Modules ask when they are imported, which is after the options are read.
 """
@@ -14,10 +14,10 @@ Case = TypeVar("Case")
 
 
 def some(cases: Sequence[Case], every: int) -> Sequence[Case]:
-    """One in so many of the cases of a law, where each takes long; with ``--depth 2`` all."""
+    """A sample of the cases of a slow law; with ``--depth 2`` all."""
     return cases[:: every if deep(1) == 1 else 1]
 
 
 def deep(cases: int) -> int:
-    """So many cases, times the depth that was asked for."""
+    """The given number of cases, times the depth."""
     return cases * int(os.environ.get(VARIABLE, "1"))

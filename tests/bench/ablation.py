@@ -1,4 +1,4 @@
-"""What each member of the optimizer is good for: every instance with each member left out, within the same steps.
+"""Measure the use of each member of the optimizer: every instance with each member left out, within the same steps.
 
     python -m tests.bench.ablation FILE                        every instance, whole and without each member
     python -m tests.bench.ablation FILE --steps 20000000 --members walks glucose --instances vee
@@ -43,7 +43,7 @@ def always(arguments: tuple[object, ...], found: object) -> bool:
 
 @dataclass(frozen=True)
 class Member:
-    """A part that can be left out. where: `module:name` of each thing that is replaced by `without(thing)`.
+    """A part that can be left out. where: `module:name` of each function that `without(function)` replaces.
 
     seen: the call that shows use, where it is another one; used: of its arguments and result. worker: replaced in the
     engines' processes.
@@ -78,7 +78,7 @@ def kept(keep: Callable[[object], bool], whole: Call) -> Call:
 
 
 def asks(engine: str) -> Callable[[tuple[object, ...], object], bool]:
-    """An engine is asked."""
+    """Ask an engine."""
     return lambda arguments, found: arguments[1].engine == engine
 
 
@@ -255,7 +255,7 @@ def watched(member: Member, used: set[str], stack: ExitStack) -> None:
 
 @contextmanager
 def counted(steps: int) -> Iterator[Callable[[], int]]:
-    """Searches that end after so many steps, whatever the time; yields how many all of them took."""
+    """End searches after a number of steps, whatever the time; yields the steps of all of them."""
     search = import_module(SEARCH)
     meters: list[object] = []
 
@@ -307,7 +307,7 @@ def cpu() -> float:
 
 
 def answered(given: dict[str, object], steps: int, left_out: Member | None) -> dict[str, object]:
-    """The answer to a question, and which members it used."""
+    """Answer of a question, and the members that it used."""
     import pipesched
 
     used: set[str] = set()
@@ -335,7 +335,7 @@ def answered(given: dict[str, object], steps: int, left_out: Member | None) -> d
 
 
 def worse(one: dict[str, object], whole: dict[str, object]) -> int:
-    """-1, 0 or 1: an answer is better than, as good as, or worse than that of the whole optimizer."""
+    """Compare an answer with that of the whole optimizer: -1 better, 0 equal, 1 worse."""
     mine, other = (
         (x["value"] is None, x["value"] or 0, x["verdict"] not in PROVED, -float(x["bound"] or 0)) for x in (one, whole)
     )
@@ -343,7 +343,7 @@ def worse(one: dict[str, object], whole: dict[str, object]) -> int:
 
 
 def lost(kept: dict[str, dict[str, dict[str, object]]], member: str) -> int:
-    """How many answers are worse without a member."""
+    """Number of answers that are worse without a member."""
     return sum(worse(of[member], of[""]) > 0 for of in kept.values() if member in of)
 
 

@@ -1,4 +1,4 @@
-"""How long `pipesched optimize` takes, as seconds of CPU of all its processes, and of the wall.
+"""Measure `pipesched optimize`: CPU seconds of all its processes, and wall time.
 
     python -m tests.bench.optimize              every group
     python -m tests.bench.optimize unit vee     these
@@ -27,7 +27,7 @@ _TABLE = Path(__file__).parents[1] / "data" / "zb_iclr_table5_6.json"
 
 @dataclass(frozen=True)
 class Case:
-    """A command line, and the seconds that are to be enough for it. at_most: the objective of a peer, or None."""
+    """A command line, and its time limit in seconds. at_most: the objective of a peer, or None."""
 
     name: str
     arguments: tuple[str, ...]
@@ -40,7 +40,7 @@ def case(name: str, goal: float, line: str, at_most: Fraction | int | None = Non
 
 
 def unit() -> Iterator[Case]:
-    """Unit costs, one stage a rank."""
+    """Unit costs, one stage per rank."""
     for cap in range(1, 16):
         yield case(f"p=8 m=16 cap {cap}", 2, f"--p 8 --m 16 --mem-cap {cap}")
     for cap in range(4, 9):
@@ -71,7 +71,7 @@ def large() -> Iterator[Case]:
 
 
 def vee() -> Iterator[Case]:
-    """Two stages a rank, folded."""
+    """Two stages per rank, folded."""
     for cap in ("2.5", "3", "3.5", "4"):
         yield case(f"vee p=4 m=12 cap {cap}", 15, f"--p 4 --m 12 --placement vee --mem-cap {cap}")
     yield case("vee p=6 m=12 cap 4", 30, "--p 6 --m 12 --placement vee --mem-cap 4")
@@ -88,7 +88,7 @@ def skewed() -> Iterator[Case]:
 
 
 def better() -> Iterator[Case]:
-    """Where published schedules are not optimal, and the rows of the zero-bubble paper's tables 5 and 6."""
+    """Instances whose published schedules are not optimal, and the rows of the zero-bubble paper's tables 5 and 6."""
     yield case("vee p=4 m=8 cap 2, 3:4:2", 60, "--p 4 --m 8 --placement vee --mem-cap 2 --cost F=3,I=4,W=2", 200)
     yield case("vee p=8 m=24 cap 4", 300, "--p 8 --m 24 --placement vee --mem-cap 4 --time-limit 300", 167)
     for row in json.loads(_TABLE.read_text("utf-8"))["rows"]:

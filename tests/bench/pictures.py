@@ -1,4 +1,4 @@
-"""How `pipesched show`, `why`, `compare` and `diff` scale, as whole processes, against what they may take.
+"""Measure how `pipesched show`, `why`, `compare` and `diff` scale, as whole processes, against their limits.
 
     python -m tests.bench.pictures
     python -m tests.bench.pictures --runs 5
@@ -21,7 +21,7 @@ LARGE = ("interleaved", "--p", "64", "--v", "4", "--m", "1024")  # half a millio
 
 @dataclass(frozen=True)
 class Row:
-    """A command, and the most that it may take; seconds 0 where nothing is promised. suffix: of the file it writes."""
+    """A command and its limits; seconds 0: no limit. suffix: of the file it writes."""
 
     command: tuple[str, ...]
     seconds: float = 0

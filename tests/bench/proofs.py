@@ -1,4 +1,4 @@
-"""What a proof takes that nothing is below an optimum: seconds of CPU to make it, its size, seconds of CPU to check it.
+"""Measure proofs of optima: CPU seconds to make a proof, its size, CPU seconds to check it.
 
     python -m tests.bench.proofs                    every instance
     python -m tests.bench.proofs V loop             those whose name begins so
@@ -36,7 +36,7 @@ LATE = "F=2,I=3,W=1,C=1"
 
 
 def instance(sizes: str, cap: str, placement: str = "linear", costs: str = "F=1,I=1,W=1", **more: Any) -> Instance:
-    """sizes: p, m and, where it counts, v; cap: one, or one a rank."""
+    """sizes: p, m and, if it matters, v; cap: one, or one per rank."""
     given = dict(zip("pmv", map(int, sizes.split()), strict=False))
     caps = tuple(map(Fraction, cap.split(",")))
     asked = Request(None, given, {}, place(placement, given), caps, costs=Costs.parse(costs), **more)
@@ -51,7 +51,7 @@ def uneven(ranks: int, seed: int) -> str:
 
 
 def instances() -> Iterator[tuple[str, Instance, int]]:
-    """Name, terms, and the least that a schedule takes."""
+    """Name, terms, and least value of every instance."""
     for sizes, cap, best in (("8 16", "2", 145), ("8 16", "4", 79), ("8 32", "8", 103), ("8 64", "4", 295)):
         yield f"linear {sizes} cap {cap}", instance(sizes, cap), best
     for sizes, cap, best in (("16 32", "11", 127), ("16 64", "11", 226), ("16 64", "12", 219)):

@@ -1,4 +1,4 @@
-"""How `pipesched verify` and `emit` scale, as a whole process, against torch 2.13 on the same order in the same run.
+"""Measure how `pipesched verify` and `emit` scale, as whole processes, against torch 2.13 on the same order.
 
     python -m tests.bench.scale                 all rows: about two minutes, most of them torch's
     python -m tests.bench.scale --runs 5 --no-torch
@@ -38,7 +38,7 @@ class Figures:
 
 
 def measure(command: list[str]) -> Figures:
-    """One run; its output is thrown away, a failure is not."""
+    """Run once; the output is discarded, a failure raises."""
     pin = ["taskset", "-c", "0"] if Path("/usr/bin/taskset").exists() else []
     begin = os.times()
     process = subprocess.Popen([*pin, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ONE_CORE)
@@ -71,7 +71,7 @@ def zb_v(ranks: int, microbatches: int, path: Path) -> Path:
 
 
 def recorded_run(folder: Path) -> list[list[str]]:
-    """1f1b on 64 ranks, 2,000 messages each: what verifies the plan alone, and with a flight recorder's dumps."""
+    """1f1b on 64 ranks, 2,000 messages each: verify the plan alone, and with dumps of a flight recorder."""
     plan, dumps_of = folder / "plan.txt", folder / "recorded"
     sizes = ["--p", "64", "--m", "500"]
     command = [sys.executable, "-m", "pipesched", "emit", "1f1b", *sizes, "--target", "program", "-o", str(plan)]

@@ -11,7 +11,7 @@ from torch.distributed.pipelining import schedules
 
 
 def stages(ranks: int, count: int) -> list[SimpleNamespace]:
-    """As much of the stages of rank 0 as the constructors look at."""
+    """Stand-ins for the stages of rank 0, with the attributes that the constructors read."""
     return [
         SimpleNamespace(
             stage_index=index,
@@ -43,7 +43,7 @@ def zb_v(ranks: int, microbatches: int, path: str) -> None:
 
 
 def load_and_simulate(path: str) -> None:
-    """Print torch's CPU seconds for loading the file and for simulating what it lowered, as JSON."""
+    """Print torch's CPU seconds for loading the file and for simulating the lowered order, as JSON."""
     with open(path) as file:
         rows = [line.strip().split(",") for line in file]
     actions = [schedules._Action.from_str(cell) for row in rows for cell in row]

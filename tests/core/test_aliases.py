@@ -1,4 +1,4 @@
-"""What people type for a schedule, an option or a unit is understood, or answered with what to type instead."""
+"""Other names of a schedule, an option or a unit are understood, or the answer says what to type instead."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ TORCH = {  # torch's own classes: stages of a rank, the parameters of ours
 
 @pytest.mark.parametrize("where", NAMES)
 def test_a_schedule_is_known_by_its_other_names(where: str) -> None:
-    """As the file of the library; a name of several orders, or of one that is not there, is told by name."""
+    """Such a name finds the file of the library; a name of several or of missing orders is refused by name."""
     for name, own in NAMES[where].items():
         if own in built_in():
             assert read(name) == read(own), name
@@ -204,20 +204,22 @@ def test_a_schedule_is_known_by_its_other_names(where: str) -> None:
 
 
 def test_a_schedule_is_known_by_its_title() -> None:
-    """What a report calls a file of the library, such as `Chimera, two pairs`, finds the file."""
+    """The title of a library file in a report, such as `Chimera, two pairs`, finds the file."""
     for own in built_in():
         title = re.search(r'^schedule \w+ "(.*?)"', asset("schedules", f"{own}.ps").read_text("utf-8"), re.M)
         assert title and known_as(title[1]) == own
 
 
 def test_there_are_many_names() -> None:
-    """At least 60, as they are written there."""
+    """The library lists at least 60 names."""
     assert len({name for names in NAMES.values() for name in names}) >= 60
 
 
 @pytest.mark.parametrize("name", TORCH)
 def test_what_torch_calls_so_is_that_order(name: str) -> None:
-    """Operation for operation, at several sizes, wherever the class tells its order before it runs."""
+    """The order is equal operation for operation, at several sizes, for every class that knows its order before it
+    runs.
+    """
     stages, own = TORCH[name]
     for ranks, microbatches in ((2, 4), (4, 8)):
         try:
@@ -230,7 +232,7 @@ def test_what_torch_calls_so_is_that_order(name: str) -> None:
 
 
 def test_names_are_different() -> None:
-    """No name stands in two rows or is said to be near besides, and no row has two files, so that none shadows one."""
+    """No name is in two rows or also a near miss, and no row has two files, so that no row hides another."""
     every = [plain(name) for row in ROWS for name in row]
     files = [plain(name) for name in built_in()]
     assert len(every) == len(set(every)) and not {x for x in every if known_as(x)} & set(NEAR)
@@ -241,7 +243,7 @@ def test_names_are_different() -> None:
 def test_a_file_of_that_name_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever stands in it."""
+    """It wins with any content."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dapple").write_text("rank 0: F0.0 B0.0\n")
     assert main(["verify", "dapple"]) == 0
@@ -251,7 +253,7 @@ def test_a_file_of_that_name_wins(
 
 @pytest.mark.parametrize(("name", "own"), [("dapple", "1f1b"), ("ScheduleInterleavedZeroBubble", "interleaved_zb")])
 def test_what_a_name_is_taken_for_is_said(name: str, own: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """On stderr, where the name does not tell; not where only its marks differ."""
+    """The meaning is told on stderr, unless the name differs in its punctuation only."""
     assert main(["verify", name, "--p", "2"]) == 0
     assert capsys.readouterr().err.startswith(f"{name} is {own} here")
     assert main(["verify", "ZB-H1", "--p", "2"]) == 0
@@ -308,6 +310,6 @@ def test_what_was_typed_is_told_as_it_is_to_be(line: str, words: str, capsys: py
 
 
 def test_the_functions_know_the_names_too() -> None:
-    """As the command line."""
+    """They resolve names like the command line."""
     with mock.patch("sys.stdout", None):
         assert pipesched.verify("ScheduleGPipe", p=2).name == pipesched.load("GPipe", p=2).name == "gpipe"

@@ -30,7 +30,7 @@ CSV = b"0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """Result of a command."""
 
     status: int
     text: str
@@ -38,14 +38,14 @@ class Done:
 
 
 def pipesched(*arguments: str, stdin: bytes = b"") -> Done:
-    """A command line, typed."""
+    """Run a typed command line."""
     begin = time.monotonic()
     done = typed(*arguments, stdin=stdin)
     return Done(done.status, (done.out + done.err).decode("utf-8"), time.monotonic() - begin)
 
 
 def check(done: Done, status: int, code: Code | None, said: str = "") -> None:
-    """The laws of every answer, and what this one must hold."""
+    """Check the laws of every answer, and those of this one."""
     assert "Traceback" not in done.text and "internal" not in done.text, done.text
     assert done.status == status, done.text
     assert done.seconds < SECONDS
@@ -152,7 +152,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.name != "a large stage"], ids=lambda case: case.name)
 def test_a_bad_file_gets_its_code_at_once(case: Case, tmp_path: Path) -> None:
-    """Within five seconds, with the status of who is at fault, whatever the bytes."""
+    """The answer comes within five seconds, with the exit status of file or command line, for any bytes."""
     file = tmp_path / case.file
     file.write_bytes(case.content.encode() if isinstance(case.content, str) else case.content)
     done = pipesched("verify", str(file), *case.arguments)
@@ -171,7 +171,7 @@ def test_a_table_is_never_built_for_a_typo(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """A path, a folder, a name with a typo, a name that is nothing like any."""
+    """A missing path, a folder, a misspelt name, and a name that is like no other."""
     check(pipesched("verify", str(tmp_path / "none.ps")), 2, Code.UNREADABLE, "none.ps")
     check(pipesched("verify", str(tmp_path)), 2, Code.UNREADABLE, "directory")
     check(pipesched("verify", "interleved", "--p", "4"), 2, Code.UNKNOWN_SCHEDULE, "did you mean `interleaved`?")
@@ -182,7 +182,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
-    """Permissions are told as such."""
+    """A denied permission is reported as one."""
     file = tmp_path / "mine.ps"
     file.write_text(GOOD)
     file.chmod(0)
@@ -199,7 +199,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
 
 
 def _give_up_root() -> None:
-    """Root reads everything, unless its right to override permissions (capabilities 1 and 2) ends with the exec."""
+    """Root can read everything until its capabilities 1 and 2, which override permissions, are dropped."""
     if os.geteuid() == 0:
         library = ctypes.CDLL(None)
         for capability in (1, 2):
@@ -208,7 +208,7 @@ def _give_up_root() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that fails when it is read")
 def test_a_file_that_fails_while_it_is_read() -> None:
-    """An error of the device is not ours."""
+    """An error of the device is reported, and is not an internal error."""
     check(pipesched("verify", "/proc/self/mem"), 2, Code.UNREADABLE)
 
 
@@ -233,7 +233,7 @@ def test_every_command_takes_bad_files_like_verify(tmp_path: Path) -> None:
 
 
 def test_bad_options(tmp_path: Path) -> None:
-    """Costs, release rules, caps and models that are none: status 2, with what would be one."""
+    """Invalid costs, release rules, caps and models: status 2, and the help shows a valid value."""
     toml = tmp_path / "costs.toml"
     toml.write_bytes(b"F = [1,")
     for arguments, code in (

@@ -1,4 +1,4 @@
-"""Programs with batches and communicators: what is called right ends in every run, with the gradients of one device.
+"""Programs with batches and communicators: what is verified as right finishes in every run, with correct gradients.
 
 Lowered random schedules, their neighbouring messages fused, their messages on several communicators, and some out of
 place. A few hundred here; as many as you like with
@@ -37,7 +37,7 @@ LAXER = ("buffered(1)", "one-stream", "pair-stream", "async")
 
 
 def batched(seed: int) -> Program:
-    """A right program, then harm: messages out of place in their lists and batches, one end on another communicator."""
+    """Make a right program and damage it: move messages in their lists and batches, or one end to another communicator."""
     rng = random.Random(seed)
     drawn = (lower(strategies.random_schedule(rng.getrandbits(32))) for _ in itertools.count())
     made = next(program for program in drawn if 4 <= program.messages <= 40)
@@ -60,7 +60,7 @@ def message(x: Instruction) -> bool:
 
 
 def _apart(rng: random.Random, lists: list[list[Instruction]]) -> None:
-    """Communicators: one, one a kind, one a channel, or any that both ends of a message agree on."""
+    """Assign communicators: one, one per kind, one per channel, or any on which both ends of a message agree."""
     how = rng.choice(("one", "kind", "channel", "any"))
     for rank, listed in enumerate(lists):
         for i, x in enumerate(listed):
@@ -73,7 +73,7 @@ def _apart(rng: random.Random, lists: list[list[Instruction]]) -> None:
 
 
 def _gather(rng: random.Random, listed: list[Instruction]) -> None:
-    """A message goes up or down past computes that do not concern it, to stand beside another message."""
+    """Move a message past computes that do not concern it, next to another message."""
     at = [i for i, x in enumerate(listed) if message(x)]
     if not at:
         return
@@ -88,7 +88,7 @@ def _gather(rng: random.Random, listed: list[Instruction]) -> None:
 
 
 def _move(rng: random.Random, listed: list[Instruction]) -> None:
-    """A message goes to a place near by."""
+    """Move a message to a nearby place."""
     at = [i for i, x in enumerate(listed) if message(x)]
     if at:
         i = rng.choice(at)
@@ -100,7 +100,7 @@ def _move(rng: random.Random, listed: list[Instruction]) -> None:
 
 
 def _fuse(rng: random.Random, lists: list[list[Instruction]], chance: float) -> None:
-    """Neighbours become batches."""
+    """Merge neighbours into batches."""
     for listed in lists:
         for i in range(1, len(listed)):
             before, after = listed[i - 1], listed[i]
@@ -110,7 +110,7 @@ def _fuse(rng: random.Random, lists: list[list[Instruction]], chance: float) -> 
 
 
 def _turn(rng: random.Random, listed: list[Instruction]) -> None:
-    """Two members of one batch change places."""
+    """Swap two members of a batch."""
     at = [i for i in range(1, len(listed)) if listed[i].group >= 0 and listed[i].group == listed[i - 1].group]
     if at:
         i = rng.choice(at)
@@ -118,7 +118,7 @@ def _turn(rng: random.Random, listed: list[Instruction]) -> None:
 
 
 def _lose(rng: random.Random, listed: list[Instruction]) -> None:
-    """One end of a message goes to another communicator."""
+    """Move one end of a message to another communicator."""
     at = [i for i, x in enumerate(listed) if message(x)]
     if at:
         i = rng.choice(at)
@@ -126,12 +126,12 @@ def _lose(rng: random.Random, listed: list[Instruction]) -> None:
 
 
 def ends(script: Script, model: str, seed: int) -> bool:
-    """Whether a random run ends; all of them do, or none."""
+    """Tell whether a random run finishes; either all of them do, or none."""
     return set(walk(machine(script, model), random.Random(seed))) == {-1}
 
 
 def differences(case: Program, seed: int) -> list[str]:
-    """In words, what the verdict and the oracles do not agree on."""
+    """Describe the differences between the verdict and the oracles."""
     script = Script(case)
     report = pipesched.verify(case)
     said, done = report.ok, ends(script, "strict", seed) and right(case)
@@ -145,8 +145,8 @@ def differences(case: Program, seed: int) -> list[str]:
 
 
 def renamed(case: Program, seed: int) -> bool:
-    """Whether all that is wrong is the names: a stage takes two microbatches for each other, both ways, and no harm is
-    done. It is reported (PS403), for nobody means that.
+    """Tell whether only names are wrong: a stage swaps two microbatches in both directions, so the values are right. It
+    is reported all the same (PS403), as nobody intends it.
     """
     codes = {str(d.code) for d in pipesched.verify(case).diagnostics if d.severity == "error"}
     return codes == {"PS403"} and ends(Script(case), "strict", seed) and right(case)
@@ -154,13 +154,17 @@ def renamed(case: Program, seed: int) -> bool:
 
 @pytest.mark.parametrize("first", range(0, deep(100), CHUNK))
 def test_what_is_called_right_is_right(first: int) -> None:
-    """The verdict under strict is that of a random run and of the symbols; each laxer model's is that of its run."""
+    """The verdict under strict is that of a random run and of symbolic execution; that of each laxer model is that of
+    its run.
+    """
     for seed in range(first, first + CHUNK):
         assert not differences(batched(seed), seed)
 
 
 def test_the_mix_can_show_a_fault() -> None:
-    """A third is right, a third is not; most have batches, many several communicators, some end where others do not."""
+    """A third is right, a third is not; most have batches, many have several communicators, some finish only under
+    laxer models.
+    """
     count: Counter[str] = Counter()
     for seed in range(100):
         count += traits(batched(seed))
@@ -170,7 +174,7 @@ def test_the_mix_can_show_a_fault() -> None:
 
 
 def traits(case: Program) -> Counter[str]:
-    """What a program has in it, and what is said of it."""
+    """Features of a program, and its verdict."""
     report = pipesched.verify(case)
     count = Counter({str(d.code) for d in report.diagnostics} | ({"right"} if report.ok else set()))
     count["batches"] = int((case.group >= 0).any())

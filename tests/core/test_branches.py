@@ -43,7 +43,9 @@ rank r { repeat m { F[0] }  repeat m { F[1] }  repeat m { B[1] }  repeat m { B[0
 
 
 def sent(program: Program) -> Counter[tuple[str, int, int, int, int, int]]:
-    """Of every SEND: F or B, from which stage, for which, of which microbatch, from rank to rank; of RECVs likewise."""
+    """Properties of every SEND: F or B, its source and target stage, microbatch, source and target rank; of RECVs
+    likewise.
+    """
     found: Counter[tuple[str, int, int, int, int, int]] = Counter()
     for rank in range(program.ranks):
         for x in program.instructions(rank):
@@ -58,7 +60,7 @@ def sent(program: Program) -> Counter[tuple[str, int, int, int, int, int]]:
 
 
 def compared(model: Model, orders: list[list[Slot]], said: str, at_input: Fraction) -> Analysis:
-    """One file against the simulation."""
+    """Compare one file with the simulation."""
     release = Release("given", at_input, 1 - at_input)
     loaded = load(Source("branches.ps", said), Options(release=release))
     made = Analysis(loaded.schedule, loaded.costs(None), release)
@@ -81,7 +83,7 @@ def compared(model: Model, orders: list[list[Slot]], said: str, at_input: Fracti
 
 @pytest.mark.parametrize("part", range(4))
 def test_random_files_run_as_simulated(part: int) -> None:
-    """Start and end of every operation, peaks, and one message for each reader on another rank, which all end."""
+    """Start and end of every operation, peaks, and one message for each reader on another rank; all of them finish."""
     for seed in range(part * deep(25), (part + 1) * deep(25)):
         rng = random.Random(seed)
         model = random_model(rng)
@@ -94,7 +96,7 @@ def test_random_files_run_as_simulated(part: int) -> None:
 
 
 def test_orders_by_chance_stop_where_the_simulation_does() -> None:
-    """Lists in any order: what runs is what the simulation runs; an order that is wrong on its rank is found."""
+    """Lists in any order: the same operations run as in the simulation, and a wrong order on one rank is found."""
     for seed in range(deep(50)):
         rng = random.Random(seed)
         model = random_model(rng)
@@ -118,7 +120,7 @@ def test_orders_by_chance_stop_where_the_simulation_does() -> None:
 
 
 def small(rng: random.Random) -> Analysis:
-    """A schedule of a few messages, which ends."""
+    """A schedule of a few messages, which finishes."""
     while True:
         model = random_model(rng)
         if model.ranks > 1 and 0 < len(model.messages()) <= 7:
@@ -128,7 +130,7 @@ def small(rng: random.Random) -> Analysis:
 
 
 def harmed(made: Analysis, rng: random.Random) -> Program:
-    """Its program, where some neighbours have changed places, or a message has lost an end."""
+    """Swap neighbours in its program, or drop one end of a message."""
     assert made.program is not None
     lists = [made.program.instructions(rank) for rank in range(made.program.ranks)]
     for _ in range(rng.randint(0, 4)):
@@ -142,7 +144,7 @@ def harmed(made: Analysis, rng: random.Random) -> Program:
 
 
 def test_verdicts_are_those_of_all_interleavings() -> None:
-    """Where each rank stops under every model, and the least capacity, if messages are put in other orders."""
+    """The stop of each rank under every model, and the least capacity, for messages in any order."""
     for seed in range(deep(30)):
         rng = random.Random(seed)
         program = harmed(small(rng), rng)
@@ -150,7 +152,7 @@ def test_verdicts_are_those_of_all_interleavings() -> None:
 
 
 def test_what_is_not_received_or_not_yet_made_is_found() -> None:
-    """PS308 and PS309 of each message, by the stages at both of its ends."""
+    """PS308 and PS309 for each message, by the stages at both of its ends."""
     seen: Counter[str] = Counter()
     for seed in range(deep(75)):
         rng = random.Random(seed)
@@ -183,7 +185,7 @@ def test_what_is_not_received_or_not_yet_made_is_found() -> None:
 
 
 def test_a_written_file_says_the_same() -> None:
-    """What is printed of such a schedule evaluates to it: order, placement and readers."""
+    """The printed file of such a schedule evaluates to it: order, placement and readers."""
     for seed in range(deep(30)):
         rng = random.Random(seed)
         model = random_model(rng)
@@ -195,7 +197,7 @@ def test_a_written_file_says_the_same() -> None:
 
 
 def test_a_skip_costs_its_messages_and_no_memory() -> None:
-    """A U-Net folded so that skips stay on their ranks: the messages and the peaks are those of its chain."""
+    """A U-Net folded so that skips stay on their ranks has the messages and the peaks of its chain."""
     report = pipesched.verify(Source("unet.ps", UNET), p=4, m=8)
     chain = pipesched.verify(Source("chain.ps", UNET.replace("reads s - 1, 2 * p - 1 - s", "")), p=4, m=8)
     assert report.ok and report.messages == chain.messages == 2 * 8 * 6
@@ -203,7 +205,7 @@ def test_a_skip_costs_its_messages_and_no_memory() -> None:
 
 
 def test_every_picture_shows_every_reader() -> None:
-    """The graph, the table, the trace and the figure have an edge or a message for each input of the simulation."""
+    """Graph, table, trace and figure have an edge or a message for each input of the simulation."""
     for seed in range(deep(15)):
         rng = random.Random(seed)
         model = random_model(rng)
@@ -231,7 +233,7 @@ def name(step: Step) -> str:
 
 
 def test_the_page_says_what_a_reader_waits_for(opened: Opened) -> None:
-    """Each input of the operation under the pointer, on a line of its own."""
+    """The page lists each input of the operation under the pointer on its own line."""
     drawn = chart(pipesched.load(Source("unet.ps", UNET), p=3, m=2))
     page, schedule = opened(drawn), drawn.schedule
     for index in range(len(schedule)):
@@ -275,7 +277,7 @@ def test_the_page_says_what_a_reader_waits_for(opened: Opened) -> None:
     ],
 )
 def test_what_no_stage_can_read_is_found_at_its_place(line: str, where: str, said: str) -> None:
-    """PS1xx and PS2xx, with the words that say it."""
+    """PS1xx and PS2xx, with their messages."""
     with pytest.raises(PipeschedError) as caught:
         load(Source("a.ps", f"schedule a(m = 2)\n{line}\nrank r {{ repeat m {{ F B }} }}\n"), Options())
     first = caught.value.diagnostics[0]
@@ -285,7 +287,7 @@ def test_what_no_stage_can_read_is_found_at_its_place(line: str, where: str, sai
 
 
 def test_what_is_read_is_limited_before_it_is_expanded() -> None:
-    """PS210: few operations, and more results to be handed over than --max-ops."""
+    """PS210: few operations, but more results to send than --max-ops."""
     lines = "".join(f"stage {s} on rank 0 reads {', '.join(map(str, range(s)))}\n" for s in range(1, 20))
     said = f"schedule a(m = 2)\nstage 0 on rank 0\n{lines}rank 0 {{ for c in 0 .. 20 {{ F[c] }} }}\n"
     with pytest.raises(PipeschedError, match="PS210: 189 reads and 2 microbatches: 378 results at least"):
@@ -320,7 +322,7 @@ def test_a_later_single_line_replaces_the_whole_line() -> None:
 
 
 def test_a_stream_says_who_reads_whom() -> None:
-    """What is emitted is read as a program of its own: the same messages by both of their stages, nothing wrong."""
+    """The emitted stream reads back as a program with the same messages between the same stages, and no finding."""
     for seed in range(deep(20)):
         rng = random.Random(seed)
         model = random_model(rng)
@@ -343,7 +345,7 @@ def test_a_stream_says_who_reads_whom() -> None:
 
 @pytest.mark.parametrize("target", ["torch-csv", "torch-comms"])
 def test_what_cannot_say_it_refuses_by_name(target: str) -> None:
-    """PS814 of a runtime, PS702 of the optimizer: a wrong file or bound is never written."""
+    """PS814 for a runtime, PS702 for the optimizer: no wrong file or bound is written."""
     with pytest.raises(PipeschedError, match=r"PS814.*stage 3 reads stage 2 and stage 0"):
         pipesched.emit(Source("unet.ps", UNET), to=target, p=2)
     found = pipesched.verify(Source("unet.ps", UNET), p=2, torch_version="2.13").diagnostics

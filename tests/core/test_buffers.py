@@ -1,4 +1,4 @@
-"""Messages that a rank has in hand, which no peak counts: by list order, without a clock."""
+"""Messages in the hands of a rank, which no peak counts: by list order, without a clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAKER = {Op.SEND_F: (Op.F,), Op.SEND_B: (Op.I, Op.B), Op.RECV_F: (Op.F,), Op.REC
 
 
 def in_hand(instructions: list[Instruction]) -> tuple[int, int]:
-    """Walk a list with two bags: what has come and was not used, what was made and has not gone."""
+    """Walk a list with two sets: received and not yet used, made and not yet sent."""
     come: set[tuple[str, int, int]] = set()
     made: set[tuple[str, int, int]] = set()
     wanted = {(x.op.name[-1], x.stage, x.microbatch) for x in instructions if x.op.send}
@@ -47,7 +47,7 @@ def in_hand(instructions: list[Instruction]) -> tuple[int, int]:
 
 
 def moved(program: Program, seed: int) -> Program:
-    """Receives earlier and sends later than the lowering has them: any list is a list to count."""
+    """Receive earlier and send later than the lowering does: the counts cover any list."""
     dice = random.Random(seed)
     lists = []
     for rank in range(program.ranks):
@@ -64,7 +64,7 @@ def moved(program: Program, seed: int) -> Program:
 
 @pytest.mark.parametrize("name", ["1f1b", "gpipe", "zb_h1", "zb_v", "interleaved", "dualpipe"])
 def test_the_counts_are_those_of_a_walk(name: str) -> None:
-    """Of the lowering, and of the same with messages moved about."""
+    """The counts of lowered programs, and of the same with moved messages, are those of a walk."""
     schedule = pipesched.load(name, p=4, m=8)
     program = lower(schedule)
     dependencies = Dependencies.of(schedule)
@@ -96,7 +96,7 @@ def hoards(m: int) -> str:
     ("text", "what"), [(collects(64), "received"), (hoards(64), "unsent"), (collects(8), "received")]
 )
 def test_a_rank_that_collects_is_named(text: str, what: str) -> None:
-    """Within its cap, and still it holds m messages: a warning with the rank, and the counts in text and JSON."""
+    """It keeps its cap, but holds m messages: a warning with the rank, and the counts in text and JSON."""
     m = text.count("0SEND_F")
     report = pipesched.verify(pipesched.Source("mine.csv", text), mem_cap=[m, 1])
 
@@ -109,7 +109,7 @@ def test_a_rank_that_collects_is_named(text: str, what: str) -> None:
 
 @pytest.mark.parametrize("file", GOOD, ids=lambda file: file.stem)
 def test_no_good_file_is_suspected(file: Path) -> None:
-    """What torch's own classes lower to, and the controls made by hand."""
+    """Programs that torch's own classes lower, and controls made by hand, get no warning."""
     version = "2.15" if "waits" in file.stem else None
     report = pipesched.verify(str(file), torch_version=version)
 
@@ -117,7 +117,7 @@ def test_no_good_file_is_suspected(file: Path) -> None:
 
 
 def test_a_file_without_messages_has_no_counts() -> None:
-    """Nobody knows when a trainer will post them."""
+    """It is not known when a trainer will post them."""
     report = pipesched.verify("1f1b", p=2, m=2)
 
     assert report.memory is not None and report.memory.received is None and report.memory.unsent is None
@@ -125,7 +125,7 @@ def test_a_file_without_messages_has_no_counts() -> None:
 
 
 def test_what_is_read_by_many_is_not_collected() -> None:
-    """Three ranks read a stage, so that its F makes three messages at once: its own lowering collects none."""
+    """Three ranks read a stage, so its F makes three messages at once: its own lowering collects none."""
     text = (
         "schedule fan(p = 4, m = 2) stage s in 0 .. p on rank s stage 2 on rank 2 reads 1, 0 "
         "stage 3 on rank 3 reads 2, 0 rank r { repeat m { F } repeat m { B } }"

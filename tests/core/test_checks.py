@@ -1,4 +1,4 @@
-"""The checks are a table: a new one is its file, its page and its row."""
+"""The checks are a table: a new one is a file, a page and a row."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def _short(subject: Subject) -> Iterator[Diagnostic]:
 
 @pytest.mark.parametrize(("needs", "found"), [(Needs.NOTHING, 1), (Needs.ENDS | Needs.SOUND, 1), (Needs.OWN, 0)])
 def test_a_row_is_a_check(monkeypatch: pytest.MonkeyPatch, needs: Needs, found: int) -> None:
-    """A row that is added is judged of every schedule for which what it needs is there."""
+    """An added row judges every schedule that has the facts it needs."""
     monkeypatch.setattr(checks, "PROGRAM_CHECKS", [*checks.PROGRAM_CHECKS, Check("long", ("PS902",), _short, needs)])
     report = pipesched.verify(pipesched.Source("a.csv", CSV))
     assert [d.message for d in report.diagnostics].count("the order is short") == found
 
 
 def test_every_check_of_the_folder_has_a_row() -> None:
-    """A file that defines a check is imported by the table; a proof and a recorded run are judged elsewhere."""
+    """The table imports every file that defines a check; proofs and recorded runs are judged elsewhere."""
     table = (FOLDER / "checks.py").read_text("utf-8")
     files = [path for path in FILES if "\ndef check_" in path.read_text("utf-8")]
     assert files
@@ -54,7 +54,7 @@ def test_every_check_of_the_folder_has_a_row() -> None:
 
 
 def test_rows_name_the_codes_that_their_files_use() -> None:
-    """The codes of the table are those of diagnostics in its files."""
+    """The codes of the table are those of the diagnostics in its files."""
     named = {code for row in ROWS for code in row.codes}
     texts = [path.read_text("utf-8") for path in {*FILES, *INTEROP.glob("torch/torch_[op]*.py"), *OTHERS}]
     used = {code for code in codes() if any(f"Code.{code.name}" in text for text in texts)}
@@ -64,7 +64,7 @@ def test_rows_name_the_codes_that_their_files_use() -> None:
 
 @pytest.mark.parametrize(("p", "found"), [(2, []), (3, ["no stage is on rank 2; p is 3"])])
 def test_ranks_behind_the_last_stage_are_named(p: int, found: list[str]) -> None:
-    """Ranks that p asks for and no stage is on are in no figure, and it is said so."""
+    """Ranks that p counts but that have no stage are left out of all figures, and reported."""
     text = "schedule short(p, m)\nstage s in 0 .. 2 on rank s\nrank r { repeat m { if r < 2 { F  B } } }\n"
     report = pipesched.verify(pipesched.Source("x.ps", text), p=p, m=2)
     assert report.ok and [d.message for d in report.diagnostics if d.code == "PS902"] == found
@@ -72,14 +72,14 @@ def test_ranks_behind_the_last_stage_are_named(p: int, found: list[str]) -> None
 
 @pytest.mark.parametrize(("name", "where"), [("held", "`greedy` alone"), ("pending", "the programs of ranks alone")])
 def test_a_name_of_programs_is_told_where_it_is_known(name: str, where: str) -> None:
-    """What is known in some places only is no unknown name without a remedy elsewhere."""
+    """A name that is known only in some places gets a remedy elsewhere."""
     text = f"schedule t(p, m)\nstage s in 0 .. p on rank s\nrank r {{ repeat m {{ F  B }} }}\nclaim {name} == 0\n"
     (found,) = pipesched.verify(pipesched.Source("x.ps", text), p=2, m=2).diagnostics
     assert found.code == "PS201" and found.help is not None and where in found.help
 
 
 def test_an_r_that_runs_twice_is_told_of_no_gradient() -> None:
-    """What is computed again adds none."""
+    """Recomputation adds no gradient."""
     (found,) = pipesched.verify(pipesched.Source("-", "rank 0: F0.0 R0.0 R0.0 B0.0\n")).diagnostics
     assert found.code == "PS302" and found.help == "keep one: one R is enough"
 
@@ -99,7 +99,7 @@ MINE = "schedule t(p, m)\nstage s in 0 .. p on rank s\nrank r {{ {} }}\n"
     ],
 )
 def test_a_mistake_of_a_statement_is_told_once(body: str, code: str, times: int) -> None:
-    """Whatever the number of ranks and microbatches at which it runs: two ranks and six microbatches here."""
+    """For any number of ranks and microbatches at which it runs: here two ranks and six microbatches."""
     report = pipesched.verify(pipesched.Source("t.ps", MINE.format(body)), p=2, m=6)
     (found, *others) = [x for x in report.diagnostics if x.code == code]
     assert all(x.help != found.help for x in others)
@@ -107,7 +107,7 @@ def test_a_mistake_of_a_statement_is_told_once(body: str, code: str, times: int)
 
 
 def test_operations_of_no_statement_are_told_one_by_one() -> None:
-    """An order that a program built has no places: each of its mistakes is told, up to five."""
+    """An order built by a program has no source positions: each of its mistakes is reported, up to five."""
     order = [Compute(op, 0, i) for i in range(7) for op in (Op.B, Op.F)]
     report = pipesched.verify(Schedule.from_orders([order], pipesched.load("gpipe", p=1, m=7).placement))
     assert [x.message[:4] for x in report.diagnostics] == [f"B0.{i}" for i in range(5)]
@@ -115,7 +115,7 @@ def test_operations_of_no_statement_are_told_one_by_one() -> None:
 
 
 def test_a_stage_without_any_backward_may_be_frozen() -> None:
-    """As an order of a schedule with frozen stages is written: the remedy names them, for a whole stage alone."""
+    """A file that lists the order of a schedule with frozen stages: the remedy names them, only for whole stages."""
     for first, frozen in (("F0.0 F0.1", True), ("F0.0 F0.1 B0.0", False)):
         text = f"rank 0: {first}\nrank 1: F1.0 B1.0 F1.1 B1.1\n"
         (found,) = pipesched.verify(pipesched.Source("-", text)).diagnostics

@@ -1,4 +1,4 @@
-"""What a schedule file says about itself is judged exactly, and what the built-in ones say is true."""
+"""The claims of a schedule file are judged exactly, and those of the built-in files are true."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.makers.grid import COSTS, SIZES, sized
 
 @pytest.mark.parametrize("name", SIZES)
 def test_every_claim_of_a_built_in_schedule_holds_where_it_applies(name: str) -> None:
-    """At 20 sizes and more, each with a set of costs in turn, no claim fails, and each applies at some.
+    """At 20 sizes or more, each with one of the sets of costs, no claim fails, and each applies somewhere.
 
     With ``--depth 2`` each size with all of them, and each claim applies at many.
     """
@@ -46,7 +46,7 @@ claim {claim}
 def verdict(
     claim: str, *, costs: str | Costs | None = None, p: int = 3
 ) -> tuple[Claim | None, list[Diagnostic], Report]:
-    """The verdict on one claim about GPipe on p ranks, m = 2p; what was found; the report."""
+    """Verdict on one claim about GPipe on p ranks, m = 2p; the findings; the report."""
     report = pipesched.verify(Source("mine.ps", GPIPE.format(claim=claim)), p=p, costs=costs)
     return (report.claims[0] if report.claims else None), list(report.diagnostics), report
 
@@ -91,7 +91,7 @@ def test_a_true_claim_holds(claim: str) -> None:
     ],
 )
 def test_a_wrong_claim_is_told_with_both_sides(claim: str, detail: str) -> None:
-    """PS221 at the claim, with the values of both sides, and for which rank; the verdict is that of the file: 1."""
+    """PS221 at the claim, with the values of both sides and the rank; the exit status is 1."""
     found, (diagnostic,), report = verdict(claim)
     assert found is not None and found.holds is False and found.detail == detail
     assert diagnostic.code == "PS221" and diagnostic.severity == "error" and report.exit_status == 1
@@ -111,21 +111,21 @@ def test_a_wrong_claim_is_told_with_both_sides(claim: str, detail: str) -> None:
     ],
 )
 def test_a_claim_that_says_nothing_here_has_not_failed(claim: str, costs: str | None, detail: str) -> None:
-    """A false condition, or a cost that is no single number: not applicable."""
+    """With a false condition, or a cost that is not a single number, a claim is not applicable."""
     found, diagnostics, report = verdict(claim, costs=costs)
     assert found is not None and found.holds is None and found.detail == detail
     assert diagnostics == [] and report.to_json()["claims"] == [{"text": claim, "holds": "not applicable"}]
 
 
 def test_a_list_of_equal_costs_is_one_cost() -> None:
-    """F=[2,2,2] is tF = 2; and a claim that names no cost is judged at any costs."""
+    """F=[2,2,2] is tF = 2; a claim without costs is judged at any costs."""
     assert verdict("idle == (p - 1) * (tF + tB)", costs="F=[2,2,2]")[0] == Claim("idle == (p - 1) * (tF + tB)", True)
     found, _, _ = verdict("peak(here) == m", costs="F=[1,2,3]")
     assert found is not None and found.holds is True
 
 
 def test_claims_of_a_wrong_schedule_are_not_judged() -> None:
-    """Where operations are missing the numbers mean nothing, so no claim holds and none fails."""
+    """If operations are missing the figures mean nothing, so no claim holds and none fails."""
     text = "schedule x(p = 2)\nstage s in 0 .. p on rank s for microbatch 0 .. 2\n"
     text += "rank r { F B F }\nclaim peak(r) == 1\nclaim peak(r) == 2\n"
     report = pipesched.verify(Source("x.ps", text))
@@ -145,12 +145,12 @@ def test_claims_of_a_wrong_schedule_are_not_judged() -> None:
     ],
 )
 def test_a_claim_that_means_nothing_is_an_error(claim: str, code: str) -> None:
-    """Division by zero, a rank that is not there, an unknown name, no truth value: each with its code, no traceback."""
+    """Division by zero, a rank that does not exist, an unknown name, no truth value: each has a code, and no traceback."""
     assert [d.code for d in verdict(claim)[1]] == [code]
 
 
 def test_a_condition_guards_its_claim() -> None:
-    """What would divide by zero is not evaluated where the condition is false."""
+    """A division by zero is not evaluated if the condition is false."""
     assert verdict("makespan / (m - 6) == 1 when m != 6")[0] == Claim(
         "makespan / (m - 6) == 1 when m != 6", None, "its condition does not hold here"
     )

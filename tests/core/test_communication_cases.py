@@ -1,4 +1,4 @@
-"""The published hangs are found, and what runs in practice is not called a hang."""
+"""The published hangs are found, and programs that run in practice are not called hangs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 @each_case
 def test_the_static_verdict_is_the_published_one(case: Case) -> None:
-    """Model by model the program holds or fails as its source says, and needs so many slots."""
+    """Under each model the program holds or fails as its source reports, with the same least capacity."""
     program = case.program()
     assert {m: termination.holds(program, parse_model(m)) for m in MODELS} == {m: case.holds(m) for m in MODELS}
     assert termination.least_capacity(program) == case.capacity
@@ -29,14 +29,14 @@ def test_the_static_verdict_is_the_published_one(case: Case) -> None:
 
 @each_case
 def test_a_rank_stops_where_the_case_says(case: Case) -> None:
-    """The stuck instructions, and -1 for those that finish."""
+    """Compared: the blocked instructions, -1 for ranks that finish."""
     program = case.program()
     assert {m: tuple(termination.stops(program, parse_model(m))) for m in case.stuck} == case.stuck
 
 
 @each_case
 def test_a_run_of_the_explorer_ends_as_published(case: Case) -> None:
-    """The oracle is checked by the same cases: random runs, since the larger ones are too large to explore."""
+    """The oracle reproduces the same cases, by random runs, as the larger ones are too large to explore."""
     script = Script(case.program())
     for model in MODELS:
         ends = {walk(machine(script, model), random.Random(seed)) for seed in range(3)}
@@ -47,7 +47,7 @@ def test_a_run_of_the_explorer_ends_as_published(case: Case) -> None:
 
 @each_case
 def test_labels_are_swapped_where_the_case_says(case: Case) -> None:
-    """Messages that meet on a channel are of one kind and microbatch, but for the cases of wrong values.
+    """Messages that meet on a channel have one kind and microbatch, except in cases of wrong values.
 
     Where some have no partner at all, those behind them on the channel may meet anything: nothing is claimed.
     """
@@ -61,7 +61,7 @@ def test_labels_are_swapped_where_the_case_says(case: Case) -> None:
 
 
 def test_the_cases_agree_with_themselves() -> None:
-    """Capacity 0 is strict, none is not even unbounded slots, k lies between; and names are unique."""
+    """Capacity 0 is strict, none means no capacity suffices, k lies between; names are unique."""
     for case in CASES:
         assert (case.capacity == 0) == case.holds("strict")
         assert (case.capacity is None) != case.holds("buffered(inf)")

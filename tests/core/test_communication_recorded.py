@@ -1,4 +1,5 @@
-"""Megatron-LM's own orders: what runs is not called a hang, what swaps is, and a queue too few is told by its model.
+"""Megatron-LM's own orders: running ones are not called hangs, swaps are found, and a lack of queues is told by its
+model.
 
 `tests/orders/megatron` was recorded by executing the schedules of megatron-core 0.16.1 on tokens, a recorder in the
 place of torch.distributed: ( … ) is one batch_isend_irecv, @1 the second process group that it makes for two ranks.
@@ -41,7 +42,7 @@ def program(name: str) -> Program:
 
 
 def ends(given: Program, model: str) -> bool:
-    """Whether random runs of the explorer's machine end; all of them do, or none."""
+    """Tell whether random runs of the explorer's machine finish; either all do, or none."""
     script = Script(given)
     stops = {walk(machine(script, model), random.Random(seed)) for seed in range(3)}
     assert len(stops) == 1
@@ -58,15 +59,15 @@ def test_batches_do_not_tie_their_partners(name: str) -> None:
 
 
 def test_unbatched_overlap_is_safe() -> None:
-    """In the order of parity, without flush."""
+    """In the order by parity, without a flush."""
     assert codes(ORDERS / "p4_v2_m4_overlap.order", "strict") == set()
     assert ends(program("p4_v2_m4_overlap"), "strict") and right(program("p4_v2_m4_overlap"))
 
 
 @pytest.mark.parametrize(("name", "safe"), FLUSHED.items())
 def test_the_flush_of_the_warm_up_needs_more_than_one_queue_for_even_p(name: str, safe: bool) -> None:
-    """If all posts of a rank share one queue, even p > 2 waits in a cycle of all ranks and odd p does not; two ranks
-    have a process group a direction, hence two queues. A queue for each pair is enough.
+    """If all posts of a rank share one queue, for even p > 2 all ranks wait in a cycle, for odd p they do not; two
+    ranks have one process group per direction, hence two queues. One queue for each pair is enough.
     """
     assert codes(ORDERS / f"{name}.order", "one-stream") == (set() if safe else {"PS401"})
     assert codes(ORDERS / f"{name}.order", "pair-stream") == codes(ORDERS / f"{name}.order", "async") == set()
@@ -78,8 +79,8 @@ def test_the_flush_of_the_warm_up_needs_more_than_one_queue_for_even_p(name: str
 
 
 def test_two_chunks_in_one_batch_are_swapped_for_two_ranks() -> None:
-    """p = 2, m > p: gradient and activation of one direction meet each other's receive; a communicator for each of
-    them is enough, in the order in which Megatron posts.
+    """p = 2, m > p: gradient and activation of one direction meet each other's receive; separate communicators cure it,
+    in Megatron's posting order.
     """
     text = (ORDERS / "p2_v2_m4_batched.order").read_text("utf-8")
     assert codes(Source("swapped.order", text), "strict") == {"PS403"}
@@ -95,9 +96,7 @@ CROSSED = Path(__file__).parents[1] / "torch_fixtures" / "c15_both_send_first.cs
 
 @pytest.mark.parametrize("model", ["one-stream", "pair-stream"])
 def test_the_remedy_names_communicators_where_they_cure(model: str) -> None:
-    """Ranks that send first, in queues: what is advised is done to the program, and every run of it ends; under strict
-    nothing of it is said.
-    """
+    """Ranks that send first, in queues: with the suggested change every run finishes; under strict it is not suggested."""
     (found,) = pipesched.verify(CROSSED, comm=model).diagnostics
     assert "or put activations on one communicator and gradients on another" in (found.help or "")
     given = pipesched.load(CROSSED).program

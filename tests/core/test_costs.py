@@ -1,4 +1,4 @@
-"""Costs and release rules as they are written, and what they mean; what means nothing is refused with its code."""
+"""Costs and release rules, as written and as meant; invalid ones are refused with a code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refused(error: pytest.ExceptionInfo[PipeschedError]) -> str:
     ],
 )
 def test_costs_are_read_exactly(text: str, expected: dict[str, Fraction | tuple[Fraction, ...]]) -> None:
-    """Integers, decimals and fractions stay what they are; a list is by stage."""
+    """Integers, decimals and fractions stay exact; a list is by stage."""
     assert dict(Costs.parse(text).given) == expected
 
 
@@ -50,7 +50,7 @@ F=[1,,2]|F=[[[1]]]|=1|F==1|F=1;I=2|F=9999999999999999|F=1/9999999999|M=-1|M=[1,-
 
 @pytest.mark.parametrize("text", re.split(r"[|\n]", NO_COSTS))
 def test_what_is_no_cost_is_refused(text: str) -> None:
-    """PS222: unknown or repeated keys, and whatever is not a number from 0 up of at most 15 digits."""
+    """PS222: unknown or repeated keys, and values other than numbers from 0 up with at most 15 digits."""
     with pytest.raises(PipeschedError) as error:
         Costs.parse(text)
     assert refused(error) == "PS222"
@@ -66,7 +66,7 @@ def test_what_is_no_cost_is_refused(text: str) -> None:
     ],
 )
 def test_a_costs_file_says_the_same(text: str, same: str) -> None:
-    """TOML, with the decimals that are written, not their nearest binary."""
+    """TOML, with decimals as written, not their nearest binary fraction."""
     assert Costs.from_toml(text) == Costs.parse(same)
 
 
@@ -81,7 +81,7 @@ HUGE = {"digits": "F = " + "1" * 5000, "hex": "F = 0x" + "f" * 5000, "brackets":
 
 @pytest.mark.parametrize("text", [*NO_FILES, *HUGE.values()], ids=[*map(repr, NO_FILES), *HUGE])
 def test_what_is_no_costs_file_is_refused(text: str) -> None:
-    """PS222; PS843 for numbers and brackets that TOML's own reader gives up on."""
+    """PS222; PS843 for numbers and brackets on which TOML's own reader fails."""
     with pytest.raises(PipeschedError) as error:
         Costs.from_toml(text)
     assert refused(error) == ("PS843" if text in HUGE.values() else "PS222")
@@ -89,7 +89,7 @@ def test_what_is_no_costs_file_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("cost", [Fraction(-1), 0.5, "1", None, (Fraction(1), Fraction(-2)), [1, 2]])
 def test_costs_that_are_made_by_a_program_are_checked_too(cost: object) -> None:
-    """PS222: neither negative nor inexact."""
+    """PS222: neither negative nor inexact numbers."""
     with pytest.raises(PipeschedError) as error:
         Costs({"F": cost})  # type: ignore[dict-item]
     assert refused(error) == "PS222"
@@ -98,7 +98,7 @@ def test_costs_that_are_made_by_a_program_are_checked_too(cost: object) -> None:
 @settings(derandomize=True, deadline=None, max_examples=deep(50))
 @given(st.data())
 def test_ticks_are_the_costs_and_nothing_is_rounded(data: st.DataObject) -> None:
-    """ticks / scale is each cost, by stage, with the defaults of the design; no smaller scale would do."""
+    """ticks / scale is each cost, by stage, with the default costs; the scale is the least possible."""
     stages = data.draw(st.integers(1, 5))
     costs = data.draw(strategies.costs(stages))
     ticks, known = costs.ticks(stages), rows(costs, stages)
@@ -113,7 +113,7 @@ def test_ticks_are_the_costs_and_nothing_is_rounded(data: st.DataObject) -> None
 @settings(derandomize=True, deadline=None, max_examples=deep(50))
 @given(st.data())
 def test_a_cost_is_one_number_or_none(data: st.DataObject) -> None:
-    """scalar: the number where all stages have the same, else None; FB by default is F + B."""
+    """scalar: the number if all stages have the same, else None; FB by default is F + B."""
     stages = data.draw(st.integers(1, 4))
     costs = data.draw(strategies.costs(stages))
     known = rows(costs, stages)
@@ -128,7 +128,7 @@ def test_a_cost_is_one_number_or_none(data: st.DataObject) -> None:
 @settings(derandomize=True, deadline=None, max_examples=deep(25))
 @given(strategies.costs(3), strategies.costs(3))
 def test_costs_over_others(first: Costs, second: Costs) -> None:
-    """What the first names wins, key by key, and what neither names keeps its default."""
+    """The first costs win, key by key; keys that neither has keep their defaults."""
     both = first.over(second)
     assert all(both.given.get(key) == first.given.get(key, second.given.get(key)) for key in KEYS)
     assert first.over(Costs()) == first == Costs().over(first)
@@ -136,7 +136,7 @@ def test_costs_over_others(first: Costs, second: Costs) -> None:
 
 @pytest.mark.parametrize("text", ["F=[1,2]", "FB=[1,2,3,4]", "I=[1,2,3],W=[1,2]", "C=[1]", "M=[1,2]"])
 def test_a_list_has_one_entry_a_stage(text: str) -> None:
-    """PS222 with both numbers; on the command line it is the command line that is at fault."""
+    """PS222 with both numbers; a wrong list on the command line is the command line's fault."""
     with pytest.raises(PipeschedError, match=r"lists \d stages; there are 3") as error:
         Costs.parse(text).sizes(3) if text.startswith("M") else Costs.parse(text).ticks(3)
     assert refused(error) == "PS222"
@@ -146,7 +146,7 @@ def test_a_list_has_one_entry_a_stage(text: str) -> None:
 @settings(derandomize=True, deadline=None, max_examples=deep(25))
 @given(strategies.costs(3), st.none() | strategies.sizes(3), st.booleans())
 def test_what_a_stage_holds_is_beside_the_times(costs: Costs, sizes: list[Fraction] | None, alike: bool) -> None:
-    """sizes: M by stage, 1 where nothing is given; the times are those without it, and JSON shows it unless it is 1."""
+    """sizes: M by stage, 1 by default; the times are those without M, and JSON shows M unless it is 1."""
     given = None if sizes is None else sizes[0] if alike else tuple(sizes)
     both = costs if given is None else Costs({"M": given}).over(costs)
     row = [Fraction(1)] * 3 if given is None else sizes[:1] * 3 if alike and sizes else sizes
@@ -160,7 +160,7 @@ def test_what_a_stage_holds_is_beside_the_times(costs: Costs, sizes: list[Fracti
 
 @pytest.mark.parametrize("text", ["F=1/999999937,I=1/999999929,W=1", "F=999999999999999,I=1/1000"])
 def test_costs_too_fine_for_exact_sums_are_refused(text: str) -> None:
-    """PS222 rather than a rounded time; so too where only the sum of many is too large."""
+    """PS222 rather than a rounded time, also if only a sum of many is too large."""
     with pytest.raises(PipeschedError) as error:
         Costs.parse(text).ticks(3)
     assert refused(error) == "PS222"
@@ -169,7 +169,7 @@ def test_costs_too_fine_for_exact_sums_are_refused(text: str) -> None:
 
 
 def test_costs_in_json_are_whole_numbers_or_exact_strings() -> None:
-    """All six times, defaults filled in; M only where it is not 1."""
+    """All six times, with defaults; M only if it is not 1."""
     assert Costs.parse("F=3/2,I=[1,0.5],W=1,C=2").to_json() == {
         "F": "3/2",
         "I": [1, "1/2"],
@@ -196,7 +196,7 @@ RULES |= {"I=0.2,W=0.8": ("1/5", "4/5"), "W=1.5, I=-0.5": ("-1/2", "3/2"), "I=1/
 
 @pytest.mark.parametrize("text", RULES)
 def test_a_release_rule_frees_exactly_what_the_forward_took(text: str) -> None:
-    """The shares of I and W, which add up to 1; torch's I takes 0.6 more."""
+    """The shares of I and W add up to 1; torch's I takes 0.6 more."""
     rule = Release.parse(text)
     assert (rule.at_input, rule.at_weight) == tuple(map(Fraction, RULES[text]))
     assert rule.at_input + rule.at_weight == 1
@@ -208,7 +208,7 @@ I=0,I=1,W=0|I=1,W=0,|I=--1,W=2|torch:2|I=1;W=0"""
 
 @pytest.mark.parametrize("text", re.split(r"[|\n]", NO_RULES))
 def test_what_is_no_release_rule_is_refused(text: str) -> None:
-    """PS225, from the class and from the API."""
+    """PS225, from the class and from the Python API."""
     with pytest.raises(PipeschedError) as error:
         Release.parse(text)
     assert refused(error) == "PS225"
@@ -241,7 +241,7 @@ ASSUMED = [
 
 @pytest.mark.parametrize(("text", "expected", "assumed"), ASSUMED)
 def test_what_is_not_given_follows_from_what_is(text: str, expected: str, assumed: str) -> None:
-    """The rule, case by case; with every cost a list, and multiplied, it is the same rule stage by stage."""
+    """The rule of each missing cost; with lists, and multiplied, it is the same rule stage by stage."""
     costs = Costs.parse(text)
     assert [costs.scalar(key) for key in "FIWB"] == list(map(Fraction, expected.split()))
     assert ", ".join(f"{key}: {words}" for key, words in costs.assumed.items()) == assumed
@@ -255,7 +255,7 @@ def test_what_is_not_given_follows_from_what_is(text: str, expected: str, assume
 
 @pytest.mark.parametrize("text", ["B=1,I=2", "B=1,W=2,F=9", "B=[3,3,1],I=2", "B=3,W=[1,2,4]"])
 def test_no_cost_that_follows_is_negative(text: str) -> None:
-    """PS222, with the stage where costs are listed; also where the command line and the file are right on their own."""
+    """PS222, with the stage of a list; also if the command line and the file are valid on their own."""
     with pytest.raises(PipeschedError, match=r"B - [IW] is negative") as error:
         Costs.parse(text).ticks(3)
     assert refused(error) == "PS222" and ("on stage 2" in str(error.value)) == ("[" in text)
@@ -286,7 +286,7 @@ SAID = [
 
 @pytest.mark.parametrize(("name", "costs", "said"), SAID)
 def test_what_was_assumed_and_is_used_is_told(name: str, costs: str, said: str) -> None:
-    """In text, on one line, in JSON, and by every command that tells times; what is not used is not named."""
+    """In text, on one line, in JSON, and by every command that shows times; unused costs are not named."""
     report = pipesched.verify(name, p=4, m=8, costs=costs)
     assert report.time is not None and report.time.remarks == tuple(filter(None, [said]))
     assert said in str(report) and said in report.line()
@@ -299,7 +299,7 @@ def test_what_was_assumed_and_is_used_is_told(name: str, costs: str, said: str) 
 
 @pytest.mark.parametrize("command", ["verify", "compare", "why", "show", "diff", "optimize"])
 def test_every_command_tells_what_it_assumed(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where a zero-bubble order runs at the costs of F and B, the reader sees that I and W are halves."""
+    """For a zero-bubble order at the costs of F and B, the output says that I and W are halves."""
     names = ["zb_h1", "1f1b"] if command in ("diff", "compare") else ["zb_h1"]
     main([command, *names, "--p", "2", "--m", "4", "--cost", "F=10,B=20"])
     assert "assumed: I = W = B / 2" in " ".join(capsys.readouterr().out.split())
@@ -308,7 +308,7 @@ def test_every_command_tells_what_it_assumed(command: str, capsys: pytest.Captur
 
 
 def test_the_loop_optimizes_at_the_costs_that_were_measured() -> None:
-    """F and B of a fused run, then the best split order: not faster than its work, which is that of the fused one."""
+    """F and B of a fused run, then the best split order: not faster than its work, which is that of the fused order."""
     measured = "F=[1000,1000],B=[2000,2000],C=[0,0]"
     fused = pipesched.verify("1f1b", p=2, m=6, costs=measured)
     best = pipesched.optimize(p=2, m=6, mem_cap=2, costs=measured)
@@ -322,7 +322,7 @@ def test_the_loop_optimizes_at_the_costs_that_were_measured() -> None:
 
 @pytest.mark.parametrize(("backward", "said"), [("fused", ""), ("split", " (assumed: I = W = B / 2)")])
 def test_an_answer_names_what_its_own_times_assume(backward: str, said: str) -> None:
-    """Terms are of the kind of backward that was asked for; schedules of the other kind are listed with their own."""
+    """Terms are of the requested kind of backward; schedules of the other kind are listed with their own."""
     best = pipesched.optimize(p=2, m=4, mem_cap=2, costs="F=10,B=20", backward=backward)
     assert f",C=0{said}, release W" in best.terms and ("assumed" in best.source) == bool(said)
     if backward == "fused":

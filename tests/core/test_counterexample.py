@@ -68,7 +68,7 @@ rank r { repeat m { F[1] }  repeat m { F[0] }  repeat m { B[1] }  repeat m { B[0
 
 
 def test_a_ring_of_all_ranks_planted_in_a_file() -> None:
-    """Every rank of 8 begins with its second chunk: the cycle is all 8 of them, on 8 lines, and no more."""
+    """Each of 8 ranks begins with its second chunk: the cycle is all 8 of them, on 8 lines, and no more."""
     report = pipesched.verify(Source("ring.ps", RING), p=8, v=2, m=64)
     cycle = hops(report, "PS306")
     assert sorted(hop.rank for hop in cycle) == list(range(8))
@@ -76,7 +76,7 @@ def test_a_ring_of_all_ranks_planted_in_a_file() -> None:
 
 
 def ring(length: int, ranks: int) -> Schedule:
-    """Stages go twice round the first ranks, then on; these ranks begin with the second round: a cycle of so many."""
+    """Stages go twice round the first ranks, then on; these ranks begin with the second round: a cycle of that length."""
     rank_of = [*range(length), *range(length), *range(length, ranks)]
     lists: list[list[Compute]] = [[] for _ in range(ranks)]
     for stage, rank in enumerate(rank_of):
@@ -91,7 +91,7 @@ def ring(length: int, ranks: int) -> Schedule:
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("more", [0, 2])
 def test_a_planted_cycle_of_computes_has_its_length(length: int, more: int) -> None:
-    """So many labels as ranks are in the ring, whoever else waits for them."""
+    """One label for each rank of the ring, whatever other ranks wait for."""
     schedule = ring(length, length + more)
     cycle = hops(pipesched.verify(schedule), "PS306")
     assert sorted(hop.rank for hop in cycle) == list(range(length))
@@ -153,7 +153,7 @@ HOLDS = "then it holds under strict"
 
 
 def _sent_first(row: list[str], received: int) -> str:
-    """The last SEND_B before a place of a row."""
+    """The last SEND_B before a place in a row."""
     return [cell for cell in row[:received] if "SEND_B" in cell][-1]
 
 
@@ -162,7 +162,7 @@ def _moved(listed: list[Instruction], i: int, j: int) -> list[Instruction]:
 
 
 def ring_of_sends(length: int, more: int) -> Program:
-    """Each of the first ranks sends to the next one before it receives from the one before; others wait for rank 0."""
+    """Each of the first ranks sends to the next before it receives from the previous one; others wait for rank 0."""
     lists = [
         [Instruction(Op.SEND_F, r, 0, (r + 1) % length), Instruction(Op.RECV_F, r, 0, (r - 1) % length)]
         for r in range(length)
@@ -177,7 +177,7 @@ def ring_of_sends(length: int, more: int) -> Program:
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("more", [0, 2])
 def test_a_planted_cycle_of_messages_has_its_length(length: int, more: int) -> None:
-    """So many labels as ranks send to the next one first, whoever else waits for them."""
+    """One label for each rank that sends to the next one first, whatever other ranks wait for."""
     program = ring_of_sends(length, more)
     cycle = hops(pipesched.verify(program), "PS401")
     assert sorted(hop.rank for hop in cycle) == list(range(length))
@@ -185,7 +185,7 @@ def test_a_planted_cycle_of_messages_has_its_length(length: int, more: int) -> N
 
 
 def test_of_two_cycles_the_shorter_one_is_shown() -> None:
-    """Ranks 0 to 2 wait for each other; so do 4 and 5, for whom rank 3 waits."""
+    """Ranks 0 to 2 wait for each other; so do 4 and 5, for which rank 3 waits."""
     three, two, new = ring_of_sends(3, 0), ring_of_sends(2, 1), (4, 5, 3)
     lists = [three.instructions(rank) for rank in range(3)]
     renamed = [[replace(x, stage=x.stage + 3, peer=new[x.peer]) for x in two.instructions(rank)] for rank in (2, 0, 1)]

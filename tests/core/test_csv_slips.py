@@ -1,4 +1,4 @@
-"""A CSV that is `ok` is one that torch loads, and runs as it stands there: files of torch with a slip in a row.
+"""A CSV that is `ok` is loaded by torch and runs as read here: files of torch with a slip in a row.
 
 By hand, 10,000 slips:  python -m tests.core.test_csv_slips --cases 10000
 """
@@ -70,14 +70,14 @@ Slip = Callable[[Row, random.Random], None]
 
 
 def character(row: Row, chance: random.Random) -> None:
-    """One is put in, left out, or becomes another; a comma too."""
+    """Insert, drop or replace a character, possibly a comma."""
     text = ",".join(row)
     at = chance.randrange(len(text) + 1)
     row[:] = [text[:at] + chance.choice(["", *ODD]) + text[at + chance.randrange(2) :]]
 
 
 def comma(row: Row, chance: random.Random) -> None:
-    """A comma stands within a cell, or one is missing."""
+    """Insert a comma into a cell, or drop one."""
     at = chance.randrange(len(row))
     if chance.randrange(4):
         within = chance.randrange(len(row[at]) + 1)
@@ -87,12 +87,12 @@ def comma(row: Row, chance: random.Random) -> None:
 
 
 def junk(row: Row, chance: random.Random) -> None:
-    """A cell more, often at an end: an index, a sum, a note."""
+    """Add a cell, often at an end: an index, a sum, a note."""
     row.insert(chance.choice([0, len(row), chance.randrange(len(row) + 1)]), chance.choice(JUNK))
 
 
 def dress(row: Row, chance: random.Random) -> None:
-    """Blanks, quotes, brackets, zeros around a cell or around all."""
+    """Add blanks, quotes, brackets or zeros around a cell or around all."""
     dressed = chance.choice(DRESSES)
     some = range(len(row)) if chance.randrange(2) else [chance.randrange(len(row))]
     for at in some:
@@ -100,13 +100,13 @@ def dress(row: Row, chance: random.Random) -> None:
 
 
 def spelling(row: Row, chance: random.Random) -> None:
-    """A cell in small letters, in the letters of the papers, or of another stage."""
+    """Write a cell in lower case, in the letters of the papers, or for another stage."""
     at = chance.randrange(len(row))
     row[at] = chance.choice([row[at].lower(), row[at].replace("I", "B"), row[at][1:], row[at][:-1], f"1{row[at]}"])
 
 
 def swap(row: Row, chance: random.Random) -> None:
-    """Two cells in each other's place."""
+    """Swap two cells."""
     one, other = chance.randrange(len(row)), chance.randrange(len(row))
     row[one], row[other] = row[other], row[one]
 
@@ -115,7 +115,7 @@ SLIPS: tuple[Slip, ...] = (character, comma, junk, dress, spelling, swap)
 
 
 def slipped(chance: random.Random) -> str:
-    """A file of torch with a slip or two in one of its rows, or with the index and header that pandas writes."""
+    """Put one or two slips into a row of a torch file, or add the index and header that pandas writes."""
     end = chance.choice(["\n", "\n", "\n", "\r\n"])
     rows = [line.split(",") for line in chance.choice(FILES).splitlines()]
     at = chance.randrange(len(rows))
@@ -129,13 +129,13 @@ def slipped(chance: random.Random) -> str:
 
 
 def status(path: Path) -> int:
-    """How `verify` ends."""
+    """Exit status of `verify`."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         return main(["verify", str(path), "--format", "concise", "--torch-version", "2.13"])
 
 
 def ours(path: Path) -> list[list[str]]:
-    """What we read, as torch prints it."""
+    """The order that we read, as torch prints it."""
     schedule = pipesched.load(path)
     read = schedule.program or schedule
     cells = zip(read.stage.tolist(), read.op.tolist(), read.microbatch.tolist(), strict=True)
@@ -144,7 +144,7 @@ def ours(path: Path) -> list[list[str]]:
 
 
 def by_torch(text: str) -> bool | None:
-    """Whether torch's own reader refuses a cell; None where it is not installed."""
+    """Tell whether torch's own reader refuses a cell; None if torch is not installed."""
     try:
         from torch.distributed.pipelining.schedules import _Action
     except ImportError:
@@ -159,7 +159,7 @@ def by_torch(text: str) -> bool | None:
 
 
 def run(cases: int, path: Path, seed: int = 1) -> tuple[Counter[str], str, list[str]]:
-    """So many files: how many of each outcome, a digest of all outcomes, and what is wrong."""
+    """Try many files: counts by outcome, a digest of all outcomes, and the failures."""
     chance, count, digest, wrong = random.Random(seed), Counter[str](), hashlib.sha256(), []
     for _ in range(cases):
         text = slipped(chance)
@@ -182,7 +182,7 @@ def run(cases: int, path: Path, seed: int = 1) -> tuple[Counter[str], str, list[
 
 
 def test_ok_is_what_torch_runs(tmp_path: Path) -> None:
-    """Of files with a slip, those that are `ok` are loaded by torch, as what we read; many are, and many are not."""
+    """Files with a slip that are `ok` are loaded by torch as the same order; many are ok, and many are not."""
     count, _, wrong = run(deep(300), tmp_path / "slip.csv")
     assert wrong == []
     assert min(count["exit 0, torch loads"], count["exit 1, torch refuses"], count["exit 1, torch loads"]) >= deep(20)

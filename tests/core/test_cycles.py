@@ -1,4 +1,4 @@
-"""A cycle is reported exactly where ranks stop, it closes, and none has fewer ranks: random orders and programs.
+"""A cycle is reported exactly if ranks stop, it closes, and none has fewer ranks: random orders and programs.
 
 Where ranks stop is told by slow simulations, and under the laxer models by an explorer of all interleavings.
 """
@@ -22,7 +22,7 @@ from tests.readers.cycles import closed, hops, shortest, stopped
 
 
 def test_cycles_of_random_orders() -> None:
-    """PS306 exactly where a slow run stops; the labels close, and no shorter cycle of ranks is there."""
+    """PS306 exactly if a slow run stops; the labels form a cycle, and no cycle has fewer ranks."""
     found = 0
     for seed in range(deep(100)):
         schedule = strategies.shuffled_schedule(seed)
@@ -39,7 +39,7 @@ def test_cycles_of_random_orders() -> None:
 
 
 def crossed(seed: int, *, ranks: int = 4, microbatches: int = 4) -> Program:
-    """A right program in which messages of a rank have changed places."""
+    """Swap messages of a rank in a right program."""
     rng = random.Random(seed)
     program = compiler.lower(strategies.random_schedule(seed, ranks=ranks, microbatches=microbatches))
     lists = [program.instructions(rank) for rank in range(program.ranks)]
@@ -54,7 +54,7 @@ def crossed(seed: int, *, ranks: int = 4, microbatches: int = 4) -> Program:
 
 
 def test_cycles_of_random_programs() -> None:
-    """PS401 exactly where a slow rendezvous stops; the labels close, and no shorter cycle of ranks is there."""
+    """PS401 exactly if a slow rendezvous stops; the labels form a cycle, and no cycle has fewer ranks."""
     found = cured = 0
     for seed in range(deep(100)):
         program = crossed(seed)
@@ -73,7 +73,7 @@ def test_cycles_of_random_programs() -> None:
 
 
 def _remedied(program: Program, report: Report) -> bool:
-    """Whether a single move is advised; if so, that it is enough: the program then ends and no message is swapped."""
+    """Tell whether a single move is suggested, and require that with it the program finishes and swaps no message."""
     (advice,) = [d.help or "" for d in report.diagnostics if d.code == "PS401"]
     match = re.fullmatch(r"on rank (\d+), put (\S+) before (\S+): then it holds under strict", advice)
     if not match:
@@ -96,7 +96,7 @@ LABEL = re.compile(
 
 @pytest.mark.parametrize("model", ["buffered(1)", "one-stream", "pair-stream", "async"])
 def test_cycles_under_the_other_models(model: str) -> None:
-    """PS401 exactly where the explorer of all interleavings finds that ranks stop; each rank is shown where it stands.
+    """PS401 exactly if the explorer of all interleavings finds that ranks stop; each rank is shown where it stops.
 
     A rank that waits only at its end, or whose queue alone is in the way, is shown at the message that does not go.
     What is behind something in a queue stands behind it in the list; every name is that of the instruction there.

@@ -37,7 +37,7 @@ parse = cache(parse_model)
 
 
 def differences(program: Program, script: Script | None = None) -> list[str]:
-    """In words, what the explorer and the static analysis do not agree on."""
+    """Describe the differences between the explorer and the static analysis."""
     script = script or Script(program)
     expected = {model: explorer.stops(script, model) for model in MODELS}
     found = {model: tuple(termination.stops(program, parse(model))) for model in MODELS}
@@ -47,7 +47,7 @@ def differences(program: Program, script: Script | None = None) -> list[str]:
 
 
 def shrunk(lists: list[list[Instruction]]) -> list[list[Instruction]]:
-    """A smaller program that shows a difference too: no single instruction of it can go."""
+    """Shrink a program that shows a difference until no single instruction can be dropped."""
     for rank, i in ((r, i) for r, x in enumerate(lists) for i in range(len(x))):
         smaller = [whole(x[:i] + x[i + 1 :]) if r == rank else x for r, x in enumerate(lists)]
         if differences(program(smaller)):
@@ -56,7 +56,7 @@ def shrunk(lists: list[list[Instruction]]) -> list[list[Instruction]]:
 
 
 def told(case: Program) -> str:
-    """The smallest difference found from here, for a person."""
+    """Describe the smallest difference found from here."""
     lists = shrunk([case.instructions(rank) for rank in range(case.ranks)])
     shown = [f"  rank {rank}: {'  '.join(map(_shown, instructions))}" for rank, instructions in enumerate(lists)]
     return "\n".join([*shown, *differences(program(lists))])
@@ -75,7 +75,9 @@ def random_cases(first: int, last: int) -> Iterator[Program]:
 
 @pytest.mark.parametrize("first", range(0, deep(125), CHUNK))
 def test_the_static_stops_and_capacity_are_those_of_all_interleavings(first: int) -> None:
-    """In every model the program is confluent, each rank stops where the analysis says, and the capacity is least."""
+    """Under every model the program is confluent, each rank stops where the analysis says, and the capacity is the
+    least.
+    """
     for case in random_cases(first, first + CHUNK):
         assert not differences(case), told(case)
 
@@ -89,7 +91,7 @@ def test_what_holds_under_a_stricter_model_holds_under_a_laxer_one() -> None:
 
 
 def test_the_least_capacity_is_the_edge() -> None:
-    """buffered(k) holds from the least capacity on and not below; none: not with any number of slots."""
+    """buffered(k) holds from the least capacity on and not below; none: no number of slots suffices."""
     for case in random_cases(0, deep(125)):
         capacity = termination.least_capacity(case)
         enough = inf if capacity is None else capacity
@@ -100,7 +102,7 @@ def test_the_least_capacity_is_the_edge() -> None:
 
 
 def test_the_mix_can_show_a_fault() -> None:
-    """Every feature is in a hundredth of the programs, either verdict in a tenth, and capacities go beyond 2."""
+    """Every feature occurs in a hundredth of the programs, either verdict in a tenth, and capacities exceed 2."""
     cases = list(random_cases(0, 200))
     scripts = [Script(case) for case in cases]
     tried = Counter(feature for case in cases for feature in features(case))
@@ -115,7 +117,7 @@ LETTERS = {"S": Op.SEND_F, "R": Op.RECV_F, "F": Op.F, "w": Op.WAIT_SEND_F}
 
 
 def words(letters: str, longest: int, peer: int, batches: bool) -> Iterator[list[Instruction]]:
-    """Every list of up to so many instructions that talk to the peer; with batches, in all ways to fuse neighbours."""
+    """Every list of up to `most` instructions that talk to the peer; with batches, in all ways to fuse neighbours."""
     for n in range(longest + 1):
         for cuts in itertools.product((0, 1), repeat=max(0, n - 1) if batches else 0):
             group = [0, *itertools.accumulate(cuts)] if batches else [-1] * n
@@ -134,7 +136,7 @@ def two_ranks(letters: str, longest: int, batches: bool) -> Iterator[Program]:
 
 
 def three_ranks(messages: int) -> Iterator[Program]:
-    """Every matched program of three ranks with so many lone messages, on one communicator."""
+    """Every matched program of three ranks with `most` single messages, on one communicator."""
     channels = list(itertools.permutations(range(3), 2))
     for chosen in itertools.combinations_with_replacement(channels, messages):
         orders = []
@@ -160,14 +162,14 @@ LARGER: dict[str, Callable[[], Iterator[Program]]] = {
 
 @pytest.mark.parametrize("shape", list(SHAPES))
 def test_every_program_of_a_small_shape(shape: str) -> None:
-    """All programs of the shape, or of a large one every so many; `--exhaustive` leaves none out."""
+    """All programs of a small shape, or a sample of a large one; `--exhaustive` tries all."""
     cases = list(SHAPES[shape]())
     for case in cases[:: 1 + len(cases) // deep(90)]:
         assert not differences(case), told(case)
 
 
 def tally(cases: Iterable[Program]) -> tuple[Counter[str], list[str]]:
-    """How many cases, features, deadlocks and capacities; the differences in words."""
+    """Counts of cases, features, deadlocks and capacities; the differences in words."""
     count: Counter[str] = Counter()
     wrong = []
     for case in cases:

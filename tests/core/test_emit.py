@@ -1,4 +1,4 @@
-"""`pipesched emit` as a user meets it: what goes where, what is refused, and how long a large one takes."""
+"""`pipesched emit` for its user: where the output goes, what is refused, and how long a large schedule takes."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def emit(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Status, stdout, stderr."""
+    """Run emit: status, stdout, stderr."""
     status = main(["emit", *arguments])
     said = capsys.readouterr()
     return status, said.out, said.err
 
 
 def test_the_json_of_the_contract_follows_its_schemas() -> None:
-    """Every json block of emit/README.md is a stream, a part of one, or a report; fingerprints are right."""
+    """Every json block of emit/README.md is a stream, a part of one, or a report, with right fingerprints."""
     blocks = re.findall(r"^```json\n(.*?)^```$", (EMIT / "README.md").read_text("utf-8"), re.M | re.S)
     assert len(blocks) == 2
     for data in map(json.loads, blocks):
@@ -57,7 +57,7 @@ def test_the_json_of_the_contract_follows_its_schemas() -> None:
 
 
 def test_the_contract_names_every_instruction_with_its_fields() -> None:
-    """The table of instructions is that of the reader, in its order of fields."""
+    """The table of instructions agrees with the reader, and so does its order of fields."""
     rows = re.findall(r"^\| `([A-Z_]+)` \| ([a-z, ]*)\|", (EMIT / "README.md").read_text("utf-8"), re.M)
     told = {name: tuple(re.findall("[a-z]+", fields)) for name, fields in rows}
 
@@ -65,7 +65,7 @@ def test_the_contract_names_every_instruction_with_its_fields() -> None:
 
 
 def test_the_tables_name_every_key_of_the_report() -> None:
-    """No key of the schema goes undescribed."""
+    """Every key of the schema is described."""
     text = (EMIT / "README.md").read_text("utf-8")
     kinds = ("report", "diagnostic", "label", "communication", "memory", "time", "claim")
     keys = {key for kind in kinds for key in REPORT.schema["$defs"][kind]["properties"]}
@@ -75,7 +75,7 @@ def test_the_tables_name_every_key_of_the_report() -> None:
 
 
 def test_the_tables_have_every_command() -> None:
-    """What any command prints with --json is described, and begins with `ok`."""
+    """The --json output of every command is described, and begins with `ok`."""
     part = (EMIT / "README.md").read_text("utf-8").partition("## JSON of the commands")[2]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", part.partition("### The other commands")[2], re.M))
 
@@ -85,7 +85,7 @@ def test_the_tables_have_every_command() -> None:
 
 @pytest.mark.parametrize("output", [[], ["-o", "-"]])
 def test_a_stream_goes_to_stdout(output: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The stream and nothing else; its fingerprint is right."""
+    """Only the stream; its fingerprint is right."""
     status, text, said = emit(capsys, "zb_h1", "--p", "3", "--m", "4", *output)
 
     assert (status, said) == (0, "")
@@ -94,7 +94,7 @@ def test_a_stream_goes_to_stdout(output: list[str], folder: Path, capsys: pytest
 
 
 def test_a_file_appears_whole(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same bytes as on stdout, no other file beside it, and the mode of the file that was there."""
+    """The same bytes as on stdout, no other file beside it, and the mode of the previous file."""
     target = folder / "out.json"
     target.write_text("old")
     target.chmod(0o640)
@@ -106,7 +106,7 @@ def test_a_file_appears_whole(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_emitted_is_verified(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """emit | verify - has no finding; emit | emit - gives the same bytes, and the same words."""
+    """emit | verify - has no finding; emit | emit - gives the same bytes."""
     _, text, _ = emit(capsys, "dualpipe", "--p", "4")
     for arguments, expected in (
         (["verify", "-", "--json"], None),
@@ -127,7 +127,7 @@ def test_emitted_is_verified(folder: Path, capsys: pytest.CaptureFixture[str], m
 def test_what_is_wrong_is_not_written(
     target: str, where: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The findings of verify on stderr, exit status 1, and no file."""
+    """The findings of verify go to stderr, exit status 1, and no file is written."""
     (folder / "bad.txt").write_text(BAD)
     status, out, said = emit(capsys, "bad.txt", "--target", target, *where)
 
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_not_written(
 
 
 def test_options_of_verify_decide(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A cap that is too small, a model under which it deadlocks, costs that are none: nothing is emitted."""
+    """Too small a cap, a model under which it deadlocks, invalid costs: nothing is emitted."""
     assert emit(capsys, "gpipe", "--p", "2", "--m", "4", "--mem-cap", "3")[:2] == (1, "")
     assert emit(capsys, "gpipe", "--p", "2", "--m", "4", "--mem-cap", "4")[0] == 0
     assert emit(capsys, "gpipe", "--p", "2", "--cost", "F=x")[:2] == (2, "")
@@ -145,7 +145,7 @@ def test_options_of_verify_decide(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_missing_file_is_status_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As everywhere: the command line is at fault."""
+    """A missing file is the command line's fault, as everywhere."""
     for arguments in (
         ["none.ps"],
         ["1f1b", "--p", "2..4"],
@@ -159,7 +159,7 @@ def test_a_missing_file_is_status_2(folder: Path, capsys: pytest.CaptureFixture[
 
 
 def test_one_file_a_rank(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every rank's instructions and the fingerprint that all share; for torch the rows, which make the file again."""
+    """Each file has its rank's instructions and the common fingerprint; for torch the rows, which make up the file."""
     _, text, _ = emit(capsys, "1f1b", "--p", "3", "--m", "3")
     assert emit(capsys, "1f1b", "--p", "3", "--m", "3", "--per-rank", "parts")[0] == 0
     parts = [json.loads((folder / "parts" / f"rank{rank}.json").read_text()) for rank in range(3)]
@@ -181,7 +181,7 @@ def test_a_part_is_no_stream_and_says_so(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One object: the text, or the files; the report where something is wrong."""
+    """One object: the text, or the files; the report if something is wrong."""
     _, text, _ = emit(capsys, "1f1b", "--p", "2", "--target", "torch-csv")
     status, out, said = emit(capsys, "1f1b", "--p", "2", "--target", "torch-csv", "--json")
     told = json.loads(out)
@@ -223,7 +223,7 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_settings_of_the_trainer_go_to_stderr(
     arguments: list[str], words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the placement: the name that makes torchtitan build these stages on these ranks."""
+    """For a placement, the schedule name with which torchtitan builds these stages on these ranks."""
     (folder / "vee.txt").write_text("rank 0: F0.0 F3.0 B3.0 B0.0\nrank 1: F1.0 F2.0 B2.0 B1.0\n")
     (folder / "wave.txt").write_text("rank 0: F1.0 B1.0\nrank 1: F0.0 B0.0\n")
     status, out, said = emit(capsys, *arguments, "--target", "torch-csv", "-o", "order.csv")
@@ -237,7 +237,7 @@ def test_settings_of_the_trainer_go_to_stderr(
 
 @pytest.mark.parametrize("target", ["torch-csv", "stream"])
 def test_a_large_schedule_is_emitted_a_rank_at_a_time(target: str, tmp_path: Path) -> None:
-    """0.5 million cells, 1.6 million instructions: the memory of the process stays near that of the columns."""
+    """0.5 million cells, 1.6 million instructions: the process needs little more memory than the columns."""
     code = (
         "import sys; from pipesched.__main__ import main; status = main(sys.argv[1:]); "
         "own = next(line for line in open('/proc/self/status') if line.startswith('VmHWM')); "  # not the parent's

@@ -1,4 +1,4 @@
-"""Extensions add rows, and values of their own; the core without them does what it knows."""
+"""Extensions add rows and values of their own; the core works without them."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Mine:
 
 @pytest.fixture
 def added(monkeypatch: pytest.MonkeyPatch) -> list[extension.Row]:
-    """Rows of an extension beside the registered ones."""
+    """Rows of an extension, added to the registered ones."""
     rows: list[extension.Row] = []
     monkeypatch.setattr(extension, "_all", lambda: tuple(rows))
     return rows
 
 
 def test_a_value_of_an_extension_is_one_of_its_class() -> None:
-    """Its defaults where there is none; a later one takes the place of an earlier one, and of no other class."""
+    """Defaults if it is absent; a later value replaces an earlier one of its class only."""
     asked = Options({"p": 2}, owned=(AT_W,))
     assert asked.of(Mine) == Mine(7)
     asked = asked.owning(Mine(1)).owning(Mine(2))
@@ -61,7 +61,7 @@ def test_a_value_of_an_extension_is_one_of_its_class() -> None:
 
 
 def test_a_row_counts_where_its_owner_has_a_value(added: list[extension.Row]) -> None:
-    """Nothing is imported to find out: a module that is not there does no harm."""
+    """Nothing is imported to find out: a missing module does no harm."""
     every = Check("always", ("PS902",), Lazy("nowhere:check"))
     owned = Check("owned", ("PS902",), Lazy("nowhere:check"), owner=Lazy("model.release:Release"))
     added += [every, owned, Check("never", ("PS902",), Lazy("nowhere:check"), owner=Lazy("nowhere:Release"))]
@@ -70,7 +70,7 @@ def test_a_row_counts_where_its_owner_has_a_value(added: list[extension.Row]) ->
 
 
 def test_an_option_follows_the_one_that_it_names(added: list[extension.Row]) -> None:
-    """Also one of another row; where that is not there, at the end, so that no option is lost."""
+    """Also an option of another row; if that is missing, it comes last, so that no option is lost."""
     plain = [option.name for option in options.of("verify")]
     added += [
         Option("third", on=("verify",), after="second"),
@@ -84,13 +84,13 @@ def test_an_option_follows_the_one_that_it_names(added: list[extension.Row]) -> 
 
 @pytest.mark.parametrize("command", sorted(verbs()))
 def test_no_command_has_an_option_twice(command: str) -> None:
-    """A row for each name."""
+    """Each name has one row."""
     names = [option.name for option in options.of(command)]
     assert len(names) == len(set(names))
 
 
 def test_a_fact_is_derived_once_until_another_program_counts() -> None:
-    """By the function, with the type that it returns."""
+    """A fact is found by its function, with the type that it returns."""
     calls: list[Analysis] = []
 
     def spent(made: Analysis) -> Idle | None:
@@ -106,7 +106,7 @@ def test_a_fact_is_derived_once_until_another_program_counts() -> None:
 
 
 def test_the_core_alone_verifies() -> None:
-    """Without an extension there are its own options and parts, and nothing of another folder is imported."""
+    """Without extensions it has its own options and parts, and imports no other folder."""
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     listed, ok, names, others, said = json.loads(done.stdout)

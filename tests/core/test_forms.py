@@ -1,5 +1,5 @@
-"""Lists, costs by stage and microbatch, and slices: they take the time and hold what they should, and what is wrong
-with them is told where it is.
+"""Lists, costs by stage and microbatch, and slices take the right time and memory, and wrong uses are reported at their
+place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RELEASES = {"W": Fraction(0), "I": Fraction(1), "split:1/4": Fraction(3, 4), "to
 
 @pytest.mark.parametrize("chunk", chunks(DATA / "forms.ps"), ids=str)
 def test_wrong_uses_are_told_where_they_are(chunk: Chunk) -> None:
-    """Each line that is wrong has its finding, and no other line has one."""
+    """Each wrong line has its finding, and no other line has one."""
     check(chunk)
 
 
@@ -74,7 +74,7 @@ class Formulas:
         return {"p": made.ranks, "m": made.microbatches, **{name: tuple(x) for name, x in self.lists.items()}}
 
     def cost(self) -> dict[tuple[str, int, int], Fraction]:
-        """By key, stage and microbatch, with what follows from it; of FB nothing where it was not given."""
+        """Cost by key, stage and microbatch, with derived costs; no FB unless given."""
         tables = {key: self.table(key) for key in self.terms}
         made = {}
         for s in range(self.stages):
@@ -99,7 +99,7 @@ def steps(schedule: Schedule) -> list[list[oracle.Slot]]:
 
 
 def compared(found: Analysis, made: Written, cost: oracle.Cost, release: str, q: int) -> None:
-    """Every instant, the work and the peaks of an analysis are those of the play by hand."""
+    """Compare every instant, the work and the peaks of an analysis with the simulation."""
     schedule, times = found.schedule, found.timeline
     assert steps(schedule) == made.slots
     played = oracle.play(made.slots, made.stages, cost, q)
@@ -113,7 +113,7 @@ def compared(found: Analysis, made: Written, cost: oracle.Cost, release: str, q:
 
 
 def judged(made: Written, seed: int, q: int, *lines: str) -> bool:
-    """Whether the costs mean something, and a B is not less than its part; then everything is compared."""
+    """Check that the costs are valid, and that a B is not less than its parts; then compare everything."""
     formulas, release = Formulas(seed, made), random.Random(seed).choice(sorted(RELEASES))
     cost = formulas.cost()
     file = parse(Source("random.ps", formulas.text(made, *lines)))
@@ -130,8 +130,8 @@ def judged(made: Written, seed: int, q: int, *lines: str) -> bool:
 
 @pytest.mark.parametrize("block", range(4))
 def test_costs_by_microbatch_take_their_time_and_hold_their_part(block: int) -> None:
-    """On random programs with random formulas: the instants, the work and the peaks are those of the play by hand, of
-    the same costs in a file too.
+    """Random programs with random formulas: instants, work and peaks are those of the simulation, also for the same
+    costs in a file.
     """
     seeds = range(block * deep(25), (block + 1) * deep(25))
     assert sum(judged(program(seed), seed, 1) for seed in seeds) > len(seeds) // 2
@@ -139,8 +139,8 @@ def test_costs_by_microbatch_take_their_time_and_hold_their_part(block: int) -> 
 
 @pytest.mark.parametrize("block", range(4))
 def test_slices_run_in_turn_and_wait_for_each_other(block: int) -> None:
-    """Bare letters write the slices that were written down by looking; the run never waits for a slice, as its order is
-    right, and takes the time and holds what a play says in which slices do wait.
+    """Bare letters give the slices that were written down by hand; a run in the right order never waits for a slice,
+    and has the time and the memory of a simulation in which slices wait.
     """
     for seed in range(block * deep(25), (block + 1) * deep(25)):
         made, q = sliced(seed)
@@ -148,7 +148,7 @@ def test_slices_run_in_turn_and_wait_for_each_other(block: int) -> None:
 
 
 def test_a_schedule_of_slices_is_written_as_one() -> None:
-    """What is written evaluates to the same operations and the same sequences."""
+    """The written file evaluates to the same operations and the same sequences."""
     for seed in range(deep(30)):
         made, q = sliced(seed)
         text = made.text(f"slices {q}")
@@ -159,8 +159,8 @@ def test_a_schedule_of_slices_is_written_as_one() -> None:
 
 @pytest.mark.parametrize("letter", ["R", "L"])
 def test_what_comes_back_for_a_slice_comes_as_its_backward_does(letter: str) -> None:
-    """R and L of a sequence that is cut go against it, whatever runs in between; so such a file is read and written,
-    and nothing of it is used before it is there.
+    """R and L of a sliced sequence run in reverse order, whatever runs in between; such a file is read and written, and
+    no value is used before it exists.
     """
     seen = 0
     for seed in range(deep(60)):

@@ -1,4 +1,4 @@
-"""A schedule without any backward: it says so, keeps nothing for a backward, and does nothing that needs a gradient."""
+"""A schedule without any backward: it is called forward-only, keeps nothing for a backward, and computes no gradients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def verify(text: str, **options: object) -> pipesched.Report:
 @CALM
 @given(strategies.schedules(), st.sampled_from(["W", "I", "torch"]), st.data())
 def test_it_holds_what_one_forward_takes(drawn: Schedule, rule: str, data: st.DataObject) -> None:
-    """Whatever the rule of release: the peak of a rank is the most that one of its F takes, and only while it runs."""
+    """Under every release rule the peak of a rank is the largest of its F, and only while it runs."""
     schedule = forwards(drawn)
     sizes = data.draw(strategies.sizes(schedule.stages))
     costs = data.draw(strategies.costs(schedule.stages))
@@ -95,7 +95,7 @@ def test_what_needs_a_gradient_is_an_error(order: str, word: str) -> None:
 
 
 def test_a_stream_of_it_holds(tmp_path: Path) -> None:
-    """What we emit of it has neither reductions nor steps, and is forward-only when it is read again."""
+    """Its stream has neither reductions nor steps, and reads back as forward-only."""
     file = tmp_path / "half.ps"
     file.write_text(HALF_OF_GPIPE)
     stream = "".join(pipesched.emit(str(file), p=2, m=3))

@@ -1,5 +1,5 @@
-"""Frozen stages and recomputation: a line leaves out what nobody wants, a letter runs a forward again; what is left is
-right, takes the time and holds what it should, and what cannot be is refused.
+"""Frozen stages and recomputation: unneeded operations are left out, forwards run again; the result is right, with the
+right time and memory, and impossible uses are refused.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ RELEASES = {"W": Fraction(0), "I": Fraction(1), "split:1/4": Fraction(3, 4), "to
 
 
 def frozen_of(rng: random.Random, made: Written) -> list[int]:
-    """Some stages, the first ones more often than not; not all. None where an operation names its microbatch, which is
-    meant.
-    """
+    """Choose some stages, usually the first ones, but not all."""
     stages = made.stages
     if made.named:
         return []
@@ -76,9 +74,8 @@ def some_costs(rng: random.Random, stages: int) -> dict[str, tuple[Fraction, ...
 @pytest.mark.parametrize(("recompute", "offload"), [(0, 0), (0.5, 0), (1, 0), (0, 1), (0, 0.5), (0.4, 0.8)])
 @pytest.mark.parametrize("block", range(2))
 def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float, offload: float) -> None:
-    """On random programs: the order is the whole one without what is not needed, and its instants, work, messages and
-    peaks, of the device and of host memory, are those of the play by hand. Of no, some and all stages the forwards are
-    run again, and of no, some and all activations of the others copies go out and in.
+    """Random programs: the order is the whole one without unneeded operations; instants, work, messages and peaks, of
+    the device and of host memory, are those of the simulation.
     """
     many = deep(17 if offload else 30)
     for seed in range(block * many, (block + 1) * many):
@@ -112,7 +109,7 @@ def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float,
 
 
 def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
-    """No finding; REDUCE_GRAD of every trained stage where it is, and SYNC of those on two ranks; of no frozen one."""
+    """No finding; REDUCE_GRAD for every trained stage, SYNC for those on two ranks, none for a frozen one."""
     for seed in range(deep(60)):
         made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
         frozen = frozen_of(rng, made)
@@ -132,7 +129,7 @@ def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
 
 
 def test_live_is_what_is_held() -> None:
-    """What is live at an operation weighs what is held there."""
+    """The live activations of an operation add up to the held memory."""
     for seed in range(deep(30)):
         made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
         text = made.text(*lines(frozen_of(rng, made)))
@@ -157,15 +154,15 @@ def test_what_is_printed_says_the_same() -> None:
 
 
 def _split_behind(schedule: Schedule) -> bool:
-    """Whether a stage that is the first to learn behind others runs an I."""
+    """Tell whether the first trained stage behind others runs an I."""
     frozen = schedule.placement.frozen
     first = next(s for s in range(schedule.stages) if s not in frozen)
     return first > 0 and bool(((schedule.op == Op.I) & (schedule.stage == first)).any())
 
 
 def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() -> None:
-    """Written, it has F and B, or I and W, of every stage and microbatch, in an order that ends; read with its frozen
-    stages it is the order that was written. What torch would train wrong is refused, written or read.
+    """The written file has F and B, or I and W, of every stage and microbatch, in an order that finishes; read with its
+    frozen stages it is the original order.
     """
     written = 0
     for seed in range(deep(75)):
@@ -210,7 +207,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
     ],
 )
 def test_an_order_with_frozen_stages(name: str, text: str, frozen: tuple[int, ...], code: Code | None) -> None:
-    """What stands in an order is meant: it is an error where nobody wants it, but for a B, which may be an I."""
+    """An explicit operation is intended: an unneeded one is an error, except a B, which may be an I."""
     report = verify(Source(name, text), Options({"p": 1, "m": 1} if name == "x.ps" else {}, frozen=frozen))
     assert {x.code for x in report.diagnostics if x.severity == "error"} == (set() if code is None else {code})
 

@@ -1,4 +1,4 @@
-"""The tables of the grammar are those that lark makes of it, and our parser reads with them what lark's reads.
+"""The tables of the grammar are those that lark makes of it, and our parser with them reads what lark's reads.
 
 After a change of the grammar: ``python -m tests.core.test_grammar`` writes the tables anew.
 """
@@ -28,14 +28,14 @@ TEXTS = sorted([*(ROOT / "schedules").glob("*.ps"), *(ROOT / "tests" / "language
 
 
 class Derivation:
-    """A builder that keeps what was read: of each rule its name and its children."""
+    """A builder that keeps the name and the children of each rule."""
 
     def __getattr__(self, rule: str) -> Callable[[Children], Any]:
         return lambda children: (rule, *children)
 
 
 def plain(value: Any) -> Any:
-    """A derivation as tuples and texts, whoever made it; places are those of its tokens."""
+    """A derivation as tuples and texts, from either parser; places are those of its tokens."""
     if hasattr(value, "data"):
         return (str(value.data), *map(plain, value.children))
     if hasattr(value, "start_pos"):
@@ -70,12 +70,12 @@ def as_we_read(text: str) -> Any:
 
 @pytest.mark.quick
 def test_the_tables_are_those_of_the_grammar() -> None:
-    """What the package carries is what lark makes of the grammar as it is."""
+    """The shipped tables are those that lark makes of the current grammar."""
     assert TABLES.read_text("utf-8") == tables(GRAMMAR.read_text("utf-8")), "python -m tests.core.test_grammar"
 
 
 def test_the_tables_depend_on_no_order_of_a_set() -> None:
-    """Processes that hash differently write the same bytes."""
+    """Processes with different hash seeds write the same bytes."""
     code = (
         "import pathlib, sys; from tests.makers.grammar_tables import written;"
         f"sys.stdout.write(written(pathlib.Path({str(GRAMMAR)!r}).read_text('utf-8')))"
@@ -90,7 +90,7 @@ def test_the_tables_depend_on_no_order_of_a_set() -> None:
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_files_are_read_as_lark_reads_them(path: Path) -> None:
-    """Each file has the derivation that lark finds, or goes wrong where it does for lark; so does each beginning."""
+    """Each file has lark's derivation, or fails where lark fails; so does each prefix."""
     text = path.read_text("utf-8")
     for end in {len(text), *range(0, len(text), max(1, len(text) // deep(10)))}:
         assert as_we_read(text[:end]) == as_lark_reads(text[:end])
@@ -99,7 +99,7 @@ def test_files_are_read_as_lark_reads_them(path: Path) -> None:
 @settings(max_examples=deep(40), deadline=None)
 @given(written(), st.randoms())
 def test_random_texts_are_read_as_lark_reads_them(case: tuple[ast.File, str], random: Any) -> None:
-    """The same of random files of every form, with a piece that is moved."""
+    """The same for random files of every form, with a moved piece."""
     _, text = case
     low, high, at = sorted(random.randrange(len(text)) for _ in range(3))
     for said in (text, text[:low] + text[high:at] + text[low:high] + text[at:]):
@@ -107,7 +107,7 @@ def test_random_texts_are_read_as_lark_reads_them(case: tuple[ast.File, str], ra
 
 
 def test_a_file_is_read_without_lark() -> None:
-    """Neither a file that is right nor one that is wrong needs lark."""
+    """Neither a right nor a wrong file needs lark."""
     code = (
         "import sys; sys.modules['lark'] = None; from pipesched.__main__ import main;"
         "sys.exit(main(['verify', '1f1b', '--p', '4']) * 10 + main(['fmt', '-']))"

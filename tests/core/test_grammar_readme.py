@@ -1,4 +1,4 @@
-"""The language reference is true: every block of it says what it shows."""
+"""The language reference is true: every block of it is tested."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_block_is_right_or_wrong_where_it_says(block: Chunk) -> None:
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.orders], ids=str)
 def test_block_writes_the_order_below_it(block: Chunk) -> None:
-    """The order under a block is what the block writes at its sizes."""
+    """The order below a block is the block's order at its sizes."""
     schedule = evaluate(parse(block.source), block.parameters or {}).schedule
     for line in block.orders:
         rank, _, order = line.removeprefix("rank ").partition(": ")
@@ -46,7 +46,7 @@ def slots(schedule: Schedule, rank: int) -> list[str]:
 
 
 def test_every_block_is_a_test() -> None:
-    """No fence of the page is left out: it is a block to run, or the order of the block before it, or commands, which
+    """No fence of the page is skipped: it is a block to run, the order of the block before it, or commands, which
     test_readme.py runs.
     """
     text = README.read_text("utf-8")
@@ -58,7 +58,7 @@ def test_every_block_is_a_test() -> None:
 
 
 def test_every_word_of_the_language_is_shown() -> None:
-    """Each word that the grammar reserves is listed as reserved, and stands in a block that is right."""
+    """Each reserved word of the grammar is listed as reserved, and occurs in a right block."""
     grammar = re.sub(r"//.*", "", GRAMMAR.read_text("utf-8"))
     words = set(re.findall(r'"([A-Za-z]+)"', grammar))
     (names,) = re.findall(r"^name: (.*)", grammar, re.MULTILINE)

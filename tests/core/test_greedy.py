@@ -1,4 +1,4 @@
-"""An order by a rule is what a slow clock makes of it, at the costs of the file whatever else is asked."""
+"""An order by a rule is what a slow clock makes of it, at the costs of the file, whatever other options say."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def order(text: str, **sizes: int) -> list[list[str]]:
 
 
 def clocked(ranks: list[int], m: int, rules: list[list[Line]], costs: dict[str, int]) -> list[list[str]] | None:
-    """What the rules write, by looking at every rank at every instant; None for a standstill.
+    """The operations that the rules give, by checking every rank at every instant; None for a standstill.
 
     ranks: of the stages. A line is a letter, a chunk, what its condition counts ("", "held" or "pending"), and how much
     of that there may be less than.
@@ -88,7 +88,9 @@ def clocked(ranks: list[int], m: int, rules: list[list[Line]], costs: dict[str, 
 
 @pytest.mark.parametrize("seed", range(deep(30)))
 def test_a_rule_writes_what_a_slow_clock_writes(seed: int) -> None:
-    """Any lines in any order, any placement and costs: the same operations in the same order, or both stand still."""
+    """Any lines in any order, any placement and costs: the same operations in the same order, or both come to a
+    standstill.
+    """
     rng = random.Random(seed)
     p, m = rng.randint(1, 4), rng.randint(1, 6)
     placement = rng.choice(list(PLACEMENTS))
@@ -128,7 +130,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("p", [1, 2, 5])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_orders_follow_from_rules(name: str, p: int) -> None:
-    """1F1B is: a backward where one can run, else a forward, as long as less than p - r are held; GPipe likewise."""
+    """1F1B runs a backward if possible, else a forward while fewer than p - r are held; GPipe likewise."""
     text = f"schedule x(p, m)\nstage s in 0 .. p on rank s\ncosts B = 2\n{PUBLISHED[name]}"
     published = pipesched.load(name, p=p, m=3 * p)
     assert isinstance(published, Schedule)
@@ -143,7 +145,7 @@ rank r { greedy { B[1]  B[0]  F[1]  F[0] when held < p } }
 
 
 def test_costs_of_the_command_line_change_no_order() -> None:
-    """--cost says how long the order takes; what the file says of its costs, parameters among it, is what makes it."""
+    """--cost changes the times of the order; the order follows from the costs in the file, parameters included."""
     source, costs = Source("x.ps", WAVE), "F=7,B=1,C=9"
     plain, asked = pipesched.verify(source, p=3), pipesched.verify(source, p=3, costs=costs)
     listed = "".join(f"rank {r}: {' '.join(line)}\n" for r, line in enumerate(order(WAVE, p=3)))
@@ -156,7 +158,7 @@ def test_costs_of_the_command_line_change_no_order() -> None:
 
 
 def test_a_list_before_a_rule_and_ranks_without_one_share_the_clock() -> None:
-    """What stands before the rule runs first, and ranks with a list run it on the same clock."""
+    """Operations before the rule run first, and ranks with a plain list share the clock."""
     text = """schedule x(p, m)
 stage s in 0 .. p on rank s
 rank 0 { F  F  greedy { B  F when held < p } }
@@ -169,7 +171,7 @@ rank r { let warmup = min(p - 1 - r, m)  repeat warmup { F }  repeat m - warmup 
 
 
 def test_frozen_stages_want_less_of_a_rule() -> None:
-    """A line whose operation nobody wants takes no time and writes nothing."""
+    """A line whose operation is not needed takes no time and writes nothing."""
     text = """schedule x(p, m, e = 1)
 stage s in 0 .. p on rank s
 frozen s in 0 .. e
@@ -211,7 +213,7 @@ def test_a_wrong_rule_is_told_where_it_is(case: str) -> None:
 
 
 def test_a_rule_for_too_much_is_refused() -> None:
-    """Whoever asks for more than can be run in a few seconds learns it at the line, and what raises the limit."""
+    """Too much work is refused within seconds, at its line, with the option that raises the limit."""
     source = Source("x.ps", WAVE)
     (found,) = pipesched.verify(source, p=4, m=40, max_ops=700).diagnostics
     assert found.code == "PS211" and found.where is not None and found.where.line == 4
@@ -231,19 +233,19 @@ OWN = {
 
 @pytest.mark.parametrize("text", OWN.values(), ids=OWN.keys())
 def test_the_meaning_of_the_file_comes_first(text: str) -> None:
-    """A file that calls something `greedy` or `held` means that."""
+    """In a file that defines `greedy` or `held`, the name has that meaning."""
     assert order(text, p=1, m=4) == [["F0.0", "F0.1", "F0.2"]]
 
 
 def test_a_condition_knows_a_file_s_own_held() -> None:
-    """Its own meaning wins in a condition too."""
+    """In conditions, too, the file's own definition wins."""
     text = "schedule x(p, m, held = 5)\nstage 0 on rank 0\nrank 0 { greedy { F when held < 9  B } }"
     assert order(text, p=1, m=3) == [["F0.0", "F0.1", "F0.2", "B0.0", "B0.1", "B0.2"]]
 
 
 @pytest.mark.parametrize("head", ["greedi {", "greedy"])
 def test_a_head_that_is_wrong_is_one_finding(head: str) -> None:
-    """The conditions below it are not blamed as well; a second `rank` is read as ever."""
+    """The conditions below it are not reported as well; a second `rank` is read as usual."""
     brace = "  }\n" if "{" in head else ""
     text = f"""schedule w(p, m)
 stage s in 0 .. p on rank s
@@ -259,7 +261,7 @@ rank 1 {{ F B when }}
 
 
 def test_a_pair_of_f_and_i_takes_the_time_of_both() -> None:
-    """On the clock of a rule as on that of `verify`: FB is of F and B alone, so an I is there before the last F."""
+    """On the clock of a rule as in `verify`: FB applies to F and B only, so an I can end before the last F."""
     text = """schedule x(p, m)
 stage s in 0 .. 2 on rank s
 costs F = 1, I = 1, W = 1, FB = 10

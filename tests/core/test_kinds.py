@@ -1,4 +1,4 @@
-"""A kind of operation is a row: one more, put into a copy of the tree in at most ten places, is known everywhere.
+"""A kind of operation is a row: added to a copy of the tree in at most ten places, it is known everywhere.
 
 The kind is X, which checks a forward: it waits for the F of its stage, takes a time of its own, makes nothing that
 another operation takes, and holds nothing. What the copy has to say of it was reckoned by hand.
@@ -99,7 +99,7 @@ print(json.dumps(answers))
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree with one kind more, and the examples in it."""
+    """A tree with one more kind, and its examples."""
     tree = tmp_path_factory.mktemp("tree")
     for folder in ("pipesched", "grammars", "schedules", "emit"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -135,12 +135,12 @@ Answers = dict[str, tuple[int, str]]
 
 
 def test_it_is_a_row() -> None:
-    """At most ten places, however many files ask."""
+    """At most ten places change."""
     assert len(PLACES) <= 10
 
 
 def test_few_name_a_kind() -> None:
-    """Elsewhere the table is asked; the few say that B is I and W in one, or what torch and a stream have."""
+    """All other code asks the table; the few places say that B is I and W in one, or what torch and a stream have."""
     named = re.compile(r"Op\.[FIWB]\b|FIWB|\* 4 \+ |op <= |\"F\", \"I\"")
     exempt = (
         "model/ops",
@@ -156,7 +156,7 @@ def test_few_name_a_kind() -> None:
 
 
 def test_it_is_timed_and_held(answers: Answers) -> None:
-    """By its own cost, else by that of F; work, makespan and peak are those of the order, reckoned by hand."""
+    """By its own cost, else by that of F; work, makespan and peak are those computed by hand."""
     dear, assumed = (json.loads(answers[name][1]) for name in ("dear", "assumed"))
     assert dear["ok"] and (dear["time"]["makespan"], dear["time"]["work"]) == (27, [24, 24])
     assert dear["memory"]["peak"] == [3, 3]
@@ -172,13 +172,13 @@ def test_it_is_timed_and_held(answers: Answers) -> None:
     ],
 )
 def test_it_is_checked(answers: Answers, name: str, code: str, said: str) -> None:
-    """Once for a microbatch at most, behind what it takes."""
+    """At most once per microbatch, after its inputs."""
     status, text = answers[name]
     assert status == 1 and f"error[{code}]" in text and said in text, text
 
 
 def test_it_is_read_and_printed(answers: Answers, copy: Path) -> None:
-    """Laid out, written in the language, and as an order."""
+    """Formatted, written in the language, and as an order."""
     assert answers["fmt"][0] == 0 and (copy / "loose.ps").read_text("utf-8") == GOOD
     assert "F F X B X B" in " ".join(answers["printed"][1].split()) and answers["order"][1] == ORDER
 
@@ -203,7 +203,7 @@ def test_it_is_emitted(answers: Answers, copy: Path) -> None:
 
 
 def test_it_is_refused_or_counted(answers: Answers) -> None:
-    """The optimizer refuses a kind that its problem lacks; no bound is told; what explains and compares counts it."""
+    """The optimizer refuses a kind that its problem lacks, without a bound; analyses and comparisons count it."""
     status, text = answers["optimize"]
     assert status == 1 and "error[PS702]" in text and "it runs X" in text and "F and I and W and B" in text, text
     (row,) = json.loads(answers["bound"][1])["rows"]

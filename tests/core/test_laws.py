@@ -1,4 +1,4 @@
-"""Laws of the verdict as a whole: what does not change it, and how it changes with costs and release rules."""
+"""Laws of the whole verdict: what does not change it, and how it changes with costs and release rules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def codes(report: Report) -> list[str]:
 @CALM
 @given(strategies.SEEDS, st.booleans())
 def test_ranks_have_no_order(seed: int, broken: bool) -> None:
-    """Ranks numbered differently: the same verdict, makespan, codes and messages, and lists in the new order."""
+    """Ranks numbered differently give the same verdict, makespan, codes and messages, and lists in the new order."""
     schedule = strategies.shuffled_schedule(seed) if broken else strategies.random_schedule(seed)
     new = list(range(schedule.ranks))
     random.Random(seed).shuffle(new)
@@ -58,7 +58,7 @@ def test_ranks_have_no_order(seed: int, broken: bool) -> None:
 @CALM
 @given(strategies.schedules(), st.data())
 def test_times_scale_with_the_costs_and_never_shrink(schedule: Schedule, data: st.DataObject) -> None:
-    """Costs times k: all times are k times as long. Any cost raised: no operation of the schedule ends earlier."""
+    """Costs times k: all times are k times as long. A raised cost: no operation of the schedule ends earlier."""
     costs = data.draw(strategies.costs(schedule.stages))
     known = {key: list(row) for key, row in simulate.rows(costs, schedule.stages).items() if row is not None}
     factor = data.draw(st.sampled_from([Fraction(3), Fraction(1, 7)]))
@@ -78,7 +78,7 @@ def _makespan(schedule: Schedule, rows: dict[str, list[Fraction]]) -> Fraction:
 @CALM
 @given(strategies.schedules(), st.fractions(0, 1, max_denominator=9))
 def test_the_peak_is_convex_in_what_w_frees(schedule: Schedule, share: Fraction) -> None:
-    """split:0 is I, split:1 is W, and between them no peak is above the line from one to the other."""
+    """split:0 is I, split:1 is W, and no peak is above the line between them."""
     at = {x: memory(schedule, Release.parse(f"split:{x}")).peak for x in (Fraction(0), share, Fraction(1))}
     assert at[Fraction(0)] == memory(schedule, Release.parse("I")).peak
     assert at[Fraction(1)] == memory(schedule, Release.parse("W")).peak

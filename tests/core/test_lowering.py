@@ -1,4 +1,4 @@
-"""From a compute order to a program: messages are added and nothing else, and the program finishes under rendezvous.
+"""Lowering only adds messages to a compute order, and the program finishes under rendezvous.
 
 Right schedules are random (`makers/strategies.py`), at random costs: the costs decide where messages are placed, never
 whether the program is right. Finishing is asked of an explorer of all interleavings where that is small enough, of a
@@ -60,7 +60,7 @@ def lists_of(program: Program) -> list[list[Instruction]]:
 
 
 def name(x: Instruction) -> tuple[str, int, int]:
-    """What a message carries: an activation or a gradient, of which stage, of which microbatch."""
+    """The content of a message: an activation or a gradient, its stage and its microbatch."""
     back = x.op in (Op.SEND_B, Op.RECV_B)
     producer = x.stage if x.op.send else x.stage + 1 if back else x.stage - 1
     return "gradient" if back else "activation", producer, x.microbatch
@@ -69,7 +69,7 @@ def name(x: Instruction) -> tuple[str, int, int]:
 @CALM
 @given(programs())
 def test_without_its_messages_a_program_is_its_schedule(made: tuple[Schedule, Program]) -> None:
-    """Erasing what is no compute gives back every rank's order, overlap pairs included."""
+    """Without its messages every rank's list is the original order, overlap pairs included."""
     schedule, program = made
     left = [[Compute(x.op, x.stage, x.microbatch, x.second) for x in li if x.op.compute] for li in lists_of(program)]
     assert left == simulate.orders_of(schedule)
@@ -80,7 +80,7 @@ def test_without_its_messages_a_program_is_its_schedule(made: tuple[Schedule, Pr
 @CALM
 @given(programs())
 def test_every_edge_between_ranks_is_one_message(made: tuple[Schedule, Program]) -> None:
-    """One SEND behind its producer, one RECV before its consumer, each with the stage of its own rank; no others."""
+    """One SEND after its producer, one RECV before its consumer, each with the stage of its own rank; no others."""
     schedule, program = made
     lists, orders = lists_of(program), simulate.orders_of(schedule)
     at = {(rank, str(x)): i for rank, li in enumerate(lists) for i, x in enumerate(li)}
@@ -144,7 +144,7 @@ def test_reductions_syncs_and_steps_come_once_and_last(made: tuple[Schedule, Pro
 @pytest.mark.parametrize("costs", ["F=1,B=2", "F=0,B=0", "F=1,I=1,W=0"])
 @pytest.mark.parametrize("name", ["1f1b", "gpipe", "interleaved"])
 def test_a_reduction_follows_the_messages_of_its_instant(name: str, costs: str) -> None:
-    """The gradient that the last backward hands on is on its way before the rank reduces, whatever lasts no time."""
+    """The gradient of the last backward is sent before the rank reduces, even if operations take no time."""
     program = Analysis(pipesched.load(name, p=4, m=4), Costs.parse(costs)).program
     assert program is not None
     for li in lists_of(program):
@@ -155,7 +155,7 @@ def test_a_reduction_follows_the_messages_of_its_instant(name: str, costs: str) 
 
 
 def test_the_gradients_of_four_copies_are_summed() -> None:
-    """Two by two, and then the sums: each rank steps with the gradients of all, once."""
+    """First in pairs, then the sums: each rank steps with the gradients of all, once."""
     for p, m in ((4, 4), (8, 8)):
         program = compiler.lower(pipesched.load("chimera2", p=p, m=m))
         assert simulate.finishes(program) and symbolic.right(program)
@@ -164,14 +164,14 @@ def test_the_gradients_of_four_copies_are_summed() -> None:
 @CALM
 @given(programs())
 def test_a_lowered_program_finishes_and_trains_like_the_undivided_model(made: tuple[Schedule, Program]) -> None:
-    """It ends under rendezvous, hence everywhere, and every stage gets the gradient of every microbatch once."""
+    """It finishes under rendezvous, hence everywhere, and every stage gets the gradient of every microbatch once."""
     assert simulate.finishes(made[1])
     assert symbolic.right(made[1])
 
 
 @pytest.mark.parametrize("first", range(0, 120, 30))
 def test_every_interleaving_of_a_small_program_finishes(first: int) -> None:
-    """The explorer finds no other end, under any model."""
+    """The explorer finds no other result, under any model."""
     for seed in range(first, first + 30):
         schedule = strategies.random_schedule(seed, ranks=3, microbatches=2)
         program = lowered(schedule, Costs.parse(("F=1", "F=0,I=0,W=0", "F=2,C=3", "F=1,W=0,C=1/2")[seed % 4]))
@@ -184,14 +184,14 @@ def test_every_interleaving_of_a_small_program_finishes(first: int) -> None:
 @CALM
 @given(programs())
 def test_our_own_clock_proves_our_program(made: tuple[Schedule, Program]) -> None:
-    """The instants of the lowering rise on each rank and agree at both ends: no second opinion is needed."""
+    """The instants of the lowering rise on each rank and agree at both ends, which proves that it finishes."""
     program = made[1]
     assert clock_proves(program, pair(program))
     assert meets(program, pair(program)) and meets(replace(program, clock=None), pair(program))
 
 
 def certificate(program: Program, clock: list[int]) -> bool:
-    """What a clock must be to prove anything, by the book."""
+    """The conditions on a clock that proves anything, written out directly."""
     lists = lists_of(program)
     cut = program.start.tolist()
     of = {(rank, i): clock[cut[rank] + i] for rank, li in enumerate(lists) for i in range(len(li))}
@@ -200,7 +200,7 @@ def certificate(program: Program, clock: list[int]) -> bool:
 
 
 def corrupted(rng: random.Random, program: Program) -> list[int]:
-    """A clock with one to three wrong instants, or one that was made up."""
+    """A clock with one to three wrong instants, or a random one."""
     assert program.clock is not None
     clock: list[int] = program.clock.tolist()
     ends = np.flatnonzero(program.sends | program.receives).tolist()
@@ -224,7 +224,7 @@ def corrupted(rng: random.Random, program: Program) -> list[int]:
 
 
 def test_a_corrupted_clock_proves_nothing() -> None:
-    """500 corruptions: accepted exactly where the clock still is a certificate, which most are not."""
+    """500 corruptions: accepted exactly if the clock is still a certificate, which most are not."""
     rng = random.Random(11)
     refused = 0
     for seed in range(100):
@@ -238,7 +238,7 @@ def test_a_corrupted_clock_proves_nothing() -> None:
 
 
 def reordered(rng: random.Random, program: Program) -> Program:
-    """The same clock over lists in which instructions have changed places."""
+    """The same clock for lists with swapped instructions."""
     lists = lists_of(program)
     for _ in range(rng.randint(1, 3)):
         li = rng.choice([li for li in lists if len(li) > 1])
@@ -249,7 +249,7 @@ def reordered(rng: random.Random, program: Program) -> Program:
 
 
 def test_an_old_clock_does_not_hide_a_deadlock() -> None:
-    """500 programs with changed lists and the clock of before: strict holds exactly if they meet; many do not."""
+    """500 programs with changed lists and their old clock: strict holds exactly if they meet; many do not."""
     rng = random.Random(12)
     stuck = 0
     for seed in range(100):
@@ -266,7 +266,9 @@ def test_an_old_clock_does_not_hide_a_deadlock() -> None:
 
 @pytest.mark.parametrize("first", range(0, deep(500), 500))
 def test_the_fast_strict_run_agrees_with_the_event_graph(first: int) -> None:
-    """Random programs, batches or not: `meets` holds exactly if no rank stops in the event graph, or in rendezvous."""
+    """Random programs, with or without batches: `meets` holds exactly if no rank stops in the event graph, or in
+    rendezvous.
+    """
     for seed in range(first, first + 500):
         program = random_program(random.Random(seed))
         ends = all(stop < 0 for stop in build(program, STRICT).stops)
@@ -276,7 +278,7 @@ def test_the_fast_strict_run_agrees_with_the_event_graph(first: int) -> None:
 @CALM
 @given(strategies.SEEDS.map(strategies.broken_schedule))
 def test_what_is_accepted_becomes_a_right_program(schedule: Schedule) -> None:
-    """A compute order with slips in it is rejected, or it can be lowered and trains like the undivided model."""
+    """A compute order with slips is rejected, or it can be lowered and trains like the undivided model."""
     if pipesched.verify(schedule).ok:
         program = compiler.lower(schedule)
         assert symbolic.right(program) and simulate.finishes(program)
@@ -289,7 +291,7 @@ def test_both_verdicts_are_there_among_the_broken() -> None:
 
 
 def test_a_cycle_of_computes_has_no_program() -> None:
-    """Lowering refuses what stops, with the cycle."""
+    """Lowering refuses an order that deadlocks, with the cycle."""
     stuck = next(s for s in map(strategies.shuffled_schedule, range(100)) if not _finishes(s))
     with pytest.raises(pipesched.PipeschedError) as error:
         compiler.lower(stuck)
@@ -301,7 +303,7 @@ def _finishes(schedule: Schedule) -> bool:
 
 
 def test_an_instruction_points_at_the_line_of_its_operation() -> None:
-    """A SEND stands where its producer does in the file, a RECV where its consumer does."""
+    """A SEND has the source position of its producer, a RECV that of its consumer."""
     schedule = pipesched.load("zb_h1", p=3, m=4)
     program = compiler.lower(schedule)
     places = {(int(schedule.rank[i]), str(schedule[i])): schedule.origin.place(i) for i in range(len(schedule))}

@@ -1,4 +1,4 @@
-"""How much a rank holds: the running sum equals what a simulated run holds, instant by instant, at any costs."""
+"""Memory of a rank: the running sum equals the memory in a simulated run, at every instant, for any costs."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def shares(rule: str) -> tuple[Fraction, Fraction]:
 @CALM
 @given(strategies.schedules(), st.sampled_from(sorted(RULES)), st.data())
 def test_the_peak_is_the_most_that_any_instant_holds(schedule: Schedule, rule: str, data: st.DataObject) -> None:
-    """For every rule, whatever the operations cost and the stages hold: the largest sum over the instants of a run,
-    rank by rank.
-    """
+    """For every release rule, costs and sizes of stages: the largest sum over the instants of a run, rank by rank."""
     costs = data.draw(strategies.costs(schedule.stages))
     sizes = data.draw(st.none() | strategies.sizes(schedule.stages))
     played = simulate.run(schedule, rows(costs, schedule.stages))
@@ -57,8 +55,8 @@ def test_the_peak_is_the_most_that_any_instant_holds(schedule: Schedule, rule: s
 @CALM
 @given(strategies.schedules(), st.sampled_from(sorted(RULES)), st.data())
 def test_what_is_live_and_where_the_peak_is(schedule: Schedule, rule: str, data: st.DataObject) -> None:
-    """live(i): the stages and microbatches whose F has run and whose last release has not, by age, if they weigh
-    anything.
+    """live(i): the stages and microbatches whose F has run and whose last release has not, by age, if their size is not
+    0.
 
     held at i is what they still weigh, and the peak is first reached at the operation that is named for it.
     """
@@ -98,8 +96,8 @@ def test_the_first_operation_over_a_cap(schedule: Schedule, rule: str, cap: Frac
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_cap_is_an_error_exactly_where_a_rank_exceeds_it(seed: int) -> None:
-    """PS501 for ranks whose peak is larger than their cap, with both numbers, the three furthest over it; the rest
-    are counted. None at caps that are the peaks.
+    """PS501 for ranks whose peak exceeds their cap, with both numbers, for the three furthest over it; the rest are
+    counted. None if the caps are the peaks.
     """
     schedule = strategies.random_schedule(seed)
     peaks = memory(schedule, Release.parse("W")).peak
@@ -126,7 +124,7 @@ def test_one_cap_is_for_every_rank() -> None:
 
 
 def test_a_stage_of_any_size_counts_its_own() -> None:
-    """1F1B at p = 4: rank r holds p - r of its stage, each of them M of an even one; also as the file's own costs."""
+    """1F1B at p = 4: rank r holds p - r of its stage, each M times an even one; also with costs in the file."""
     sizes = [Fraction(0), Fraction(1, 2), Fraction(1), Fraction(3)]
     text = pipesched.load("1f1b", p=4, m=6)
     for report in (
@@ -151,7 +149,9 @@ claim peak(r) == (p - r) * tM
 
 
 def test_a_claim_about_tM_is_not_about_uneven_stages() -> None:
-    """tM is a number where all stages hold alike; elsewhere a claim that names it has not failed, and others count."""
+    """tM is a number if all stages hold the same; otherwise a claim that names it has not failed, and others are
+    judged.
+    """
     claims = [claim.holds for claim in pipesched.verify(Source("x.ps", HEAVY), p=4).claims]
     assert claims == [True, None]
     report = pipesched.verify(Source("x.ps", HEAVY), p=4, costs="M=5/3")
@@ -159,7 +159,7 @@ def test_a_claim_about_tM_is_not_about_uneven_stages() -> None:
 
 
 def test_what_is_held_of_uneven_stages_is_told() -> None:
-    """PS501 counts by stage, and names M of the stages that are held and are not even."""
+    """PS501 counts by stage, and names M of the held stages that are not even."""
     report = pipesched.verify("interleaved", p=2, v=2, m=4, mem_cap=1, costs="M=[1,0,1,5/2]")
     even, uneven = [d for d in report.diagnostics if d.code == "PS501"]
     assert even.message == "rank 0 holds 2.5 activations; its cap is 1"
@@ -182,6 +182,6 @@ def test_what_is_held_of_uneven_stages_is_told() -> None:
     ],
 )
 def test_sizes_too_fine_for_exact_sums_are_refused(costs: str, release: str) -> None:
-    """An error rather than a rounded peak; too fine in themselves, or where thousands are added."""
+    """An error rather than a rounded peak; a single size, or a sum of thousands."""
     report = pipesched.verify("1f1b", p=2, m=3000, costs=costs, release=release)
     assert [d.message for d in report.diagnostics if "64 bits" in d.message] and not report.ok

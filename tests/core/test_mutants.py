@@ -1,4 +1,5 @@
-"""No bad mutant is accepted: what `verify` lets pass ends under rendezvous and trains like the undivided model.
+"""No bad mutant is accepted: a program that `verify` accepts finishes under rendezvous and trains like the undivided
+model.
 
 A right program of each family gets one slip, or up to three. Then two judges speak that know nothing of `verify`: an
 interpreter on symbols (`oracles/symbolic.py`) compares the gradient of every copy of every stage with the undivided
@@ -88,7 +89,7 @@ def program(family: str, number: int) -> Program:
 
 
 def mutant(seed: int) -> tuple[str, str, Program, Program]:
-    """The family, what was done, the program of before and of now; half of them with a single slip."""
+    """The family, the change, the programs before and after; half of them with a single slip."""
     rng = random.Random(seed)
     family = rng.choice(sorted(FAMILIES))
     before = program(family, rng.randrange(len(FAMILIES[family])))
@@ -106,7 +107,7 @@ def right(mutated: Program) -> bool:
 
 
 def told(before: Program, now: Program) -> str:
-    """The lists that differ, for a person."""
+    """The lists that differ, in words."""
     shown = []
     for rank in range(now.ranks):
         texts = [" ".join(map(_word, x.instructions(rank))) for x in (before, now)]
@@ -123,7 +124,7 @@ def _word(x: Instruction) -> str:
 
 @cache
 def tally(first: int, last: int) -> tuple[Counter[tuple[str, ...]], list[str]]:
-    """Counts by family, by verdict, by code; in words what must not be: bad and accepted, or rejected for no reason."""
+    """Counts by family, verdict and code; and the failures: bad but accepted, or rejected for no reason."""
     count: Counter[tuple[str, ...]] = Counter()
     wrong = []
     for seed in range(first, last):
@@ -142,7 +143,7 @@ def tally(first: int, last: int) -> tuple[Counter[tuple[str, ...]], list[str]]:
 
 @pytest.mark.parametrize("first", range(0, CASES, CHUNK))
 def test_no_bad_mutant_is_accepted(first: int) -> None:
-    """Every mutant is rejected, or right by both judges; what is rejected although right has a reason of the list."""
+    """Every mutant is rejected, or right by both judges; a rejected right one has a reason from the list."""
     _, wrong = tally(first, first + CHUNK)
     assert not wrong, "\n\n".join(wrong[:3])
 
@@ -160,7 +161,7 @@ NEEDED |= {"PS601", "PS602", "PS603", "PS605", "PS606"}
 
 
 def test_mutants_tell_the_checks_apart() -> None:
-    """At least half are bad, a twentieth is not; and each check alone rejects some bad one, so it is needed."""
+    """At least half are bad, a twentieth is not; each check alone rejects some bad one, so it is needed."""
     count: Counter[tuple[str, ...]] = sum(
         (tally(first, first + CHUNK)[0] for first in range(0, CASES, CHUNK)), Counter()
     )

@@ -1,4 +1,4 @@
-"""A name of a file is a name, whatever the language and its claims know by it elsewhere or may come to know.
+"""A name defined in a file is a name, whatever meaning it has in the language or in claims.
 
 The corpus is the library with one of its names after another replaced: the words that stand only where no name can, the
 letters and words of other tools, and the names that claims and programs know unless a file has them.
@@ -51,18 +51,18 @@ KNOWN = frozenset(
 
 
 def names(text: str) -> list[str]:
-    """The names that a file gives to something of its own, but for m, which says how many microbatches there are."""
+    """The names that a file defines, except m, which is the number of microbatches."""
     code = re.sub(r'#.*|"[^"]*"', "", text)
     return sorted(set(re.findall(r"\b[A-Za-z_]\w*\b", code)) - KNOWN)
 
 
 def renamed(text: str, old: str, new: str) -> str:
-    """The text with another name, outside comments and strings."""
+    """The text with one name replaced, outside comments and strings."""
     return re.sub(rf'#.*|"[^"]*"|\b{old}\b', lambda x: new if x[0] == old else x[0], text)
 
 
 def verdict(text: str, sizes: dict[str, int]) -> tuple[object, ...]:
-    """What a file does, takes and holds, and the verdict on each of its claims."""
+    """Order, times and memory of a file, and the verdict on each of its claims."""
     report = pipesched.verify(Source("x.ps", text), **sizes)
     schedule = pipesched.load(Source("x.ps", text), **sizes)
     columns = tuple(getattr(schedule, x).tolist() for x in ("op", "stage", "microbatch", "second", "start"))
@@ -75,8 +75,8 @@ CASES = [(p, w) for i, p in enumerate(LIBRARY) for j, w in enumerate(WORDS) if d
 
 @pytest.mark.parametrize(("path", "word"), CASES, ids=[f"{path.stem}-{word}" for path, word in CASES])
 def test_any_name_may_be_any_word(path: Path, word: str) -> None:
-    """With one of its names replaced by such a word, a schedule is what it was, its claims hold as they did, and its
-    canonical form has the new name where it had the old one. A ninth of all pairs, with ``--depth 2`` all.
+    """With one of its names replaced by such a word, a schedule is unchanged, its claims hold as before, and its
+    canonical form has the new name. A ninth of all pairs, with ``--depth 2`` all.
     """
     text = path.read_text("utf-8")
     own = [name for name in names(text) if word != "frozen" or name not in ("p", "e")]  # an option of the API

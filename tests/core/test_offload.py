@@ -1,4 +1,4 @@
-"""Copies to host memory and back, on engines beside the compute: what claims, pictures, causes and queues say."""
+"""Copies to host memory and back, on engines beside the compute: claims, pictures, causes and queues."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ claim host(0) == 2 * tM and tO == 3 and tL == 2
 
 
 def test_what_is_reckoned_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Instants, work, host memory in the report and as data, and the causes of the waits."""
+    """Instants, work, host memory in the report and as data, and the causes of waits are those computed by hand."""
     file = tmp_path / "one.ps"
     file.write_text(ONE, "utf-8")
     assert main(["verify", str(file)]) == 0
@@ -54,7 +54,7 @@ def test_what_is_reckoned_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_costs_that_are_not_given_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """tO is tF and tL is tO, whether anything is given or nothing."""
+    """tO is tF and tL is tO by default, whether other costs are given or not."""
     file = tmp_path / "one.ps"
     file.write_text("\n".join(x for x in ONE.splitlines() if not x.startswith(("costs", "claim"))), "utf-8")
     for given, said in (([], "assumed: O = F = 1, L = O = 1"), (["--cost", "F=3,B=4"], "O = F = 3, L = O = 3")):
@@ -65,9 +65,7 @@ def test_costs_that_are_not_given_are_said(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_pictures_have_every_copy_where_it_is(tmp_path: Path) -> None:
-    """In characters, as a figure, in a trace and on a page, on two lanes of its rank; none of them has it in time that
-    the rank computes.
-    """
+    """In characters, as a figure, in a trace and on a page, on two lanes of its rank; none shows it as compute time."""
     drawn = {}
     (tmp_path / "one.ps").write_text(ONE, "utf-8")
     for name in ("one.txt", "one.svg", "one.html", "one.json"):
@@ -93,7 +91,7 @@ def test_pictures_have_every_copy_where_it_is(tmp_path: Path) -> None:
 
 
 def test_queues_wait_for_copies() -> None:
-    """Where messages take no time and no queue is in their way, a program takes as long as its order."""
+    """If messages take no time and no queue delays them, a program takes as long as its order."""
     for seed in range(deep(12)):
         made, rng = program(seed, offload=0.7), random.Random(seed)
         costs = some_costs(rng, made.stages) | {"C": (Fraction(0),) * made.stages}
@@ -103,7 +101,7 @@ def test_queues_wait_for_copies() -> None:
 
 
 def test_the_critical_path_has_no_hole() -> None:
-    """Slots, messages and copies of the chain of causes add up to the makespan, each from the end of the one before."""
+    """Slots, messages and copies of the critical path add up to the makespan, without a gap."""
     for seed in range(deep(20)):
         made, rng = program(seed, offload=0.7), random.Random(seed)
         unit = load(Source("random.ps", made.text()), Options({"p": made.ranks, "m": made.microbatches}))
@@ -119,7 +117,7 @@ def test_the_critical_path_has_no_hole() -> None:
 
 @pytest.mark.parametrize("target", ["torch-csv", "torch-comms"])
 def test_targets_that_do_not_know_it_say_so(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """PS814, with the letter; so does the optimizer, PS702."""
+    """PS814, with the letter; the optimizer refuses with PS702."""
     (tmp_path / "one.ps").write_text(ONE, "utf-8")
     assert main(["emit", str(tmp_path / "one.ps"), "--target", target]) == 1
     error = capsys.readouterr().err
@@ -129,7 +127,7 @@ def test_targets_that_do_not_know_it_say_so(target: str, tmp_path: Path, capsys:
 
 
 def test_half_of_the_chunks_away_cost_no_time() -> None:
-    """The schedule of the library has the idle time of interleaved 1F1B, and of its 3p - 1 chunks p + 3."""
+    """The schedule of the library has the idle time of interleaved 1F1B, and p + 3 of its 3p - 1 chunks."""
     for p in (4, 8):
         here, there = (pipesched.verify(name, p=p, m=4 * p) for name in ("pipeoffload", "interleaved"))
         assert here.ok and here.time.idle == there.time.idle

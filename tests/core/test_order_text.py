@@ -1,4 +1,4 @@
-"""Orders as text: what is written is read back, column for column; what is not an order is refused where it stands."""
+"""Orders as text: written orders read back, column for column; bad words are refused at their place."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read(text: str, name: str = "order.txt") -> Schedule | Program:
 @given(st.lists(batch.map(instructions), min_size=1, max_size=3))
 @settings(max_examples=deep(75), deadline=None)
 def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
-    """read(write(x)) == x, column for column, whatever the instructions are."""
+    """read(write(x)) == x, column for column, for any instructions."""
     program = Program.from_instructions(lists, nowhere())
     if not len(program):
         return
@@ -108,7 +108,7 @@ def test_schedules_round_trip(ranks: list[list[tuple[Instruction, ...]]]) -> Non
 
 @pytest.mark.parametrize("text", [CROSSED_SENDS, FRAGMENT])
 def test_published_orders_read_and_write(text: str) -> None:
-    """The orders that pytorch#172668 reports are written as they were read, comments aside."""
+    """The orders of pytorch#172668 are written as they were read, comments aside."""
     program = read(text)
     assert isinstance(program, Program)
     assert order_text.write(program) == "".join(x for x in text.splitlines(True) if not x.startswith("#"))
@@ -130,7 +130,7 @@ def test_both_ends_of_a_message_bear_one_name() -> None:
 
 
 def test_fragment_placement() -> None:
-    """A fragment tells where a stage lives by what runs it, or else by the rank that a message names."""
+    """A fragment shows the rank of a stage by its operations, or by the rank that a message names."""
     assert read(FRAGMENT).placement.rank_of.tolist() == [[0, 1, 0, 1]]
 
 
@@ -179,7 +179,7 @@ def test_two_routes_are_found() -> None:
     ],
 )
 def test_every_bad_word_is_reported(text: str, places: list[tuple[int, int]]) -> None:
-    """All that is no order is found together, each where it stands (line, column)."""
+    """All bad words are reported together, each at its line and column."""
     with pytest.raises(PipeschedError) as caught:
         read(text)
     found = [(d.labels[0].span.line, d.labels[0].span.column) for d in caught.value.diagnostics if d.labels[0].span]
@@ -199,14 +199,14 @@ def test_every_bad_word_is_reported(text: str, places: list[tuple[int, int]]) ->
     ],
 )
 def test_nothing_and_too_much(text: str, code: Code) -> None:
-    """An order without operations is empty; a number beyond all bounds is refused before any table is made."""
+    """An order without operations is empty; a huge number is refused before any table is made."""
     with pytest.raises(PipeschedError) as caught:
         read(text)
     assert {d.code for d in caught.value.diagnostics} == {code}
 
 
 def test_a_million_operations() -> None:
-    """A million operations, an ordinary size, are read as they were written."""
+    """A million operations, an ordinary size, are read back as written."""
     count = 128 * 8192
     index = np.arange(count, dtype=np.int32)
     schedule = Schedule(
@@ -217,7 +217,7 @@ def test_a_million_operations() -> None:
 
 
 def test_a_program_of_many_words() -> None:
-    """Messages are read as fast as computes: no number of words is too many."""
+    """Messages are read as fast as computes, however many."""
     count = 400_000
     words = " ".join(f"send:F0.{i}>1@{i % 3}" for i in range(count))
     program = read(f"rank 0: {words}\nrank 1:\n")
@@ -228,13 +228,13 @@ def test_a_program_of_many_words() -> None:
 
 
 def test_zeros_before_a_number_change_nothing() -> None:
-    """However long a number is, its value decides: thirty zeros and a 1 are 1."""
+    """However long a number is, its value counts: thirty zeros and a 1 are 1."""
     program = read(f"rank 0: F{'0' * 30}.{'0' * 30}1\n")
     assert (program.stage.tolist(), program.microbatch.tolist()) == ([0], [1])
 
 
 def test_numbers_as_large_as_are_read_are_written() -> None:
-    """A few words whose numbers differ by ten millions in every field are written as they were read."""
+    """Words whose numbers differ by ten millions in every field are written as they were read."""
     text = "rank 0: F0.0 F499999.0 send:F499999.0>9999999@9999999 send:F0.0>0@3 send:F0.1>0@8888888\n"
     program = read(text)
     assert isinstance(program, Program)

@@ -1,4 +1,4 @@
-"""The built-in schedules are the published ones: token for token, by three ways that know nothing of each other.
+"""The built-in schedules are the published ones: token for token, by three independent sources.
 
 tests/orders/    recorded from the authors' own code, p = 4, m = 8
 tests/oracles/rules.py   the rules of the papers, at any size
@@ -72,7 +72,7 @@ def test_order_prints_what_was_recorded(name: str, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("name", rules.RULES)
 @pytest.mark.parametrize("p", RANKS)
 def test_the_rules_give_the_same_order(name: str, p: int) -> None:
-    """At every p, from the least m that the schedule allows on: less than p, odd, p, 2p and beyond."""
+    """At every p, from the least m that the schedule allows: less than p, odd, p, 2p and beyond."""
     step = STEPS.get(name, lambda _: 1)(p)
     if name in STEPS and name != "terapipe" and p % (4 if name == "chimera2" else 2):
         assert not pipesched.verify(name, p=p, m=2 * p).ok
@@ -86,7 +86,7 @@ def test_the_rules_give_the_same_order(name: str, p: int) -> None:
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("name", rules.LOOPED)
 def test_the_rules_of_several_chunks(name: str, p: int) -> None:
-    """The same of schedules with v chunks a rank: whole groups of p microbatches, and what else each one takes."""
+    """The same for schedules with v chunks per rank: whole groups of p microbatches, and other sizes that each accepts."""
     for v, m in ((1, 3 * p), (2, p), (2, 5 * p), (3, 2 * p), (4, p), (2, 2 * p + 2), (3, max(1, p - 1))):
         if m % p and (name in ("interleaved", "interleaved_overlap", "hanayo") or m % max(1, m // p)):
             continue
@@ -97,7 +97,7 @@ def test_the_rules_of_several_chunks(name: str, p: int) -> None:
 
 @pytest.mark.parametrize("p", RANKS)
 def test_the_rule_of_groups(p: int) -> None:
-    """Groups of n from p on, with a last one that is whole or shorter."""
+    """Groups of n from p up; the last one may be shorter."""
     for v, m, n in (
         (2, 2 * p, p),
         (2, 2 * p + 1, p + 1),
@@ -111,7 +111,7 @@ def test_the_rule_of_groups(p: int) -> None:
 
 @pytest.mark.parametrize("p", RANKS)
 def test_the_rule_of_smaller_groups(p: int) -> None:
-    """Groups of p and fewer, down to half as many."""
+    """Groups of p or fewer, down to half of p."""
     for v in (1, 2, 3):
         for n in {(p + 1) // 2, max(1, p - 1), p}:
             for m in (n, 2 * n, 5 * n):
@@ -122,7 +122,7 @@ def test_the_rule_of_smaller_groups(p: int) -> None:
 @pytest.mark.parametrize("name", rules.BLOCKS)
 @pytest.mark.parametrize("p", RANKS)
 def test_the_blocks_give_the_same_order(name: str, p: int) -> None:
-    """The V family: a block of six slots for each microbatch, by its slots alone."""
+    """The V family: a block of six slots for each microbatch, from its slots alone."""
     for m in (1, p, 2 * p + 1):
         assert ours(name, p=p, m=m) == rules.text([rules.BLOCKS[name](p, m, r) for r in range(p)]), m
 
@@ -141,7 +141,7 @@ def test_1f1b_v_is_the_recorded_order_but_for_its_moves() -> None:
 
 
 def test_the_rules_of_slices_and_small_caps() -> None:
-    """Seq1F1B with two slices to a sequence; k microbatches that go round under a cap."""
+    """Seq1F1B with two slices per sequence; k microbatches that circulate under a cap."""
     for p in RANKS:
         for m in (2, 2 * p, 6 * p):
             assert ours("seq1f1b", p=p, m=m) == rules.text([rules.seq1f1b(p, m, r) for r in range(p)])
@@ -155,7 +155,7 @@ def test_the_rules_of_slices_and_small_caps() -> None:
 
 
 def test_the_orders_that_lack_backwards() -> None:
-    """Forwards alone are those of GPipe; with e stages frozen, 1F1B whose first e ranks run no backward."""
+    """Forwards alone are those of GPipe; with e frozen stages, 1F1B whose first e ranks run no backward."""
     for p in RANKS:
         for m in (1, 2 * p):
             forwards = [iter([word for word in rules.gpipe(p, m, r) if word[0] == "F"]) for r in range(p)]
@@ -183,7 +183,7 @@ def _word(action: Any) -> str:
     ("p", "v", "m"), [(2, 1, 4), (2, 2, 2), (3, 2, 6), (4, 2, 8), (4, 3, 12), (6, 4, 6), (8, 2, 32)]
 )
 def test_torch_generates_the_same_interleaved_order(p: int, v: int, m: int) -> None:
-    """interleaved == ScheduleInterleaved1F1B of torch 2.13, where m is a multiple of p."""
+    """interleaved == ScheduleInterleaved1F1B of torch 2.13, if m is a multiple of p."""
     assert ours("interleaved", p=p, v=v, m=m) == of_torch("ScheduleInterleaved1F1B", p, v, m)
 
 
@@ -206,7 +206,7 @@ def test_torch_generates_the_same_rounds(p: int, v: int, m: int) -> None:
 
 @pytest.mark.parametrize(("p", "m"), [(2, 2), (2, 6), (3, 9), (4, 8), (6, 12), (8, 32)])
 def test_torch_generates_the_same_zb_h1(p: int, m: int) -> None:
-    """zb_h1 == ScheduleInterleavedZeroBubble of torch 2.13 with one stage a rank."""
+    """zb_h1 == ScheduleInterleavedZeroBubble of torch 2.13 with one stage per rank."""
     assert ours("zb_h1", p=p, m=m) == of_torch("ScheduleInterleavedZeroBubble", p, 1, m)
 
 

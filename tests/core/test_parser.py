@@ -1,4 +1,4 @@
-"""Text -> tree: the words of a tree are read as that tree, and of every other text each mistake is reported."""
+"""Text -> tree: the words of a tree read back as that tree, and in any other text each mistake is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tree(text: str) -> ast.File:
 
 
 def wrong(text: str) -> tuple[Diagnostic, ...]:
-    """The findings in a text; none if it parses, and never none otherwise."""
+    """The findings in a text; none exactly if it parses."""
     try:
         tree(text)
     except PipeschedError as error:
@@ -46,7 +46,7 @@ def wrong(text: str) -> tuple[Diagnostic, ...]:
 
 
 def lines(text: str) -> list[int]:
-    """The lines of the findings in a text."""
+    """Lines of the findings in a text."""
     return [finding.labels[0].span.line for finding in wrong(text) if finding.labels[0].span]
 
 
@@ -65,7 +65,7 @@ def inside(node: Any) -> list[ast.Node]:
 @settings(max_examples=deep(50), deadline=None)
 @given(written())
 def test_words_are_read_as_the_tree_that_they_say(case: tuple[ast.File, str]) -> None:
-    """Reading the words of a tree gives the tree, whatever blanks, line ends and comments stand between them."""
+    """The words of a tree read back as the tree, with any blanks, line ends and comments between them."""
     file, text = case
     assert tree(text) == file
 
@@ -73,7 +73,7 @@ def test_words_are_read_as_the_tree_that_they_say(case: tuple[ast.File, str]) ->
 @settings(max_examples=deep(12), deadline=None)
 @given(written())
 def test_every_node_knows_its_place(case: tuple[ast.File, str]) -> None:
-    """The text at the place of an expression, a statement or an item says that node, and nothing else."""
+    """The source text of an expression, a statement or an item is exactly that node."""
     _, text = case
     file = tree(text)
     for node in inside(file)[1:]:
@@ -106,7 +106,7 @@ def test_operators_of_a_row_group_from_the_left() -> None:
 
 @pytest.mark.parametrize("text", ["\ufeff" + HEAD, HEAD.replace("\n", "\r\n"), HEAD.replace("\n", "\r"), HEAD[:-1]])
 def test_marks_and_line_ends_mean_nothing(text: str) -> None:
-    """A byte-order mark and the kind of line end change no tree."""
+    """A byte-order mark and the kind of line end do not change the tree."""
     assert tree(text) == tree(HEAD)
 
 
@@ -116,7 +116,7 @@ def test_documentation_has_one_kind_of_line_end() -> None:
 
 
 def test_every_quoted_word_of_the_grammar_is_reserved() -> None:
-    """No word of the language can be a name but those that its rule for names lists; any can but for its case."""
+    """Only words that the rule for names lists can be names; all of those can."""
     text = re.sub(r"//.*", "", (ROOT / "grammars" / "pipesched.lark").read_text("utf-8"))
     (names,) = re.findall(r"^name: (.*)", text, re.MULTILINE)
     words = set(re.findall(r'"([A-Za-z]+)"', text)) - set(SOFT)
@@ -128,7 +128,7 @@ def test_every_quoted_word_of_the_grammar_is_reserved() -> None:
 
 @pytest.mark.parametrize("word", SOFT)
 def test_a_soft_word_is_a_name_too(word: str) -> None:
-    """A file that has such a word as a name, wherever one can stand, says the same as with any other name."""
+    """A file that uses such a word as a name, wherever a name can be, means the same as with another name."""
     text = (
         f"schedule {word}({word}, m = {word}) let x = {word} require {word} - 1 < -{word} "
         f"route {word}: stage {word} in 0 .. {word} on rank {word}({word}) for microbatch 0 .. {word} "
@@ -144,7 +144,7 @@ def test_a_soft_word_is_a_name_too(word: str) -> None:
 
 
 def test_the_grammar_has_no_conflict(caplog: pytest.LogCaptureFixture) -> None:
-    """LALR(1) with nothing resolved in silence: no reading of a text depends on a rule of thumb."""
+    """LALR(1) without silently resolved conflicts."""
     from lark import Lark
 
     text = (ROOT / "grammars" / "pipesched.lark").read_text("utf-8")
@@ -163,13 +163,13 @@ def test_mistakes_are_told_where_they_are(chunk: Chunk) -> None:
 
 
 def test_every_syntax_code_has_a_chunk() -> None:
-    """PS101 to PS104 and the too long number are each shown, and nothing else is found by the parser."""
+    """PS101 to PS104 and the too long number are each shown, and the parser has no other finding."""
     shown = {code for chunk in CHUNKS for _, code, _ in chunk.expected}
     assert shown == {Code.SYNTAX, Code.CHARACTER, Code.NESTING, Code.EMPTY, Code.OVERFLOW}
 
 
 def mutants(text: str) -> list[tuple[int, str]]:
-    """A text with one word less, or one out of place: (line, text). Braces and `rank` have chunks of their own."""
+    """Drop or move a word of a text: (line, text). Braces and `rank` have chunks of their own."""
     return [
         (text.count("\n", 0, token.start) + 1, text[: token.start] + instead + text[token.end :])
         for token in scan(grammar().words, text)
@@ -180,13 +180,13 @@ def mutants(text: str) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
 def test_one_mistake_is_told_once(path: Path) -> None:
-    """A word too few or too many in a right file is one finding, on its line, if the file is wrong at all."""
+    """A missing or extra word in a right file is one finding, on its line, if the file is wrong at all."""
     for line, text in mutants(path.read_text("utf-8"))[:: max(1, 61 // deep(1))]:
         assert lines(text) in ([], [line])
 
 
 def test_three_mistakes_are_told_as_three() -> None:
-    """Mistakes of different kinds in different statements do not hide and do not multiply one another."""
+    """Mistakes of different kinds in different statements neither hide nor multiply one another."""
     right = [
         "schedule f(p, m = 2 * p)",
         "require m >= 1",
@@ -217,7 +217,7 @@ def test_three_mistakes_are_told_as_three() -> None:
 @settings(max_examples=deep(75), deadline=None)
 @given(written(), st.data())
 def test_any_text_is_read_or_refused_with_reasons(case: tuple[ast.File, str], data: st.DataObject) -> None:
-    """A damaged file ends in a tree, or in at most 20 findings with a place in the text, in its order."""
+    """A damaged file gives a tree, or at most 20 findings with places in the text, in order."""
     text = case[1]
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))
@@ -233,7 +233,7 @@ def test_any_text_is_read_or_refused_with_reasons(case: tuple[ast.File, str], da
 @settings(max_examples=deep(75), deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_any_bytes_are_read_or_refused_with_reasons(raw: bytes) -> None:
-    """So does anything else that a file may hold."""
+    """So does any other content of a file."""
     refused(raw.decode("utf-8", "replace"))
 
 
@@ -260,12 +260,12 @@ DEEP = {
 
 @pytest.mark.parametrize("item", DEEP.values(), ids=DEEP.keys())
 def test_nesting_has_an_end(item: str) -> None:
-    """What nests too deep to be walked is refused with its code."""
+    """Text that nests too deeply to be walked is refused with its code."""
     assert [finding.code for finding in wrong(HEAD + item)] == [Code.NESTING]
 
 
 def test_a_hundred_brackets_are_not_too_many() -> None:
-    """The limit is on what is inside one another, not on how much there is."""
+    """The limit is on nesting, not on the total."""
     assert not wrong(f"{HEAD}let x = {'(' * 100}1{')' * 100}")
     assert wrong(f"{HEAD}let x = {'(' * 101}1{')' * 101}")
     assert not wrong(HEAD + "let x = (1 + 2)\n" * 300)
@@ -284,13 +284,13 @@ LARGE = {
 
 @pytest.mark.parametrize("part", LARGE.values(), ids=LARGE.keys())
 def test_the_time_to_refuse_grows_with_the_text(part: str) -> None:
-    """Ten times the text takes about ten times the time, counted in tokens looked at, not in seconds."""
+    """Ten times the text takes about ten times the work, counted in tokens, not in seconds."""
     looks = [looked_at(HEAD + part * n + " )") for n in (100, 1_000)]
     assert looks[1] <= 15 * looks[0]
 
 
 def looked_at(text: str) -> int:
-    """How many lines of the language's own code run until a text is refused."""
+    """Number of lines of the language's code that run until a text is refused."""
     count = 0
 
     def trace(frame: Any, event: str, _: Any) -> Any:

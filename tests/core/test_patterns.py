@@ -1,4 +1,4 @@
-"""No regular expression needs what `re` of an older Python gets wrong.
+"""No regular expression needs a feature that `re` of an older Python gets wrong.
 
 Python 3.11 before 3.11.5 backtracks into possessive quantifiers (CPython issue 106052) and so takes texts that do not
 match: what such a pattern guards is then wrong on some machines and right on others.
@@ -21,12 +21,12 @@ _PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?>)|((?:[?*+]|\{[0-9]*,
 
 
 def forbidden(pattern: str) -> list[str]:
-    """The atomic groups and possessive quantifiers of a pattern; escapes and classes hold none."""
+    """The atomic groups and possessive quantifiers of a pattern; escapes and classes have none."""
     return [found[1] or found[2] for found in _PIECE.finditer(pattern) if found[1] or found[2]]
 
 
 def strings(tree: ast.AST) -> Iterator[str]:
-    """The strings of a piece of code but its documentation; what a format fills in counts as a letter."""
+    """The strings of a piece of code without its documentation; a placeholder counts as a letter."""
     said = {id(x.value) for x in ast.walk(tree) if isinstance(x, ast.Expr)}
     said |= {id(part) for x in ast.walk(tree) if isinstance(x, ast.JoinedStr) for part in x.values}
     for node in ast.walk(tree):
@@ -37,7 +37,7 @@ def strings(tree: ast.AST) -> Iterator[str]:
 
 
 def given_to_re(tree: ast.AST) -> Iterator[str]:
-    """The strings in calls of `re`: tests have texts of other languages too, in which ``++`` is right."""
+    """The strings in calls of `re`: tests also have texts of other languages, in which ``++`` is right."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
             yield from strings(node)
@@ -77,7 +77,7 @@ def test_no_terminal_is_possessive() -> None:
     ],
 )
 def test_rule_finds_them(code: str, count: int) -> None:
-    """Each of these strings holds so many of them, whether it is bytes, a format, or has them escaped."""
+    """Each of these strings has this number of them, as bytes, as a format, or escaped."""
     assert sum(len(forbidden(text)) for text in strings(ast.parse(code))) == count
 
 

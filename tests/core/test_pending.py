@@ -1,4 +1,4 @@
-"""What a program knows of its pending W: what a replay of its order counts, unless the file means another thing."""
+"""`pending` in a program is the count of a replay of its order, unless the file defines the name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def order(text: str, p: int = 2, m: int = 4) -> list[list[str]]:
 @pytest.mark.parametrize("p", range(2, 17))
 @pytest.mark.parametrize("name", PEAKS)
 def test_controllable_memory_is_that_of_the_paper(name: str, p: int) -> None:
-    """V-Half and V-Min of the reference are right, and have the peaks that the authors' code has."""
+    """V-Half and V-Min of the reference are right, with the peaks of the authors' code."""
     block: Chunk = SHOWN[name]
     report = pipesched.verify(block.source, p=p, m=2 * p + 1)
     assert report.ok and max(report.memory.peak) == PEAKS[name](p)
@@ -39,7 +39,7 @@ def test_controllable_memory_is_that_of_the_paper(name: str, p: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_pending_is_what_a_replay_counts(seed: int) -> None:
-    """An I adds one, a W takes one away, of its chunk and of all; a condition on it runs what the count says."""
+    """An I adds one, a W takes one away, of its chunk and of all; a condition on it follows the count."""
     rng = random.Random(seed)
     m, counts, said, expected = 6, [0, 0], list[str](), list[str]()
     done = {"F": [0, 0], "I": [0, 0], "W": [0, 0]}
@@ -78,7 +78,7 @@ OWN = {
 
 @pytest.mark.parametrize("text", OWN.values(), ids=OWN.keys())
 def test_the_meaning_of_the_file_comes_first(text: str) -> None:
-    """What a file calls `pending` itself is what the name means there: no file of before means anything else."""
+    """If the file defines `pending`, the name means that: no older file changes its meaning."""
     (found,) = order(text, p=1)
     assert [x for x in found if x[0] == "F"] == ["F0.0", "F0.1", "F0.2"]
 

@@ -1,4 +1,4 @@
-"""`pipesched fmt`: one form for every file, in which nothing is lost."""
+"""`pipesched fmt`: one canonical form for every file, in which nothing is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def comments(text: str) -> list[str]:
 
 
 def bare(text: str) -> str:
-    """A text with nothing in its strings and comments."""
+    """A text with emptied strings and comments."""
     for token in reversed(scan(grammar().words, text)):
         if token.kind in ("COMMENT", "STRING", "TEXT"):
             text = text[: token.start] + ("#" if token.kind == "COMMENT" else '""') + text[token.end :]
@@ -42,7 +42,7 @@ def bare(text: str) -> str:
 
 
 def laws(text: str) -> None:
-    """What holds of every text and its canonical form."""
+    """Laws of every text and its canonical form."""
     form = formatted(text)
     assert parse(Source("x.ps", form)) == parse(Source("x.ps", text))
     assert formatted(form) == form
@@ -54,26 +54,26 @@ def laws(text: str) -> None:
 @settings(max_examples=deep(50), deadline=None)
 @given(written())
 def test_laws_hold_for_any_file(case: tuple[ast.File, str]) -> None:
-    """The form says the same, is its own form, keeps the comments, and has no blank where none belongs."""
+    """The form means the same, is its own form, keeps the comments, and has no needless blank."""
     laws(case[1])
 
 
 @pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
 def test_laws_hold_for_the_library(path: Path) -> None:
-    """So it is for the published schedules."""
+    """The laws hold for the published schedules."""
     laws(path.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("text", BLOCKS, ids=range(len(BLOCKS)))
 def test_laws_hold_for_the_reference(text: str) -> None:
-    """And for the blocks of the language reference."""
+    """The laws hold for the blocks of the language reference."""
     laws(text)
 
 
 @settings(max_examples=deep(25), deadline=None)
 @given(written())
 def test_every_line_stands_as_deep_as_its_braces(case: tuple[ast.File, str]) -> None:
-    """A line is moved in by two for each brace around it, and by two more where it goes on with the line before."""
+    """A line is indented by two for each brace around it, and by two more if it continues the line before."""
     depth = 0
     for line in bare(formatted(case[1])).splitlines():
         code = line.strip()
@@ -85,7 +85,7 @@ def test_every_line_stands_as_deep_as_its_braces(case: tuple[ast.File, str]) -> 
 
 
 def test_a_file_that_does_not_parse_is_left_alone() -> None:
-    """There is no form of what is not in the language."""
+    """A text that is not in the language has no canonical form."""
     with pytest.raises(PipeschedError):
         formatted("schedule f(p) rank r { F")
 

@@ -23,7 +23,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def given(text: str) -> dict[str, Fraction]:
-    """F, I, W, B, FB, C, and M where it is given, of a text, by the design's defaults."""
+    """F, I, W, B, FB, C, and M if given, of a text, with the default rules."""
     told = {key: Fraction(value) for key, value in (entry.split("=") for entry in text.split(","))}
     t = {"F": Fraction(1), "I": Fraction(1), "W": Fraction(1), "C": Fraction(0)} | told
     t.setdefault("B", t["I"] + t["W"])
@@ -105,7 +105,7 @@ def test_the_peaks_and_idle_times_of_the_papers(name: str) -> None:
 
 @pytest.mark.parametrize("share", ["0", "1/17", "1/2", "1"])
 def test_what_the_zero_bubble_schedules_hold_if_i_frees_most(share: str) -> None:
-    """The paper's split: M_B before I, M_W = x M_B from I to W. The last rank's last W hold most of it."""
+    """The paper's split: M_B before I, M_W = x M_B from I to W. The last W of the last rank hold most of it."""
     x = Fraction(share)
     for name, formula in SPLIT_PEAKS.items():
         for p, m in ((2, 8), (4, 16), (7, 20)):
@@ -116,7 +116,7 @@ def test_what_the_zero_bubble_schedules_hold_if_i_frees_most(share: str) -> None
 
 @pytest.mark.parametrize("p", range(2, 17))
 def test_the_peaks_of_the_v_family(p: int) -> None:
-    """At F = I = W, as the authors' code gives them: floor((p+2)/2) for V-Half, floor((p+4)/3) for V-Min, p for V-ZB.
+    """At F = I = W, as in the authors' code: floor((p+2)/2) for V-Half, floor((p+4)/3) for V-Min, p for V-ZB.
 
     The blocks do not idle less than what that code makes of them by moving operations at the same peak: 3p - 7 or, p
     odd, 3p - 4 for V-Half; 4p - 7 where 3 divides p, else 4p - 5, for V-Min, which is that of its block too.
@@ -133,8 +133,8 @@ def test_the_peaks_of_the_v_family(p: int) -> None:
 
 @pytest.mark.parametrize("name", ["v_half", "v_min", "v_zb", "1f1b_v"])
 def test_the_table_of_blocks_and_optima(name: str) -> None:
-    """The gallery's idle times: of the block, and what is proved to be least at its peak; the latter for p = 2 and 3,
-    with ``--depth 2`` for all.
+    """The gallery's idle times: of the block, and the proved least at its peak; the latter for p = 2 and 3, with
+    ``--depth 2`` for all.
     """
     page = (Path(__file__).parents[2] / "schedules" / "README.md").read_text("utf-8")
     (row,) = re.findall(rf"^\| {name}\b[^|]*\|((?: \d+, \d+ \|)+)$", page, re.M)
@@ -150,7 +150,7 @@ def test_the_table_of_blocks_and_optima(name: str) -> None:
 
 
 def least_makespan(p: int, k: int, m: int) -> int:
-    """No order of unit times, one stage a rank and split backwards is shorter where rank 0 holds k at most.
+    """No order of unit times with one stage per rank and split backwards is shorter if rank 0 holds at most k.
 
     Two microbatches meet on their ways every p + 1 at least: (n+1)(2p+2) + 3x - 2 for every n round trips, after which
     x = m - 1 - nk >= 1 are left; with none left q(2p+2) + p + k; besides, a round trip and the work of the last rank.
@@ -171,7 +171,7 @@ SMALL_CAPS = [(p, k) for p in (2, 3, 4, 5, 7, 8, 11, 16) for k in range(2, (2 * 
     + [(64, 40, 512), (64, 3, 100), (64, 43, 200), (47, 31, 99)] * (deep(1) > 1),
 )
 def test_small_caps_meet_their_bound(p: int, k: int, m: int) -> None:
-    """The closed form: where microbatches are left after whole round trips no order is shorter."""
+    """The closed form: if microbatches are left after whole round trips no order is shorter."""
     report = pipesched.verify("capped", p=p, k=k, m=m)
     assert report.memory is not None and report.time is not None
     assert max(report.memory.peak) == k
@@ -180,9 +180,7 @@ def test_small_caps_meet_their_bound(p: int, k: int, m: int) -> None:
 
 @pytest.mark.parametrize("name", SIZES)
 def test_a_size_that_is_refused_has_a_remedy(name: str) -> None:
-    """A file takes a size, or says by PS209 what of it to change; with that it takes it. No other size in between
-    would do.
-    """
+    """A file accepts a size, or PS209 suggests a change, with which it does. No size in between would do."""
     load: Callable[..., object] = pipesched.load
     for p, m in ((1, 1), (1, 4), (3, 1), (3, 2), (3, 7), (4, 3), (4, 9), (5, 12)):
         try:

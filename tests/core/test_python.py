@@ -1,4 +1,4 @@
-"""The package as a script meets it: what it is called, what it takes, and what it says when something is wrong."""
+"""The package for a script: its names, its arguments, and its errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT = "\n# mine\nschedule a(p, m = 2 * p)\nstage s in 0 .. p on rank s\nrank r 
 
 
 def test_the_version_is_that_of_the_project() -> None:
-    """`pipesched.__version__`, as pyproject has it."""
+    """`pipesched.__version__`, as in pyproject."""
     said = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
     found = re.search(r'^version = "(.*)"', said, re.MULTILINE)
     assert found is not None and pipesched.__version__ == found[1]
@@ -31,7 +31,7 @@ def test_the_version_is_that_of_the_project() -> None:
 
 @pytest.mark.parametrize("first", ["", "import pipesched.check.checks; "])
 def test_check_is_a_function_whatever_was_imported(first: str) -> None:
-    """The folder of that name, once it is imported, is called as the function is."""
+    """The imported folder of that name can be called like the function."""
     code = f'{first}import pipesched; print(pipesched.check(pipesched.Source("a.json", "{{}}"), p=1).exit_status)'
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0 and done.stdout.strip().isdigit(), done.stderr
@@ -57,7 +57,7 @@ def test_an_error_has_place_and_remedy() -> None:
     [({"mem_capp": 3}, "`mem_cap`"), ({"max_op": 9}, "`max_ops`"), ({"cost": "F=1"}, "`costs`")],
 )
 def test_an_unknown_keyword_has_the_nearest_one(given: dict[str, object], said: str) -> None:
-    """PS225; a parameter of the schedule by such a name is none."""
+    """PS225; it is not taken for a parameter of the schedule."""
     with pytest.raises(PipeschedError, match="has no keyword") as found:
         pipesched.verify("1f1b", p=4, **given)  # type: ignore[arg-type]
     assert found.value.diagnostics[0].help == f"did you mean {said}?"
@@ -72,7 +72,7 @@ def test_a_text_is_a_schedule() -> None:
 
 
 def test_a_table_is_an_order() -> None:
-    """A DataFrame without a head, NaN for a bubble; one whose head is a row is refused with the remedy."""
+    """A DataFrame without a header, NaN for a bubble; one whose header is a row is refused with the remedy."""
     pandas = pytest.importorskip("pandas")
     text = "0F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n"
     report = pipesched.verify(pandas.read_csv(io.StringIO(text), header=None))
@@ -92,7 +92,7 @@ GENERATORS = {
 def test_a_generator_that_gives_another_size_is_shown_where_it_yields(
     kind: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PS803 at the file and line of the yield, with what the function was called with."""
+    """PS803 at the file and line of the yield, with the arguments of the function."""
     (tmp_path / "gen.py").write_text(GENERATORS[kind])
     monkeypatch.chdir(tmp_path)
     report = pipesched.verify("python:gen.py:order", p=2, m=2)
@@ -104,7 +104,7 @@ def test_a_generator_that_gives_another_size_is_shown_where_it_yields(
 def test_work_that_tells_nothing_is_visible_after_a_second(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A line within two seconds, though the work never comes back to say one; nothing of what is quick."""
+    """A line within two seconds, even if the work never reports; nothing for quick work."""
     monkeypatch.setattr("pipesched.planning.progress.EVERY", 1.0)
     with watched(Output(), "sleeping") as tell:
         tell("still asleep")
@@ -117,7 +117,7 @@ def test_work_that_tells_nothing_is_visible_after_a_second(
 
 @pytest.mark.skipif(os.name != "posix", reason="a timer of the system")
 def test_a_plan_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command line asks the search, and prints what it was told last."""
+    """The command line prints the progress that the search reports."""
     for name in ("EVERY", "EVERY_LINE"):
         monkeypatch.setattr(f"pipesched.planning.progress.{name}", 0.02)
     asked = "plan --model llama3-70b --gpus 32 --device h100 --batch 64 --executor here --only p=2,4 --only t=8"

@@ -1,4 +1,4 @@
-"""Every Python says the same of the same file, where its own libraries differ from release to release.
+"""Every Python gives the same answer for a file, though its libraries differ between releases.
 
 The words and places are those of Lib/json/decoder.py of CPython 3.13.
 """
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.quick
     ],
 )
 def test_broken_json_has_one_message(text: str, message: str, at: int) -> None:
-    """What is wrong and where, whichever Python reads it."""
+    """The fault and its place, under any Python."""
     with pytest.raises(json.JSONDecodeError) as caught:
         json_of(text)
     assert (caught.value.msg, caught.value.pos) == (message, at)

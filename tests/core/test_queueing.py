@@ -1,4 +1,4 @@
-"""How long a program takes where its messages wait for their turn: as played with queues, model by model.
+"""Times of programs whose messages wait in queues: as simulated with queues, model by model.
 
 A few hundred programs here; `pytest --depth 10` tries as many as are asked for.
 """
@@ -31,7 +31,7 @@ POSTED = ("one-stream", "pair-stream", "async")
 
 
 def costs(rng: random.Random, program: Program) -> tuple[Costs, queues.Cost]:
-    """Of every kind, by stage, or by stage and microbatch; at times for nothing. As given, and looked up."""
+    """Costs of every kind, by stage, or by stage and microbatch, sometimes 0. As given, and as looked up."""
     finer = rng.random() < 0.5
     microbatches = program.placement.microbatches
 
@@ -52,7 +52,7 @@ def found(program: Program, model: str, given: Costs) -> Fraction | None:
 
 @pytest.mark.parametrize("first", range(0, deep(100), 100))
 def test_random_programs_take_as_long_as_their_queues_do(first: int) -> None:
-    """Under every model: the same makespan as played, and none exactly where some rank never ends."""
+    """Under every model: the simulated makespan, and none exactly if some rank never finishes."""
     for seed in range(first, first + 100):
         rng = random.Random(seed)
         program = random_program(rng)
@@ -62,7 +62,7 @@ def test_random_programs_take_as_long_as_their_queues_do(first: int) -> None:
 
 
 def fused(rng: random.Random, program: Program) -> Program:
-    """The same with neighbouring messages in batches, at both ends of a communicator for each kind at times."""
+    """Fuse neighbouring messages into batches, at both ends, sometimes with a communicator per kind."""
     split = rng.random() < 0.5
     lists = []
     for rank in range(program.ranks):
@@ -79,7 +79,7 @@ def fused(rng: random.Random, program: Program) -> Program:
 
 
 def test_right_programs_take_as_long_as_their_queues_do() -> None:
-    """Lowered random schedules, fused at random: as played, and never less than the ideal."""
+    """Lowered random schedules, fused at random: as simulated, and never faster than the ideal."""
     ended = longer = 0
     for seed in range(deep(30)):
         rng = random.Random(seed)
@@ -115,7 +115,7 @@ def makespan_of(text: str, model: str) -> Fraction | None:
 
 
 def test_the_report_has_it_where_a_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the text, on the line of many sizes, and in JSON; nowhere without `--comm`."""
+    """In the text, on the line of many sizes, and in JSON; only with `--comm`."""
     assert main(["verify", "1f1b", "--p", "4", "--m", "8", "--cost", "C=1"]) == 0
     assert "turn" not in capsys.readouterr().out
     assert main(["verify", "1f1b", "--p", "4", "--m", "8", "--cost", "C=1", "--comm", "strict"]) == 0

@@ -1,5 +1,5 @@
-"""Random programs over all forms of the language are what an interpreter that was written from its reference makes of
-them: accepted, or refused; emitted; and read again.
+"""Random programs with all forms of the language agree with an interpreter that was written from the reference:
+accepted or refused, emitted, and read again.
 
 `python -m tests.core.test_random_forms --cases 20000` is the nightly run; `--first 5000` begins at that seed.
 """
@@ -63,7 +63,7 @@ def slots(schedule: Schedule) -> list[list[Slot]]:
 def compared(
     text: str, given: Mapping[str, Any], release: str = "W", asked: Mapping[str, Fraction] | None = None
 ) -> str:
-    """Everything that is said of a file is what the interpreter says; what came of it, in a word.
+    """Compare all results of a file with the interpreter; the outcome in a word.
 
     asked: costs of the command line.
     """
@@ -97,7 +97,7 @@ def compared(
 
 
 def interpreted(text: str, given: Mapping[str, Any], asked: Mapping[str, Fraction] | None) -> Written | str:
-    """What the interpreter makes of a file, or the code for which it refuses it."""
+    """The interpreter's result for a file, or the code with which it refuses it."""
     try:
         return interpret(read(text), given, asked)
     except Refused as refused:
@@ -105,7 +105,7 @@ def interpreted(text: str, given: Mapping[str, Any], asked: Mapping[str, Fractio
 
 
 def refusals(source: Source, options: Options) -> set[str]:
-    """The codes with which a file is refused: one that keeps it from being an order, or all that is wrong with that."""
+    """The codes with which a file is refused: one that prevents an order, or all faults of the order."""
     try:
         found = compiler.examine(compiler.load(source, options), options).report.diagnostics
     except PipeschedError as error:
@@ -115,7 +115,7 @@ def refusals(source: Source, options: Options) -> set[str]:
 
 
 def facts(written: Written, played: clock.Played, made: Examination, release: str) -> list[bool | None]:
-    """Every instant and every figure; what its claims are."""
+    """Every instant and every figure; the verdicts on its claims."""
     model, schedule, report = written.model, made.analysis.schedule, made.report
     assert report.time is not None and report.memory is not None
     times = made.analysis.timeline
@@ -136,8 +136,8 @@ def facts(written: Written, played: clock.Played, made: Examination, release: st
 
 
 def again(written: Written, played: clock.Played, emitted: str, first: Examination, release: str) -> None:
-    """The stream runs the same slots, and has a message for each result that another rank takes, in an order in which
-    it ends where every send waits; read again it is judged as the file was.
+    """The stream runs the same slots, and has a message for each result that another rank needs, in an order that
+    finishes even if every send blocks; read again it has the same verdict.
     """
     ps_stream.require(json.loads(emitted), written.model, written.slots, played.messages)
     source, options = Source("forms.json", emitted), Options(costs=first.analysis.costs, release=Release.parse(release))
@@ -157,7 +157,7 @@ def again(written: Written, played: clock.Played, emitted: str, first: Examinati
 
 
 def counted(seeds: Sequence[int]) -> tuple[Counter[str], Counter[str]]:
-    """What came of the programs of some seeds, and in how many each form is."""
+    """Outcomes of the programs of some seeds, and the number of programs with each form."""
     ends, forms = Counter[str](), Counter[str]()
     for seed in seeds:
         text, given = ps_forms.program(seed)
@@ -176,8 +176,8 @@ def counted(seeds: Sequence[int]) -> tuple[Counter[str], Counter[str]]:
 
 @pytest.mark.parametrize("block", range(5))
 def test_random_programs_are_what_the_reference_says(block: int) -> None:
-    """Accepted or refused alike; and what is accepted has the same order, times, peaks and claims, and a stream that
-    says so; written as a file again it is that order.
+    """Both accept or refuse; accepted programs have the same order, times, peaks and claims, and an equal stream;
+    written as a file they are the same order.
     """
     ends, _ = counted(range(block * deep(100), (block + 1) * deep(100)))
     assert ends["accepted"] > deep(40) and len(ends) > 4

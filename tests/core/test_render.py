@@ -1,4 +1,4 @@
-"""What a diagnostic looks like: the shape of every form, and that no input can break it."""
+"""The form of a diagnostic in every output, which no input can break."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_cycle_reads_as_the_design_draws_it() -> None:
 
 
 def test_labels_of_one_line_share_its_picture_and_wide_line_numbers_share_a_gutter() -> None:
-    """Neighbours on a line are drawn once, each under its own words; all bars of a finding stand in one column."""
+    """Neighbours on a line are drawn once, each with its own words; all bars of a finding are in one column."""
     source = Source("x.ps", "\n" * 8 + "let a = 1\nrepeat a { F B }\n")
     labels = (
         Label(at(source, "let"), "here"),
@@ -80,7 +80,7 @@ def test_labels_of_one_line_share_its_picture_and_wide_line_numbers_share_a_gutt
 
 
 def test_what_has_no_place_is_told_by_words() -> None:
-    """A label without a span, a note of two lines and a help stand under the head, in this order."""
+    """A label without a span, a note of two lines and a help are below the head, in this order."""
     diagnostic = Diagnostic(
         Code.OVER_CAP, "rank 0 holds 6", (Label(None, "rank 0, step 9: F5"),), ("live:\nF0 F1",), "more"
     )
@@ -149,7 +149,7 @@ def test_the_end_of_a_file_can_be_marked() -> None:
 
 
 def test_a_span_of_several_lines_is_marked_on_its_first() -> None:
-    """The marks stop at the end of the line."""
+    """The marks end with the line."""
     source = Source("m.ps", "rank r {\n F\n}\n")
     assert "1 | rank r {\n  | ^^^^^^^^ whole" in render.text(
         Diagnostic(Code.RANK_PROGRAM, "x", (Label(source.span(0, len(source.text)), "whole"),))
@@ -177,14 +177,14 @@ def test_colour_changes_no_word() -> None:
 
 
 def test_one_line_names_the_first_place() -> None:
-    """``file:line:column: error[code]: message``, as editors and grep expect."""
+    """``file:line:column: error[code]: message``, for editors and grep."""
     assert (
         render.concise(DEADLOCK, "other") == "mine.csv:1:5: error[PS401]: deadlock: ranks 0 and 1 wait for each other"
     )
 
 
 def test_annotations_escape_what_github_would_read() -> None:
-    """Per cent, ends of lines, and in properties colons and commas, are escaped as the runner asks."""
+    """Per cent signs and line ends, and in properties colons and commas, are escaped as the runner requires."""
     source = Source("a,b:c%.ps", "x")
     diagnostic = Diagnostic(Code.CLAIM, "50 % of it", (Label(source.span(0, 1), "here: a, b"),), (), "do\nthis")
     assert render.github(diagnostic) == (
@@ -217,13 +217,13 @@ def test_a_tally_counts_by_severity() -> None:
 
 
 def test_ascii_keeps_the_sense() -> None:
-    """Where a stream knows no more than ASCII the typography falls back, and nothing fails."""
+    """On an ASCII stream the typography falls back, and nothing fails."""
     assert render.plain("complete · data flow, 1 … 2 → 3 漢") == "complete, data flow, 1 ... 2 -> 3 ?"
 
 
 @given(st.text(max_size=400), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), max_size=5), st.booleans())
 def test_any_text_and_any_spans_can_be_drawn(content: str, places: list[tuple[int, int]], color: bool) -> None:
-    """Every form takes every source and every span inside it; marks stand under the first character of the label."""
+    """Every form takes every source and every span inside it; marks are below the first character of the label."""
     source = Source("any.ps", content)
     labels = []
     for start, length in places:

@@ -1,4 +1,4 @@
-"""What a report says, as text and as JSON: exact numbers, the drawn layout, the published schema."""
+"""A report as text and as JSON: exact numbers, the drawn layout, the published schema."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def drawn(text: str) -> str:
 
 
 def test_a_verified_schedule_reads_as_the_design_draws_it() -> None:
-    """Head, checks, memory, time, claims: the sample of the design, with its numbers."""
+    """Head, checks, memory, time, claims: the sample of the documentation, with its numbers."""
     assert str(INTERLEAVED) == drawn("""
         ok  interleaved  p=4 v=2 m=8   128 ops, 112 messages
             complete · data flow · channels FIFO · deadlock-free (strict, so under every model)
@@ -83,7 +83,7 @@ def test_a_broken_file_reads_as_findings_and_their_number() -> None:
 
 
 def test_a_warning_leaves_the_verdict() -> None:
-    """Warnings come first; the schedule still holds, and its head says that there were some."""
+    """Warnings come first; the schedule still holds, and its head mentions them."""
     report = replace(INTERLEAVED, diagnostics=(WARNING,))
     warned, verdict = str(report).split("\n\n")
     assert report.ok and report.exit_status == 0 and warned == "warning[PS902]: rank 1 does nothing"
@@ -102,12 +102,12 @@ def test_a_warning_leaves_the_verdict() -> None:
     ],
 )
 def test_deadlock_freedom_always_names_its_model(communication: Communication, said: str) -> None:
-    """The model that was asked for, the others that hold, those that do not, and what would do."""
+    """The requested model, the others that hold, those that fail, and the least capacity."""
     assert f"deadlock-free {said}\n" in str(having(communication=communication))
 
 
 def test_a_peak_names_its_cap_its_rule_and_its_rank() -> None:
-    """The cap is that of the rank with the peak; a rule other than W is named; equal ranks are told as such."""
+    """The cap of the rank with the peak; a rule other than W is named; equal ranks are reported as such."""
     memory = Memory(
         "torch", "u", fractions(2, 3, 1), fractions(5, 4, 3), ("every rank holds 2 copies of its parameters",)
     )
@@ -151,7 +151,7 @@ def test_claims_that_say_nothing_here_are_not_counted() -> None:
 
 
 def test_one_line_tells_the_verdict() -> None:
-    """For many files and sizes: the file, sizes, peak and makespan, or the first error and how many more."""
+    """For many files and sizes: the file, sizes, peak and makespan, or the first error and the number of others."""
     assert (
         INTERLEAVED.line() == "ok  schedules/interleaved.ps  p=4 v=2 m=8   128 ops, 112 messages   peak 5.5   "
         "makespan 57   bubble 15.8 % (3/19)"
@@ -162,7 +162,7 @@ def test_one_line_tells_the_verdict() -> None:
 
 
 def test_whose_fault_it_is_decides_the_exit_status() -> None:
-    """0 holds, 1 the file, 2 the command line; the worst of a report counts."""
+    """0 holds, 1 the file, 2 the command line; the worst in a report counts."""
     usage = Diagnostic(Code.PARAMETER_MISSING, "needs m")
     assert [r.exit_status for r in (INTERLEAVED, BAD, Report("x", "x", diagnostics=(TWICE, usage)))] == [0, 1, 2]
 
@@ -194,7 +194,7 @@ KEYS = [
     "report", [INTERLEAVED, BAD, Report(None, None), replace(INTERLEAVED, claims=(Claim("x", None),))], ids=str
 )
 def test_json_has_the_published_keys_whatever_happened(report: Report) -> None:
-    """Good or bad, known or not: the same keys, valid under the schema, and text that JSON can carry."""
+    """Right or wrong, known or not: the same keys, valid under the schema, and text that JSON can carry."""
     value = json.loads(json.dumps(report.to_json()))
     assert list(value) == KEYS
     assert list(value["communication"]) == ["model", "holds", "fails", "capacity", "makespan", "makespan_decimal"]
@@ -251,7 +251,7 @@ def test_json_numbers_are_integers_or_fractions() -> None:
 
 @pytest.mark.parametrize(("cap", "told"), [(("4", "4"), 4), (("9/2", "9/2"), "9/2"), (("4", "5"), [4, 5])])
 def test_a_cap_is_one_number_where_it_is_the_same(cap: tuple[str, ...], told: object) -> None:
-    """A number for all ranks, or a list by rank."""
+    """One number for all ranks, or a list by rank."""
     memory = Memory("W", "u", fractions(1, 2), fractions(*cap))
     value: Any = having(memory=memory).to_json()
     assert value["memory"]["cap"] == told
@@ -259,7 +259,7 @@ def test_a_cap_is_one_number_where_it_is_the_same(cap: tuple[str, ...], told: ob
 
 
 def test_a_claim_is_true_false_or_not_applicable() -> None:
-    """Three answers, of which one is a string."""
+    """Three answers, one of them a string."""
     claims = (Claim("a", True), Claim("b", False), Claim("c", None, "why"))
     assert replace(INTERLEAVED, claims=claims).to_json()["claims"] == [
         {"text": "a", "holds": True},

@@ -1,4 +1,4 @@
-"""What follows from a schedule is derived once, and let go where nobody asks for it again.
+"""Each fact of a schedule is derived once, and released when it is no longer needed.
 
 The oracle is a count of the calls of each analysis, and a fresh value that derives everything anew.
 """
@@ -31,7 +31,7 @@ OPTIONS = Options({"p": 4, "m": 8})
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each analysis runs."""
+    """Number of runs of each analysis."""
     counted: Counter[str] = Counter()
 
     def counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,25 +47,25 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def test_verify_derives_each_fact_once(calls: Counter[str]) -> None:
-    """Memory too, though the claims of the file ask for the peak of every rank."""
+    """Memory too, although the claims ask for the peak of every rank."""
     assert verify(read("zb_h1"), OPTIONS).ok
     assert calls == dict.fromkeys(("timeline", "memory", "idle", "communicate", "pair", "verdicts"), 1)
 
 
 def test_emit_judges_what_it_lowered_and_derives_the_order_once(calls: Counter[str]) -> None:
-    """A lowering is verified as a file of its own: its pairs are its own, the times are those of the order."""
+    """A lowered program is verified as its own file: its facts are its own, its times are those of the order."""
     assert emit(read("zb_h1"), OPTIONS, "stream").report.ok
     assert calls == dict.fromkeys(("timeline", "memory", "idle", "communicate", "pair", "verdicts"), 1)
 
 
 def test_why_runs_the_order_at_two_sizes_and_nothing_else_twice(calls: Counter[str]) -> None:
-    """Growth takes the times at a larger m; of even stages without latency no other costs are tried."""
+    """Growth uses the times at a larger m; with even stages and no latency no other costs are tried."""
     why(read("zb_h1"), OPTIONS)
     assert calls["timeline"] == 2 and calls["memory"] == calls["communicate"] == calls["idle"] == 1
 
 
 def test_diff_derives_each_side_once(calls: Counter[str]) -> None:
-    """Two files, two of each fact."""
+    """Two files: each fact is derived twice."""
     made = [examine(load(read(name), OPTIONS), OPTIONS) for name in ("1f1b", "gpipe")]
     assert all(side.report.ok for side in made)
     differ(*made).figures()
@@ -73,7 +73,7 @@ def test_diff_derives_each_side_once(calls: Counter[str]) -> None:
 
 
 def test_a_report_keeps_nothing_derived() -> None:
-    """The value in a report, for its picture, has its fields alone; what is lowered is let go with the checks."""
+    """The value in a report, for its picture, has only its fields; the lowered program is released after the checks."""
     made = examine(load(read("zb_h1"), OPTIONS), OPTIONS)
     subject = made.report.subject
     assert subject is not None and subject.__dict__.keys() == Analysis.__dataclass_fields__.keys()
@@ -81,7 +81,7 @@ def test_a_report_keeps_nothing_derived() -> None:
 
 
 def same(a: Analysis, b: Analysis) -> None:
-    """Two values of the same schedule say the same."""
+    """Compare the facts of two values of the same schedule."""
     assert (a.timeline.start == b.timeline.start).all() and a.timeline.stuck == b.timeline.stuck
     assert a.memory.peak == b.memory.peak and a.idle == b.idle and a.costs_used == b.costs_used
     assert a.verdicts == b.verdicts and (a.buffers is None) == (b.buffers is None)
@@ -92,7 +92,7 @@ def same(a: Analysis, b: Analysis) -> None:
 @settings(deadline=None, max_examples=15)
 @given(strategies.SEEDS, st.data())
 def test_another_program_changes_what_follows_from_it_alone(seed: int, data: st.DataObject) -> None:
-    """Of a random schedule, everything asked for first: with a program in hand it says what a fresh value says."""
+    """A random schedule with all facts derived: with another program it equals a fresh value."""
     schedule = strategies.random_schedule(seed)
     costs = data.draw(strategies.costs(schedule.stages))
     alone = Analysis(schedule, costs)
@@ -103,7 +103,7 @@ def test_another_program_changes_what_follows_from_it_alone(seed: int, data: st.
 
 
 def test_what_was_forgotten_is_derived_again() -> None:
-    """Letting go costs time, and changes nothing."""
+    """Releasing facts costs time, and changes nothing."""
     schedule = load(read("dualpipe"), OPTIONS).schedule
     assert isinstance(schedule, Schedule)
     made = Analysis(schedule, Costs.parse("F=2,B=5,C=1"))

@@ -1,4 +1,4 @@
-"""Messages that hold a shape: named by what they are the shape of, on channels as others, and waited in by the list."""
+"""Messages that carry a shape: named by their message, on channels like others, and blocking in list order."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SECOND = "recvshape:F0.0<0 recv:F0.0<0 F1.0 B1.0 ( {} ) send:B1.0>0 recv:F0.1<0 
 
 
 def program(first: str, second: str) -> Source:
-    """1F1B of two ranks that tell each other every shape; the exchange in the middle is given."""
+    """1F1B of two ranks that send each other every shape; the exchange in the middle is given."""
     text = f"rank 0: {FIRST.format(first)} B0.1 reduce:0\nrank 1: {SECOND.format(second)} reduce:1\n"
     return Source("shapes.txt", text)
 
 
 def as_shapes(program: Program) -> Program:
-    """Each message a shape; no WAIT, which is for messages that are posted."""
+    """Turn each message into a shape; without WAIT, which is for posted messages."""
     lists = [
         [x for x in program.instructions(rank) if x.op not in (Op.WAIT_SEND_F, Op.WAIT_SEND_B)]
         for rank in range(program.ranks)
@@ -44,9 +44,7 @@ def as_shapes(program: Program) -> Program:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_the_list_waits_in_a_shape_under_every_model(seed: int) -> None:
-    """A program that sends nothing but shapes stops, posted or not, where the same program of messages does that
-    blocks: under strict.
-    """
+    """A program of shapes alone stops, posted or not, exactly if the same program of messages does under strict."""
     shapes = as_shapes(random_program(random.Random(seed)))
     back = {shape: op for op, shape in AS_SHAPE.items()}
     blocking = replace(shapes, op=np.array([back.get(Op(op), op) for op in shapes.op.tolist()], dtype=np.int8))
@@ -58,14 +56,14 @@ def test_the_list_waits_in_a_shape_under_every_model(seed: int) -> None:
 
 
 def test_shapes_in_one_order_hold() -> None:
-    """Shapes come first, so the message that they are for is received into room of its size."""
+    """If shapes come first, each message is received into a buffer of its size."""
     report = pipesched.verify(program("sendshape:F0.1>1 recvshape:B1.0<1", "sendshape:B1.0>0 recvshape:F0.1<0"))
     assert report.ok
     assert report.parts is not None and report.parts.messages == 8
 
 
 def test_a_shape_that_is_taken_for_another() -> None:
-    """Two shapes in one batch to one rank, received in the other order: the data would be right, the room wrong."""
+    """Two shapes in one batch to one rank, received in the other order: right data, wrong buffers."""
     lists = (
         "F0.0 F2.0 ( sendshape:F0.0>1 sendshape:F2.0>1 ) send:F0.0>1 send:F2.0>1",
         "( recvshape:F2.0<0 recvshape:F0.0<0 ) recv:F0.0<0 F1.0 recv:F2.0<0 F3.0",
@@ -81,7 +79,7 @@ def test_a_shape_that_is_taken_for_another() -> None:
 
 @pytest.mark.parametrize("target", ["stream", "torch-comms"])
 def test_what_cannot_say_a_shape_refuses_it(target: str) -> None:
-    """Streams and torch's CSV have no such instruction."""
+    """Streams and torch's CSV have no such instruction, and refuse it."""
     source = program("sendshape:F0.1>1 recvshape:B1.0<1", "sendshape:B1.0>0 recvshape:F0.1<0")
     with pytest.raises(pipesched.PipeschedError) as caught:
         pipesched.emit(source, to=target)

@@ -1,4 +1,4 @@
-"""Charts in characters: every slot stands where it runs, idle time is counted in dots, and no line is too long.
+"""Charts in characters: every slot is at its time, idle time is dots, and no line is too long.
 
 The oracle is the slow simulation (`oracles/simulate.py`) and what it says of each rank, instant by instant; the text is
 read back character by character.
@@ -45,7 +45,7 @@ def played(schedule: Schedule, costs: Costs | None = None) -> Played:
 
 
 def rank_rows(text: str) -> tuple[list[str], list[str]]:
-    """The rows of the chart and those of the memory, without the names of the ranks. A title may name ranks too."""
+    """The rows of the chart and of the memory, without the names of the ranks."""
     text = text.partition("\n\n")[2]
     named = [re.match(r"(rank \d+ +)(?!stops)\S", line) for line in text.splitlines()]
     gutter = next(len(match[1]) for match in named if match)
@@ -59,7 +59,7 @@ def label(x: Compute, chunk: int) -> str:
 
 
 def drawn(schedule: Schedule, run: Played, rank: int, columns: int) -> Iterator[tuple[int, str]]:
-    """The column and the label of every slot of a rank, at so many columns a unit, by the simulation."""
+    """The column and the label of every slot of a rank, at a number of columns per unit, by the simulation."""
     held = schedule.placement.chunks(rank)
     order = run.orders[rank]
     for slot in slots(order):
@@ -74,7 +74,7 @@ def drawn(schedule: Schedule, run: Played, rank: int, columns: int) -> Iterator[
 
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=[name for name, _ in SIZES])
 def test_every_slot_stands_at_its_start(name: str, sizes: dict[str, int]) -> None:
-    """Where a letter, a number and a blank fit in a unit, the row is the order, each slot at its time."""
+    """If a letter, a number and a blank fit in a unit, the row is the order, each slot at its time."""
     schedule = pipesched.load(name, **sizes)
     wide = len(str(sizes["m"] - 1)) + 2
     run = played(schedule)
@@ -102,7 +102,7 @@ BROKEN = st.builds(strategies.broken_schedule, strategies.SEEDS)
 @CALM
 @given(strategies.schedules() | BROKEN, st.integers(24, 220), st.booleans(), st.data())
 def test_no_line_is_too_long(schedule: Schedule, width: int, ascii: bool, data: st.DataObject) -> None:
-    """At any width and any costs, for right schedules and broken ones, all the ranks are there and no line is cut."""
+    """At any width and costs, for right and broken schedules, all ranks are drawn and no line is cut."""
     costs = data.draw(strategies.costs(schedule.stages))
     text = render(chart(schedule, costs), Text(width, ascii=ascii))
     rows = [line for line in text.partition("\n\n")[2].splitlines() if re.match(r"rank \d+ +(?!stops)", line)]
@@ -113,7 +113,7 @@ def test_no_line_is_too_long(schedule: Schedule, width: int, ascii: bool, data: 
 
 
 def columns_of(row: str, columns: int) -> Counter[str]:
-    """How many columns each kind has; idle time is a dot. A name goes on until the next letter or dot."""
+    """Number of columns of each kind; idle time is a dot. A name extends to the next letter or dot."""
     found: Counter[str] = Counter()
     kind = ""
     for mark in row.ljust(columns):
@@ -125,7 +125,7 @@ def columns_of(row: str, columns: int) -> Counter[str]:
 def share_of(
     schedule: Schedule, run: Played, rank: int, part: tuple[int, Fraction], step: Fraction
 ) -> dict[str, Fraction]:
-    """How many columns each kind would have in a part of time if columns could be cut."""
+    """Exact share of columns of each kind in a part of time."""
     found = dict.fromkeys("FIWB+·", Fraction(0))
     order = run.orders[rank]
     for slot in slots(order):
@@ -137,7 +137,7 @@ def share_of(
 
 
 def scaled(text: str) -> Fraction:
-    """Units of time a column."""
+    """Units of time per column."""
     found = re.search(r"(\d+) columns? = (\S+) units? of time", " ".join(text.split()))
     assert found is not None
     return Fraction(found[2]) / int(found[1])
@@ -146,8 +146,8 @@ def scaled(text: str) -> Fraction:
 @settings(CALM, max_examples=deep(37))
 @given(strategies.schedules(), st.integers(24, 160), st.data())
 def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.DataObject) -> None:
-    """At any scale, for all time or a part, on every rank: each kind has its share of it in columns, idle time too, to
-    within one.
+    """At any scale, for all or a part of the time, on every rank: the columns of each kind are its share of the time,
+    idle time too, within one column.
     """
     costs = data.draw(strategies.costs(schedule.stages))
     run = played(schedule, costs)
@@ -168,7 +168,7 @@ def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.Dat
 
 
 def holding(run: Played, rank: int, begin: Fraction, end: Fraction) -> int:
-    """Most that a rank holds from `begin` up to, not including, `end`; of the steps at `begin` the last one counts."""
+    """Most that a rank holds from `begin` up to, not including, `end`; of several steps at `begin` the last one counts."""
     change = {Op.F: 1, Op.I: 0, Op.W: -1, Op.B: -1}
     now, before, inside = 0, 0, [0]
     for i, x in enumerate(run.orders[rank]):
@@ -181,7 +181,7 @@ def holding(run: Played, rank: int, begin: Fraction, end: Fraction) -> int:
 
 @pytest.mark.parametrize(("name", "sizes"), SIZES[:4], ids=[name for name, _ in SIZES[:4]])
 def test_the_spark_line_is_what_is_held(name: str, sizes: dict[str, int]) -> None:
-    """The height of a column is the most that the rank holds in it, a full block the largest peak of all ranks."""
+    """The height of a column is the most that the rank holds in it; a full block is the largest peak of all ranks."""
     schedule = pipesched.load(name, **sizes)
     run = played(schedule)
     columns = 3

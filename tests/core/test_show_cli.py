@@ -1,4 +1,4 @@
-"""`pipesched show` as its user meets it: wrong files, formats, widths, pipes, bytes."""
+"""`pipesched show` for its user: wrong files, formats, widths, pipes, bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.core.test_show import rank_rows
 
 
 def test_a_schedule_that_stops_is_drawn_until_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What runs is drawn, each rank that stops is named, stderr has one line, and the status is 1."""
+    """Operations that run are drawn, each stopped rank is named, stderr has one line, and the status is 1."""
     (folder / "stuck.txt").write_text("rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n")
     assert main(["show", "stuck.txt"]) == 1
     told = capsys.readouterr()
@@ -35,7 +35,7 @@ def test_a_schedule_that_stops_is_drawn_until_there(folder: Path, capsys: pytest
 
 
 def test_an_incomplete_file_is_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A missing backward is told on stderr; all that is there is drawn."""
+    """A missing backward is reported on stderr; everything else is drawn."""
     (folder / "short.csv").write_text("0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n")
     assert main(["show", "short.csv", "--ascii"]) == 1
     told = capsys.readouterr()
@@ -76,14 +76,14 @@ def test_streams_and_orders_look_like_their_schedule(folder: Path, capsys: pytes
 def test_what_cannot_be_drawn_is_refused(
     arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An option that means nothing is never passed over: status 2, nothing on stdout, no file."""
+    """An option without effect is refused: status 2, nothing on stdout, no file."""
     assert main(["show", "1f1b", "--p", "4", *arguments]) == 2
     out = capsys.readouterr()
     assert told in out.err and out.out == "" and not list(folder.iterdir())
 
 
 def test_json_holds_the_picture(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--json` is one object with the picture in it and what is wrong with the file."""
+    """`--json` is one object with the picture and the findings."""
     assert main(["show", "1f1b", "--p", "2", "--m", "2", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["ok"] and value["format"] == "text" and value["parameters"] == {"p": 2, "m": 2}
@@ -93,7 +93,7 @@ def test_json_holds_the_picture(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_pipe_gets_80_columns_and_no_colour() -> None:
-    """Without a terminal the chart is 80 wide, or as COLUMNS says; the same bytes every time."""
+    """Without a terminal the chart is 80 columns wide, or as COLUMNS says; always the same bytes."""
 
     def piped(**environment: str) -> str:
         command = [sys.executable, "-m", "pipesched", "show", "dualpipe", "--p", "8", "--m", "20"]
@@ -106,7 +106,7 @@ def test_a_pipe_gets_80_columns_and_no_colour() -> None:
 
 
 def test_a_thousand_microbatches_fit_a_screen() -> None:
-    """Half a million operations are rows of 80 characters; the peak of rank 0 is what the published rule says."""
+    """Half a million operations are rows of 80 characters; the peak of rank 0 is the published one."""
     schedule = pipesched.load("interleaved", p=64, v=4, m=1024)
     text = render(chart(schedule), Text(80))
     every, sparks = rank_rows(text)
@@ -129,7 +129,7 @@ def test_a_thousand_microbatches_fit_a_screen() -> None:
     ],
 )
 def test_the_suffix_tells_the_format(suffix: str, begins: str, folder: Path) -> None:
-    """A file gets what its name promises, and nothing else is printed or left."""
+    """A file has the format of its suffix, and nothing else is printed or left."""
     assert main(["show", "1f1b", "--p", "2", "--m", "2", "-o", f"figure{suffix}"]) == 0
     assert [file.name for file in folder.iterdir()] == [f"figure{suffix}"]
     text = (folder / f"figure{suffix}").read_text("utf-8")
@@ -139,7 +139,7 @@ def test_the_suffix_tells_the_format(suffix: str, begins: str, folder: Path) -> 
 def test_a_graph_without_dot_is_written_as_dot(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where the program is missing, its input is there, and one line says how to get the program: PS820, status 2."""
+    """Without the program its input is written, and one line says how to get it: PS820, status 2."""
     monkeypatch.setenv("PATH", str(folder / "nowhere"))
     command = ["show", "1f1b", "--p", "2", "--m", "2", "--format", "dag"]
     assert main([*command, "-o", "graph.svg"]) == 2
@@ -151,7 +151,7 @@ def test_a_graph_without_dot_is_written_as_dot(
 
 
 def test_graphml_is_asked_for_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--format dag --to graphml` writes GraphML; for another format --to is a time."""
+    """`--format dag --to graphml` writes GraphML; for other formats --to is a time."""
     assert main(["show", "1f1b", "--p", "2", "--m", "2", "--format", "dag", "--to", "graphml"]) == 0
     assert capsys.readouterr().out.startswith("<graphml")
     assert main(["show", "1f1b", "--p", "2", "--m", "2", "--to", "graphml"]) == 2
@@ -159,7 +159,7 @@ def test_graphml_is_asked_for_by_name(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_png_keeps_its_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the program `dot` makes is written as it is, though it is no text."""
+    """The bytes that `dot` makes are written unchanged."""
     picture = b"\x89PNG\r\n\x1a\n\x00\xff\xfe\xc3"
     monkeypatch.setattr("pipesched.views.graph.drawn", lambda chart, form, force: picture)
     command = ["show", "1f1b", "--p", "2", "--m", "2", "--format", "dag", "-o"]
@@ -168,7 +168,7 @@ def test_a_png_keeps_its_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_deadlock_of_messages_is_not_hidden_by_the_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both ranks send first: what runs under the model is drawn, and stderr says so; `why` tells it to its end."""
+    """Both ranks send first: the part that runs under the model is drawn, and stderr says so; `why` explains it."""
     first = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
     other = "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n"
     (folder / "both.csv").write_text(first + other)
@@ -190,7 +190,7 @@ def test_a_deadlock_of_messages_is_not_hidden_by_the_picture(folder: Path, capsy
 
 @pytest.mark.parametrize("name", ["a.svg", "a.html", "a.json", "a.txt"])
 def test_a_picture_of_a_wrong_file_says_so_itself(name: str, folder: Path) -> None:
-    """It is sent on without the terminal it was made in: the code is in it, and in none of a right file."""
+    """A picture may be sent on alone, so a wrong file's code is in it; a right file's has none."""
     (folder / "short.csv").write_text("0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n")
     (folder / "right.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
     assert main(["show", "short.csv", "-o", name]) == 1

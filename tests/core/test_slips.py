@@ -1,4 +1,4 @@
-"""One planted slip for each check: its code, nothing but its code, and the place.
+"""One planted slip for each check: its code alone, and the place.
 
 Slips are planted in right schedules and programs; the finding points at the rank and step where the slip is.
 """
@@ -35,7 +35,7 @@ def codes(report: Report) -> list[str]:
 @CALM
 @given(strategies.SEEDS, st.data())
 def test_an_operation_that_is_missing_or_there_twice(seed: int, data: st.DataObject) -> None:
-    """Without it PS301 and nothing else; twice PS302 at the second one, and nothing but what follows from its place."""
+    """Missing: only PS301; twice: PS302 at the second one, and only its consequences."""
     schedule = strategies.random_schedule(seed, pairs=0)
     orders = simulate.orders_of(schedule)
     rank = data.draw(st.sampled_from([r for r, order in enumerate(orders) if order]))
@@ -113,7 +113,7 @@ def _late_receive(lists: Lists) -> tuple[int, int]:
 
 
 def _received_elsewhere(lists: Lists) -> tuple[int, int]:
-    """The gradient for rank 1 goes to rank 0, which takes it: what rank 1 computes with has not come."""
+    """The gradient for rank 1 goes to rank 0, which takes it, so rank 1 has no input."""
     i = at(lists, 2, "2SEND_B3")
     lists[2][i] = replace(lists[2][i], peer=0)
     put(lists, 0, take(lists, 1, "1RECV_B3"), "0RECV_B3")
@@ -228,7 +228,7 @@ def _synced_early(lists: Lists) -> tuple[int, int]:
 
 
 def _syncs_out_of_turn(lists: Lists) -> tuple[int, int]:
-    """Ranks 0 and 2 meet before they meet 1 and 3: in the end 1 and 3 have the gradients of 0 and 2 twice."""
+    """Ranks 0 and 2 meet before they meet 1 and 3, so 1 and 3 end with the gradients of 0 and 2 twice."""
     for rank in (0, 2):
         first = at(lists, rank, "0SYNC")
         lists[rank][first : first + 2] = lists[rank][first : first + 2][::-1]
@@ -281,7 +281,7 @@ rank r { repeat m { F }  repeat m { if r == 1 { I } else { B } } }
 
 
 def test_a_frozen_stage_has_no_gradient_to_reduce() -> None:
-    """It hands a gradient on and keeps none: right without a reduction, wrong with one; others need theirs."""
+    """It passes a gradient on and keeps none: right without a reduction, wrong with one; other stages need theirs."""
     program = compiler.lower(pipesched.load(pipesched.Source("middle.ps", FROZEN)))
     lists = [program.instructions(rank) for rank in range(3)]
     assert [[x.stage for x in of if x.op is Op.REDUCE_GRAD] for of in lists] == [[0], [], [2]]
@@ -295,7 +295,7 @@ def test_a_frozen_stage_has_no_gradient_to_reduce() -> None:
 
 
 def test_a_stage_whose_weight_gradients_are_missing_is_still_trained() -> None:
-    """Every W of it is missing, and that alone is said: its reduction is where its last I is."""
+    """Every W of it is missing, and only that is reported: its reduction is after its last I."""
     program = compiler.lower(pipesched.load("zb_h1", p=3, m=2))
     lists = [program.instructions(rank) for rank in range(3)]
     lists[1] = [x for x in lists[1] if x.op is not Op.W]
@@ -314,7 +314,7 @@ def test_a_stage_whose_weight_gradients_are_missing_is_still_trained() -> None:
     ],
 )
 def test_gradients_of_slices_come_from_those_behind(order: str, wrong: list[str]) -> None:
-    """Of two slices the second forward takes what the first kept, and the first backward what the second made."""
+    """Of two slices the second forward uses what the first kept, and the first backward what the second made."""
     text = f"schedule cut(p = 1, m = 2)\nstage 0 on rank 0\nslices 2\nrank 0 {{ {order} }}\n"
     report = pipesched.verify(pipesched.Source("cut.ps", text))
     assert set(codes(report)) == ({"PS305"} if wrong else set())
@@ -323,7 +323,7 @@ def test_gradients_of_slices_come_from_those_behind(order: str, wrong: list[str]
 
 
 def test_of_one_microbatch_no_gradient_is_divided() -> None:
-    """A message on a reduction names the factor m where there is one: at m = 1 the gradients are not too large."""
+    """The message about a reduction names the factor m if it matters: at m = 1 the gradients are not too large."""
     program = compiler.lower(pipesched.load("1f1b", p=3, m=1))
     for times, said in ((0, "summed over no data-parallel copies"), (2, "summed over data-parallel copies twice")):
         lists = [program.instructions(rank) for rank in range(program.ranks)]
@@ -350,7 +350,7 @@ def test_of_one_microbatch_no_gradient_is_divided() -> None:
     ],
 )
 def test_a_sync_of_what_has_no_such_copy(rank: int, sync: Instruction, message: str) -> None:
-    """DualPipe's stage 0 is on ranks 0 and 3; its stage 1 is not on rank 0. The message says so."""
+    """DualPipe's stage 0 is on ranks 0 and 3; its stage 1 is not on rank 0. The message reports that."""
     program = base("dualpipe")
     lists = [program.instructions(r) for r in range(program.ranks)]
     put(lists, rank, sync, "STEP")
@@ -369,7 +369,7 @@ def test_a_sync_of_what_has_no_such_copy(rank: int, sync: Instruction, message: 
     ids=["message", "reduction", "step", "sync"],
 )
 def test_what_is_there_twice_points_at_both(name: str, slip: Callable[[Lists], tuple[int, int]], code: str) -> None:
-    """The first label is at the second one, the second label at the first one of the same name on that rank."""
+    """The first label is at the second one, the second label at the first one of that name on the rank."""
     program = base(name)
     lists = [program.instructions(rank) for rank in range(program.ranks)]
     rank, i = slip(lists)

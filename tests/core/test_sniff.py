@@ -1,4 +1,4 @@
-"""Which reader a text is for."""
+"""Find the reader of a text."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ pytestmark = pytest.mark.quick
     ],
 )
 def test_sniff(name: str, text: str, expected: str) -> None:
-    """The ending decides where it is one of ours, else the first line that says something."""
+    """The ending decides if it is a known one, else the first meaningful line."""
     assert reader_of(Source(name, text)).name == expected

@@ -1,4 +1,4 @@
-"""The least span: a rank may begin later than it could, by the microbatch that goes first on it.
+"""The least span: a rank may begin later than it could, by choosing another first microbatch.
 
     trying everything   every order of every rank, run as early as it goes, microbatches in any order (`brute`)
     by hand             an order of which the answer once said that there is none
@@ -39,7 +39,7 @@ rank 1: F1.1 F1.0 F3.1 I3.1 F1.2 I1.1 F3.0 I3.0 W1.1 I1.0 F3.2 I3.2 W1.0 I1.2 W1
 
 
 def random_span(seed: int, objective: str = "span", most: int = 18) -> Instance:
-    """Uneven costs, latency, caps by rank, fused and split; stages in line, around, there and back, and anyhow."""
+    """Uneven costs, latency, caps by rank, fused and split; stages in line, around, there and back, or at random."""
     rng = random.Random(seed)
     while True:
         p, v, m = rng.choice(SIZES)
@@ -60,7 +60,7 @@ def random_span(seed: int, objective: str = "span", most: int = 18) -> Instance:
 
 
 def differs(x: Instance) -> str:
-    """What is wrong with the answer to an instance, empty if nothing is."""
+    """The fault of the answer to an instance, or empty."""
     answer, best = optimize(asked(x, Limits(60.0))), optimum(x)
     if best is None:
         return "" if answer.value is None else f"{answer.verdict}, and there is no schedule"
@@ -76,7 +76,7 @@ def found(seeds: range, objective: str, most: int = 18) -> Iterator[str]:
 
 @pytest.mark.parametrize("objective", ["span", "makespan"])
 def test_the_least_of_all_orders(objective: str) -> None:
-    """Neither the order of microbatches nor the first start of a rank is taken for granted."""
+    """Neither the order of microbatches nor the first start of a rank is assumed."""
     assert not list(found(range(deep(6)), objective))
 
 
@@ -105,7 +105,7 @@ def test_no_schedule_is_outside_its_windows_and_below_its_bounds(seed: int) -> N
 
 
 def some_starts(problem: Problem, rng: random.Random) -> Iterator[Ints]:
-    """Of random orders that end and keep to the caps."""
+    """Starts of random orders that finish within the caps."""
     for _ in range(60):
         turn = sorted(range(problem.operations), key=lambda x: int(problem.index[x]) + 2 * rng.random())
         orders = [[x for x in turn if problem.rank[problem.sequence[x]] == rank] for rank in range(problem.ranks)]
@@ -122,7 +122,7 @@ def in_sequence(problem: Problem, orders: Orders) -> Orders:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_another_first_microbatch_is_the_same_work(seed: int) -> None:
-    """Every rank does the same kinds of operations of the same stages in the same places, each microbatch once."""
+    """Every rank runs the same operations of the same stages in the same places, each microbatch once."""
     problem = problem_of(random_span(seed, most=36))
     rng, orders = random.Random(seed), one_by_one(problem)
     words = [problem.sequence[np.array(order, dtype=np.int64)] for order in orders]

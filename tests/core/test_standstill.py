@@ -1,4 +1,4 @@
-"""What never ends is drawn as far as it runs under the model that stops it; every picture says so, not by colour alone.
+"""A deadlock is drawn as far as it runs under the model that stops it; every picture says so, not by colour alone.
 
 What runs is what the explorer of all interleavings, or one random run of its machines, can finish; cycles are walked.
 """
@@ -45,7 +45,7 @@ def lists(program: Program) -> list[list[Instruction]]:
 
 
 def ended(program: Program, stops: Sequence[int]) -> list[bool]:
-    """Of each compute, whether it comes before where its rank stops."""
+    """Tell for each compute whether it comes before its rank's stop."""
     return [
         stop < 0 or i < stop
         for instructions, stop in zip(lists(program), stops, strict=True)
@@ -55,7 +55,7 @@ def ended(program: Program, stops: Sequence[int]) -> list[bool]:
 
 
 def shuffled(name: str, sizes: dict[str, int], seed: int) -> Program:
-    """A program of the library in which neighbouring messages have changed places."""
+    """A program of the library with swapped neighbouring messages."""
     schedule, rng = pipesched.load(name, **sizes), random.Random(seed)
     assert isinstance(schedule, Schedule)
     made = lower(schedule)
@@ -69,7 +69,9 @@ def shuffled(name: str, sizes: dict[str, int], seed: int) -> Program:
 
 
 def walked(stop: Standstill, program: Program, stops: Sequence[int]) -> None:
-    """The cycle closes: each rank is blocked where it stops, and waits for what the next one has still before it."""
+    """The cycle closes: each rank is blocked at its stop, and waits for an instruction that the next one has not
+    reached.
+    """
     for link, after in zip(stop.cycle, stop.cycle[1:] + stop.cycle[:1], strict=True):
         assert link.other == after.blocked.rank
         mine = program.instructions(link.blocked.rank)
@@ -83,14 +85,14 @@ def walked(stop: Standstill, program: Program, stops: Sequence[int]) -> None:
 
 
 def mine_sends(link: Link, mine: list[Instruction]) -> bool:
-    """Whether the rank has the sending end of the message it waits with."""
+    """Tell whether the rank has the sending end of the message at which it waits."""
     end = link.needs or link.blocked.at
     return next(x for x in mine if str(x) == end).op.send
 
 
 @pytest.mark.parametrize("first", range(0, deep(100), 100))
 def test_what_runs_is_what_every_interleaving_runs(first: int) -> None:
-    """On random programs under every model: the computes before the stop that the explorer finds, and its ranks."""
+    """Random programs under every model: the computes before the stop that the explorer finds, and its ranks."""
     for seed in range(first, first + 100):
         case = random_program(random.Random(seed))
         script = Script(case)
@@ -106,8 +108,8 @@ def test_what_runs_is_what_every_interleaving_runs(first: int) -> None:
 
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=[name for name, _ in SIZES])
 def test_a_picture_ends_where_the_program_does(name: str, sizes: dict[str, int]) -> None:
-    """Programs of the library with messages out of place: drawn is what a random run of the model's machine computes,
-    never more, and all of it where no input is missing.
+    """Programs of the library with moved messages: the drawing never has more than a random run computes, and all of it
+    if no input is missing.
     """
     stopped = 0
     for seed in range(12):
@@ -127,7 +129,7 @@ def test_a_picture_ends_where_the_program_does(name: str, sizes: dict[str, int])
 
 
 def closed(needs: list[int], ran: list[bool], schedule: Schedule) -> list[bool]:
-    """What ran, less what took its input from something that did not: no picture can place that in time."""
+    """The operations that ran, without those whose input did not: they have no time in a picture."""
     while True:
         kept = [one and (needs[i] < 0 or ran[needs[i]]) for i, one in enumerate(ran)]
         for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
@@ -148,9 +150,7 @@ TITLE = "deadlock PS401 under strict: ranks 0 and 1 wait for each other; stops a
 
 
 def test_the_text_marks_what_waits() -> None:
-    """A sign and the instruction at the end of each row of the cycle, and the wait in words; red where there is colour,
-    and the sign where there is none.
-    """
+    """A sign and the instruction at the end of each row of the cycle, and the wait in words; red if there is colour."""
     program, _ = of_fixture()
     drawn = chart(program.schedule)
     plain = text.render(drawn, text.Text(80))
@@ -192,7 +192,7 @@ def test_the_figure_marks_what_waits(style: str) -> None:
 
 
 def test_the_page_marks_what_waits(opened: Opened) -> None:
-    """Both rows are hatched red after their last operation, to the edge, and the pointer there is told why."""
+    """Both rows are hatched red after their last operation, to the edge, and the pointer shows why."""
     program, _ = of_fixture()
     page = opened(chart(program.schedule))
     assert TITLE in page.evaluate("document.getElementById('facts').textContent")
@@ -230,7 +230,7 @@ def test_traces_and_graphs_mark_what_waits() -> None:
 def test_show_draws_under_the_model_that_is_asked_for(
     model: str, stops: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The example of the issue: under a model that holds it is a healthy run, under the others it stops."""
+    """The example of the issue: drawn complete under a model that holds, stopped under the others."""
     status = main(["show", str(FIXTURE), "--comm", model, "--width", "120", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert status == int(stops) and (told["stopped"] is not None) == stops
@@ -245,7 +245,7 @@ def test_show_draws_under_the_model_that_is_asked_for(
 
 
 def test_what_nobody_sends_is_waited_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A message without its other end is no cycle: the rank stops at it, those that need it after, and none is red."""
+    """A message without its other end is not a cycle: the rank stops there, dependents stop later, and none is red."""
     (folder / "lost.csv").write_text("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n")
     assert main(["show", "lost.csv", "--color", "always"]) == 1
     told = capsys.readouterr().out
@@ -254,7 +254,7 @@ def test_what_nobody_sends_is_waited_for(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_a_notebook_shows_a_deadlock() -> None:
-    """A program, and the report of its file, show themselves as far as they run."""
+    """A program and a report display themselves as far as they run."""
     program, _ = of_fixture()
     assert TITLE in (program._repr_svg_() or "")
     assert TITLE in pipesched.verify(FIXTURE)._repr_html_()

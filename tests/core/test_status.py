@@ -1,4 +1,4 @@
-"""The exit status follows from the diagnostic codes by one table, which emit/README.md shows, whatever the command."""
+"""The exit status follows from the diagnostic codes by one table, shown in emit/README.md, for every command."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CASES = [(command, slip) for slip, (_, commands) in SLIPS.items() for command in
 
 
 def documented() -> dict[str, int]:
-    """The table of emit/README.md: the status of every code that it names, and of all the others."""
+    """The table of emit/README.md: the status of every code that it names, and of the others."""
     rows = re.findall(r"^\| ([0124]) \|[^|]*\|([^|]*)\|$", (ROOT / "emit" / "README.md").read_text("utf-8"), re.M)
     named = {code: int(status) for status, codes in rows for code in re.findall(r"PS\d{3}", codes)}
     return {str(code): 0 if code.value.startswith("PS9") else named.get(str(code), 1) for code in every_code()}
@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def codes(value: object) -> list[str]:
-    """Every code in what a command prints as JSON."""
+    """Every code in the JSON output of a command."""
     if isinstance(value, dict):
         own = [str(value["code"])] if {"code", "severity"} <= value.keys() else []
         return own + [code for entry in value.values() for code in codes(entry)]
@@ -87,12 +87,12 @@ def test_every_command_ends_as_the_table_says(command: str, slip: str, capsys: p
 
 
 def test_the_documented_table_is_the_table() -> None:
-    """For every code that there is."""
+    """It holds for every code."""
     assert {str(code): code.status for code in every_code()} == STATUS
 
 
 def test_explain_tells_the_status(capsys: pytest.CaptureFixture[str]) -> None:
-    """A page ends with it."""
+    """Every page ends with the exit status."""
     for code in every_code():
         assert main(["explain", str(code)]) == 0
         assert capsys.readouterr().out.endswith(f"\n\nExit status {STATUS[str(code)]}.\n")

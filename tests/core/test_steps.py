@@ -1,4 +1,4 @@
-"""What is found does not depend on how busy the machine is: work is counted in steps, and taken in their order.
+"""Results do not depend on the load of the machine: work is counted in steps, and taken in their order.
 
 The clock of steps is shown on engines that answer in any order of arrival; whole answers are compared to the byte, on a
 machine that is left alone and beside processes that take all of it.
@@ -30,7 +30,7 @@ BUSY = "while True: pass"
 
 @dataclass
 class Machine:
-    """Engines that need so many steps for a question as its bound says, and come forward by chance."""
+    """Engines that take as many steps as the bound of a question, and report in random order."""
 
     draw: random.Random
     size: int = 2
@@ -49,7 +49,7 @@ class Machine:
         self.steps.pop(ticket, None)
 
     def listen(self, timeout: float) -> bool:
-        """One of them does some of its work."""
+        """Let one engine do some of its work."""
         ticket = self.draw.choice(sorted(self.left))
         self.steps[ticket] = min(self.left[ticket], self.steps.get(ticket, 0) + self.draw.randint(1, 9))
         if self.steps[ticket] == self.left[ticket]:
@@ -69,7 +69,7 @@ def beside() -> Iterator[Slice]:
 
 
 def trace(seed: int) -> list[tuple[str, int]]:
-    """What happens when: a question ends, another is asked that depends on it, some are cancelled."""
+    """The sequence of events: a question ends, another that depends on it is asked, some are cancelled."""
     machine, asked = Machine(random.Random(seed)), 0
     lanes = Lanes(cast(Pool, machine), beside(), 2)
     problem, seen, open_ones = linear(2, 2, 2), list[tuple[str, int]](), set[int]()
@@ -90,7 +90,7 @@ def trace(seed: int) -> list[tuple[str, int]]:
 
 
 def test_events_come_in_the_order_of_their_steps() -> None:
-    """Whichever engine the machine favours, the same things happen at the same times, and time never runs back."""
+    """Whichever engine is faster, the same events happen at the same times, and time never runs back."""
     first = trace(0)
     assert len(first) > 20 and {what.split()[0] for what, _ in first} == {"ticket", "order"}
     assert [at for _, at in first] == sorted(at for _, at in first)
@@ -99,7 +99,7 @@ def test_events_come_in_the_order_of_their_steps() -> None:
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """Beside so many processes that do nothing but work."""
+    """Run beside a number of busy processes."""
     running = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(processes)]
     try:
         yield
@@ -110,7 +110,7 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def answer(*arguments: str) -> bytes:
-    """What the command prints."""
+    """Output of the command."""
     command = [sys.executable, "-m", "pipesched", "optimize", *arguments, "--json"]
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300).stdout
 
@@ -124,7 +124,7 @@ COMMANDS = {
 @pytest.mark.timed
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_a_busy_machine_says_the_same_bytes(command: tuple[str, ...]) -> None:
-    """The value, the verdict, the schedule and its proof, beside a busy process on every core."""
+    """The value, the verdict, the schedule and its proof are the same beside a busy process on every core."""
     alone = answer(*command, "--time-limit", "300")
     assert json.loads(alone)["reason"] is None and json.loads(alone)["ok"]
     with busy(os.cpu_count() or 1):
@@ -132,7 +132,7 @@ def test_a_busy_machine_says_the_same_bytes(command: tuple[str, ...]) -> None:
 
 
 def test_the_seed_is_told_and_changes_no_value() -> None:
-    """The same seed has the same answer; with another one the optimum is what it was."""
+    """The same seed gives the same answer; another seed the same optimum."""
     command = ("--p", "3", "--m", "6", "--placement", "vee", "--mem-cap", "5/2", "--cost", "F=2,I=3,W=1")
     told = [json.loads(answer(*command, "--seed", seed)) for seed in ("0", "7")]
     assert [one["seed"] for one in told] == [0, 7] and all(one["ok"] for one in told)
@@ -140,7 +140,7 @@ def test_the_seed_is_told_and_changes_no_value() -> None:
 
 
 def work(*arguments: str) -> tuple[float, dict[str, Any]]:
-    """The seconds of CPU of a command, and what it says."""
+    """CPU seconds of a command, and its output."""
     import resource
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -151,7 +151,7 @@ def work(*arguments: str) -> tuple[float, dict[str, Any]]:
 
 @pytest.mark.timed
 def test_the_time_limit_is_of_all_that_is_done() -> None:
-    """98,304 operations and a second: reading the library, printing and verifying are no excuse for another ten."""
+    """98,304 operations and one second: reading the library, printing and verifying count too."""
     command = ("--p", "64", "--m", "512", "--mem-cap", "40", "--time-limit", "1", "--cost", "F=10,I=12,W=8,C=1")
     seconds, told = work(*command)
     assert seconds < 8 and told["makespan"] is not None
@@ -160,7 +160,7 @@ def test_the_time_limit_is_of_all_that_is_done() -> None:
 
 @pytest.mark.timed
 def test_heuristics_go_on_to_the_end() -> None:
-    """Where no engine can be asked, the limit of time ends the search and nothing else does."""
+    """If no engine can be asked, only the time limit ends the search."""
     began = time.monotonic()
     arguments = ("--p", "8", "--m", "24", "--placement", "vee", "--mem-cap", "5", "--cost", UNEVEN, "--time-limit", "4")
     told = json.loads(answer(*arguments))

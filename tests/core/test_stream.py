@@ -1,4 +1,4 @@
-"""The published stream: what is written is what `dumps` writes, what is read is what was written, and nothing else.
+"""The published stream: written as `dumps` writes, read back as written, and everything else is refused.
 
 Golden streams are in ``emit/v2``; ``pytest --update-golden`` writes them anew after a change that is meant.
 """
@@ -104,7 +104,7 @@ def text_of(name: str) -> str:
 
 
 def slowly(program: Program, parameters: dict[str, int]) -> stream.Stream:
-    """The stream of a program, an object an instruction."""
+    """The stream of a program, one object per instruction."""
     placement = program.placement
     routes = [np.flatnonzero(placement.route_of == r).tolist() for r in range(placement.routes)]
     ranks = []
@@ -136,7 +136,7 @@ def slowly(program: Program, parameters: dict[str, int]) -> stream.Stream:
 
 
 def random_program(seed: int) -> Program:
-    """Everything that a program can hold, in any order: pairs, batches, communicators, waits, frozen stages, routes."""
+    """A program with everything possible, in any order: pairs, batches, communicators, waits, frozen stages, routes."""
     rng = random.Random(seed)
     ranks, stages, microbatches, routes = rng.randint(1, 3), rng.randint(1, 4), rng.randint(2, 12), rng.randint(1, 2)
 
@@ -179,7 +179,7 @@ def random_program(seed: int) -> Program:
 
 
 def ranged(schedule: Schedule) -> Schedule:
-    """The same schedule with microbatches numbered so that those of a route follow each other."""
+    """The same schedule, with microbatches of each route numbered consecutively."""
     route_of = schedule.placement.route_of
     number = np.empty(len(route_of), dtype=np.int64)
     number[np.argsort(route_of, kind="stable")] = np.arange(len(route_of))
@@ -216,14 +216,14 @@ def test_golden_streams_hold(name: str) -> None:
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_stream_emitted_again_is_the_same(name: str) -> None:
-    """Name, parameters, placement, order and fingerprint go through the program and back."""
+    """Name, parameters, placement, order and fingerprint survive the round trip."""
     assert emitted(Source("any.json", text_of(name))) == text_of(name)
 
 
 @pytest.mark.parametrize("name", NEW)
 def test_all_that_a_stream_can_say_is_published(name: str, update_golden: bool) -> None:
-    """Batches and communicators, torch's own actions, frozen stages, who reads whom, slices, what runs again and what
-    is offloaded: bytes, schema, and back.
+    """Batches and communicators, torch's actions, frozen stages, readers, slices, recomputation and offloading: bytes,
+    schema, and back.
     """
     path = EMIT / "v2" / f"{name}.json"
     ending, text = NEW[name]
@@ -240,7 +240,7 @@ def test_all_that_a_stream_can_say_is_published(name: str, update_golden: bool) 
 
 
 def test_the_page_of_the_notation_has_every_word() -> None:
-    """Each row of emit/v2/README.md: the word is read as the instruction beside it, and written again as that word."""
+    """Each row of emit/v2/README.md: the word reads as the instruction beside it, and is written again as that word."""
     page = (EMIT / "v2" / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| `(\{[^`]*\})` \|", page, re.MULTILINE)
     placement = Placement(np.arange(4, dtype=np.int32)[None], np.zeros(2, dtype=np.int32), 4, ("",))
@@ -255,7 +255,7 @@ def test_the_page_of_the_notation_has_every_word() -> None:
 
 
 def _instructions(word: str) -> list[Instruction]:
-    """The instructions of a word, read in a program that ends with another."""
+    """The instructions of a word, read in a program that ends with another one."""
     found = order_text.read(Source("a.txt", f"rank 0: {word} step"))
     assert isinstance(found, Program)
     return found.instructions(0)[:-1]
@@ -267,7 +267,7 @@ def _instructions(word: str) -> list[Instruction]:
 @CALM
 @given(strategies.schedules())
 def test_columns_write_what_dumps_writes(schedule: Schedule) -> None:
-    """The fast writer is `dumps`, for every placement, overlap pairs and two routes included."""
+    """The fast writer equals `dumps`, for every placement, with overlap pairs and two routes."""
     program = compiler.lower(ranged(schedule))
 
     assert "".join(stream_write.pieces(program, {"p": 3})) == stream.dumps(slowly(program, {"p": 3}))
@@ -276,7 +276,7 @@ def test_columns_write_what_dumps_writes(schedule: Schedule) -> None:
 @CALM
 @given(strategies.SEEDS)
 def test_a_stream_says_every_program(seed: int) -> None:
-    """What is written is `dumps`, holds in the schema, and is read back to the same columns, in any layout."""
+    """The text equals `dumps`, follows the schema, and reads back to the same columns, in any layout."""
     program = random_program(seed)
     text = "".join(stream_write.pieces(program, {"m": 3}))
 
@@ -296,7 +296,7 @@ def test_a_stream_says_every_program(seed: int) -> None:
 
 
 def numbered(group: np.ndarray[Any, Any], program: Program) -> np.ndarray[Any, Any]:
-    """Batches by their number among those of all ranks."""
+    """Batches by their number over all ranks."""
     edge = np.diff(group, prepend=-2) != 0
     edge[program.start[:-1][program.start[:-1] < len(group)]] = True
     return np.where(group < 0, -1, np.cumsum(edge & (group >= 0)))
@@ -304,7 +304,7 @@ def numbered(group: np.ndarray[Any, Any], program: Program) -> np.ndarray[Any, A
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_parts_of_the_ranks_make_the_stream(name: str) -> None:
-    """Each rank's own file has its instructions and the fingerprint of all."""
+    """Each rank's own file has its instructions and the common fingerprint."""
     whole = json.loads(text_of(name))
     parts = emissions.emit(compiler.read(name), Options(GOLDEN[name]), "stream").by_rank()
 
@@ -316,7 +316,7 @@ def test_the_parts_of_the_ranks_make_the_stream(name: str) -> None:
 
 
 def test_scattered_microbatches_of_a_route_are_refused() -> None:
-    """A route has a range of microbatches; the first gap is named."""
+    """A route has one range of microbatches; the first gap is named."""
     text = "rank 0: F0.0 F1.1 F0.2 B1.1 B0.0 B0.2\nrank 1: F1.0 F0.1 F1.2 B1.0 B0.1 B1.2\n"
 
     with pytest.raises(PipeschedError, match=r"PS814.* 0 takes it and 1 does not"):
@@ -324,7 +324,7 @@ def test_scattered_microbatches_of_a_route_are_refused() -> None:
 
 
 def test_what_a_stream_has_no_words_for_is_counted() -> None:
-    """PS814 at the first of them, and how many more there are."""
+    """PS814 at the first inexpressible instruction, with the number of others."""
     text = "rank 0: F0.0 sendshape:F0.0>1 send:F0.0>1 sendshape:F0.1>1\nrank 1: recvshape:F0.0<0 recv:F0.0<0\n"
     program = order_text.read(Source("a.txt", text))
     assert isinstance(program, Program)
@@ -341,7 +341,7 @@ def test_what_a_stream_has_no_words_for_is_counted() -> None:
 @CALM
 @given(strategies.schedules())
 def test_both_readers_read_what_was_written(schedule: Schedule) -> None:
-    """As we lay it out, and on one line: the same columns, parameters and placement."""
+    """In our layout, and on one line: the same columns, parameters and placement."""
     program = compiler.lower(ranged(schedule))
     text = "".join(stream_write.pieces(program, {"p": 3, "x": -7}))
     fast, slow = read(text), read(json.dumps(json.loads(text)))
@@ -358,7 +358,7 @@ def test_both_readers_read_what_was_written(schedule: Schedule) -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 @pytest.mark.parametrize("indent", [None, 1])
 def test_every_instruction_is_found_in_its_text(name: str, indent: int | None) -> None:
-    """A label shows the JSON of the very instruction, in any layout; a part of an overlap shows the part."""
+    """A label shows the JSON of the very instruction, in any layout; for a part of an overlap, of the part."""
     text = text_of(name)
     for layout in (text, json.dumps(json.loads(text), indent=indent)):
         program, _ = read(layout)
@@ -371,7 +371,7 @@ def test_every_instruction_is_found_in_its_text(name: str, indent: int | None) -
 
 
 def test_the_fast_reader_is_never_more_lenient() -> None:
-    """A slip of the hand in a stream: what the fast reader takes, `loads` takes too, and it is the same text."""
+    """A slip in a stream: `loads` reads what the fast reader reads, as the same text."""
     rng, taken = random.Random(0), 0
     for _ in range(2000):
         text = text_of(rng.choice(list(GOLDEN)))
@@ -387,7 +387,7 @@ def test_the_fast_reader_is_never_more_lenient() -> None:
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted((EMIT / "v2").glob("*_p*.json"))])
 def test_a_stream_is_read_alike_in_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few lines are read at once, the columns are the same; a text that ends early is refused (PS811)."""
+    """The columns do not depend on the size of blocks; a text that ends early is refused (PS811)."""
     text = (EMIT / "v2" / f"{name}.json").read_text("utf-8")
     whole, _ = read(text)
     monkeypatch.setattr(stream_read, "_BLOCK", 1)
@@ -399,7 +399,7 @@ def test_a_stream_is_read_alike_in_blocks(name: str, monkeypatch: pytest.MonkeyP
 
 
 def edited(name: str, change: Callable[[dict[str, Any]], object], *, sign: bool = True) -> str:
-    """A golden stream with a change, under the fingerprint of the changed one where that can be said."""
+    """A changed golden stream, with a matching fingerprint if possible."""
     data = json.loads(text_of(name))
     change(data)
     if sign:
@@ -453,7 +453,7 @@ BROKEN: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_is_no_stream_is_told_with_its_place(what: str) -> None:
-    """Each slip has its code, and the label begins at the value that is wrong; the schema refuses it too."""
+    """Each slip has its code, and the label begins at the wrong value; the schema refuses it too."""
     code, shown, change = BROKEN[what]
     text = edited("gpipe", change, sign=False)
     report = verify(Source("a.json", text), Options())
@@ -468,7 +468,7 @@ def test_what_is_no_stream_is_told_with_its_place(what: str) -> None:
 
 
 def test_another_version_is_refused_with_a_remedy() -> None:
-    """PS812 at the number, whatever else the stream says; and a stream of version 1 is right with a 2 in its place."""
+    """PS812 at the number, whatever else the stream has; a stream of version 1 is right with a 2 in its place."""
     text = text_of("gpipe").replace('"version": 2', '"version": 1')
     (found,) = verify(Source("a.json", text), Options()).diagnostics
     span = found.labels[0].span
@@ -479,7 +479,7 @@ def test_another_version_is_refused_with_a_remedy() -> None:
 
 
 def test_two_slips_at_once_have_a_place() -> None:
-    """A message whose parts are an object, behind a batch with a compute in it: the first of them is told."""
+    """A message whose parts are an object, after a batch with a compute: the first is reported."""
     batch = {"op": "BATCH", "parts": [{"op": "F", "stage": 0, "microbatch": 0}]}
     text = edited("gpipe", lambda x: x["ranks"][0].__setitem__(slice(0, 1), [SEND | {"parts": {}}, batch]))
     (found,) = verify(Source("a.json", text), Options()).diagnostics
@@ -487,7 +487,7 @@ def test_two_slips_at_once_have_a_place() -> None:
 
 
 def test_what_json_schema_cannot_say_is_refused_too() -> None:
-    """Frozen stages that are not there, or not in order; a neighbour that is named; who reads whom."""
+    """Frozen stages that do not exist, or out of order; a neighbour that is named; readers."""
     send = SEND | {"microbatch": 2}
     changes: tuple[tuple[Callable[[dict[str, Any]], object], str], ...] = (
         (lambda x: x.update(frozen=[1, 0]), "frozen: stages that are there, ascending"),
@@ -523,7 +523,7 @@ def test_what_json_schema_cannot_say_is_refused_too() -> None:
 def test_what_is_json_and_no_program_is_told_too(
     name: str, change: Callable[[dict[str, Any]], object], code: str, words: str
 ) -> None:
-    """A stream with a fingerprint of its own is judged as any program is, and no number makes tables of its size."""
+    """A stream with a right fingerprint is judged like any program, and no number causes large tables."""
     report = verify(Source("a.json", edited(name, change)), Options())
     said = [diagnostic.message for diagnostic in report.diagnostics if str(diagnostic.code) == code]
 
@@ -544,7 +544,7 @@ def test_what_is_json_and_no_program_is_told_too(
     ],
 )
 def test_other_texts_are_no_stream(text: str, words: str) -> None:
-    """PS811, or what is told of a version or of a budget, and no exception, whatever the text."""
+    """PS811, or the error of a version or a budget, and no exception, for any text."""
     report = verify(Source("a.json", text), Options())
     others = {"version": "PS812", "300 digits": "PS843", "100 brackets": "PS843"}
 
@@ -569,7 +569,7 @@ def test_empty_ranks_cost_what_they_say() -> None:
 
 @pytest.mark.parametrize("sizes", [{"m": 5}, {"p": 4}, {"v": 3}, {"x": 1}])
 def test_sizes_given_must_be_those_of_the_stream(sizes: dict[str, int]) -> None:
-    """A stream has one size; another one asked for is a mistake (PS803), the same one is none."""
+    """A stream has one size: asking for another one is a mistake (PS803), for the same one is not."""
     source = Source("a.json", text_of("interleaved"))
 
     assert [str(x.code) for x in verify(source, Options(sizes)).diagnostics] == ["PS803"]

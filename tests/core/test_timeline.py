@@ -1,4 +1,4 @@
-"""When operations run: the timeline equals a slow simulation, operation by operation, at any costs.
+"""The timeline equals a slow simulation, operation by operation, at any costs.
 
 The oracle (`oracles/simulate.py`) sweeps over dicts of fractions; both engines, rounds and events, are held against it.
 """
@@ -41,7 +41,7 @@ def ran(schedule: Schedule, costs: Costs, how: str) -> Timeline:
 
 
 def compared(schedule: Schedule, costs: Costs, times: Timeline, played: Played) -> None:
-    """Start and end of every operation, and where each rank stops."""
+    """Compare start and end of every operation, and the stop of each rank."""
     scale = costs.ticks(schedule.stages).scale
     for i in range(len(schedule)):
         rank = int(schedule.rank[i])
@@ -69,7 +69,7 @@ def test_every_operation_starts_and_ends_as_simulated(schedule: Schedule, data: 
 @CALM
 @given(strategies.SEEDS.map(strategies.shuffled_schedule), st.data())
 def test_it_stops_where_the_simulation_stops(schedule: Schedule, data: st.DataObject) -> None:
-    """Compute orders that wait for each other: what ran has the same times, and each rank stands at the same place."""
+    """Compute orders that wait for each other: what ran has the same times, and each rank stops at the same place."""
     costs = data.draw(strategies.costs(schedule.stages))
     played = simulate.run(schedule, rows(costs, schedule.stages))
     for how in ENGINES:
@@ -91,7 +91,7 @@ def _shuffled(count: int) -> list[Schedule]:
 @CALM
 @given(strategies.schedules(), st.data())
 def test_the_makespan_is_no_shorter_than_any_chain_or_any_rank(schedule: Schedule, data: st.DataObject) -> None:
-    """makespan >= the longest chain of needs, and >= each rank's work; work, span and idle time as simulated."""
+    """makespan >= the longest chain of dependencies, and >= each rank's work; work, span and idle time as simulated."""
     costs = data.draw(strategies.costs(schedule.stages))
     known = rows(costs, schedule.stages)
     played = simulate.run(schedule, known)
@@ -111,7 +111,7 @@ def test_the_makespan_is_no_shorter_than_any_chain_or_any_rank(schedule: Schedul
 @CALM
 @given(strategies.schedules(), st.data())
 def test_turns_are_a_topological_order(schedule: Schedule, data: st.DataObject) -> None:
-    """Every slot has a later turn than the slot before it on its rank, and than those that make its inputs."""
+    """Every slot has a later turn than the previous slot of its rank, and than the slots that make its inputs."""
     costs = data.draw(strategies.costs(schedule.stages))
     dependencies = Dependencies.of(schedule)
     for how in ENGINES:
@@ -133,7 +133,7 @@ def test_turns_are_a_topological_order(schedule: Schedule, data: st.DataObject) 
     ],
 )
 def test_a_report_tells_these_times(name: str, sizes: dict[str, int], text: str) -> None:
-    """What `verify` reports is what was simulated, in the user's unit."""
+    """`verify` reports the simulated times, in the user's unit."""
     schedule = pipesched.load(name, **sizes)
     costs = Costs.parse(text)
     played = simulate.run(schedule, rows(costs, schedule.stages))
@@ -146,7 +146,7 @@ def test_a_report_tells_these_times(name: str, sizes: dict[str, int], text: str)
 
 
 def test_rounds_and_events_agree_at_sizes_of_real_use() -> None:
-    """The two engines give the same columns for every built-in schedule at a size on either side of the choice."""
+    """The two engines give the same columns for every built-in schedule at sizes on both sides of the switch."""
     for name, sizes in (
         ("interleaved", {"p": 16, "v": 3, "m": 32}),
         ("dualpipe", {"p": 16, "m": 40}),

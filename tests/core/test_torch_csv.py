@@ -62,14 +62,14 @@ def read_plain_row(line: str, version: TorchVersion) -> tuple[list[int], ...] | 
 
 
 def place(diagnostic: Diagnostic, label: int = 0) -> tuple[int, int]:
-    """Row and cell of a label, counted in the text by commas."""
+    """Row and cell of a label, counted by the commas of the text."""
     span = diagnostic.labels[label].span
     assert span is not None
     return span.line, span.source.line(span.line)[: span.column - 1].count(",") + 1
 
 
 def operations(row: list[str]) -> list[tuple[str, int, int, bool]]:
-    """A row as (type, stage, microbatch or -1, second), by the grammar that torch's page gives."""
+    """A row as (type, stage, microbatch or -1, second), by the grammar on torch's page."""
     found = []
     for text in row:
         inside = re.fullmatch(r"\((.*)\)OVERLAP_F_B", text.strip())
@@ -83,7 +83,7 @@ def operations(row: list[str]) -> list[tuple[str, int, int, bool]]:
 @given(st.lists(dressed, min_size=1, max_size=12))
 @settings(max_examples=deep(75), deadline=None)
 def test_row_equals_csv_module(row: list[str]) -> None:
-    """The fast reader reads every right row, and reads what Python's csv dialect and the plain grammar read."""
+    """The fast reader reads every right row, with the result of Python's csv dialect and the plain grammar."""
     line = ",".join(row)
     columns = read_plain_row(line, V215)
     assert columns is not None
@@ -99,7 +99,7 @@ PAIR = "(0F1;1B0)OVERLAP_F_B"
 @given(st.lists(st.sampled_from([*PIECES, PAIR, f",{PAIR},"]), max_size=7).map("".join))
 @settings(max_examples=deep(500), deadline=None)
 def test_fast_reader_never_guesses(line: str) -> None:
-    """On any text the fast reader gives what the exact reader gives, and nothing where that one refuses a cell."""
+    """On any text the fast reader gives the result of the exact reader, and none if that one refuses a cell."""
     columns = read_plain_row(line, V213)
     exact = [read_cell(c.text, V213) for c in cells(line) if c.text]
     if columns is None:
@@ -115,14 +115,14 @@ def test_fast_reader_never_guesses(line: str) -> None:
     ["0F,0,0B,0", "0F0,0F1,0B0,0B1,9", "0,0F0,0B0", "0F0,1,2,0B0", "0F,0", "0,0", "0F00B0", "0UNSHARD0", "F0", "+0F0"],
 )
 def test_fast_reader_takes_no_number_alone(line: str) -> None:
-    """However many numbers a row has: each cell has its own, or the row is not read."""
+    """With any number of numbers in a row, each cell has its own, or the row is not read."""
     assert read_plain_row(line, V213) is None
 
 
 @given(st.lists(st.lists(dressed, min_size=1, max_size=8), min_size=1, max_size=4))
 @settings(max_examples=deep(50), deadline=None)
 def test_every_operation_finds_its_cell(rows: list[list[str]]) -> None:
-    """The place of an operation is its own text, in cells with quotes and blanks and in pairs too."""
+    """The source position of an operation is its own text, in quoted and padded cells and in pairs too."""
     text = "".join(",".join(row) + "\n" for row in rows)
     try:
         with mock.patch.object(torch_csv, "gaps", return_value=()):  # gaps in the numbers
@@ -138,7 +138,7 @@ def test_every_operation_finds_its_cell(rows: list[list[str]]) -> None:
 @given(st.text(alphabet="01FIBWSENDRCV_;() x-.", min_size=1, max_size=12) | plain | pair)
 @settings(max_examples=deep(375), deadline=None)
 def test_cell_against_torch(text: str) -> None:
-    """A cell is taken exactly if torch reads all of it; else the complaint tells what torch 2.13 makes of it."""
+    """A cell is accepted exactly if torch reads all of it; else the message says how torch 2.13 reads it."""
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
     text = text.strip()
     if not text:
@@ -173,7 +173,7 @@ def rest(action: object) -> tuple[int, int]:
 @given(st.data())
 @settings(max_examples=deep(25), deadline=None)
 def test_placement_is_read_off_the_rows(data: st.DataObject) -> None:
-    """For every table rank[route, stage] and every route of each microbatch, the file gives that table back."""
+    """For every table rank[route, stage] and every route of each microbatch, the file gives that table."""
     ranks, stages, microbatches, routes = (data.draw(st.integers(1, n)) for n in (4, 5, 6, 3))
     rank_of = data.draw(
         st.lists(st.lists(st.integers(0, ranks - 1), min_size=stages, max_size=stages), min_size=1, max_size=routes)
@@ -198,25 +198,25 @@ def test_placement_is_read_off_the_rows(data: st.DataObject) -> None:
     [("0F0,1F0\n0F0\n", [[0, 0]]), ("0B0,1F0\n0F0\n", [[1, 0]]), ("0SEND_F0,1F0\n0B0\n", [[1, 0]])],
 )
 def test_what_a_stage_runs_first_tells_its_rank(text: str, ranks: list[list[int]]) -> None:
-    """Where rows contradict each other, the first F is believed, then any other compute, then a message."""
+    """If rows contradict each other, the first F decides, then any other compute, then a message."""
     assert read(text).placement.rank_of.tolist() == ranks
 
 
 def test_partial_routes_merge() -> None:
-    """A microbatch whose forward is missing somewhere still takes the route that the others take."""
+    """A microbatch with a missing forward still takes the route of the others."""
     x = read("0F0,0F1,0B0\n1F0,1F1,1F2,1B0\n")
     assert x.placement.rank_of.tolist() == [[0, 1]]
     assert x.placement.route_of.tolist() == [0, 0, 0]
 
 
 def test_two_routes_have_names() -> None:
-    """Two ways through the ranks, one each way, are down and up."""
+    """Two ways through the ranks, in opposite directions, are `down` and `up`."""
     x = read("0F0,1F1,1B1,0B0\n0F1,1F0,1B0,0B1\n")
     assert (x.placement.rank_of.tolist(), x.placement.route_names) == ([[0, 1], [1, 0]], ("down", "up"))
 
 
 def test_peers() -> None:
-    """A message goes to the row of the neighbouring stage: -1 where there is none, its own rank on one rank."""
+    """A message goes to the row of the neighbouring stage: -1 if there is none, its own rank on one rank."""
     x = read("0F0,0SEND_F0,1RECV_B0,0SEND_B0\n1RECV_F0,1F0,1SEND_B0,2F0,1SEND_F0,2SEND_F0\n")
     assert isinstance(x, Program)
     peers = {str(x[i]): x[i].peer for i in range(len(x)) if x[i].peer != -1}
@@ -232,7 +232,7 @@ def test_content_tells_schedule_from_program() -> None:
 
 
 def test_every_bad_cell_is_reported() -> None:
-    """All bad cells of a file come together, each with its place, up to a bound that is said."""
+    """All bad cells of a file are reported together, each with its place, up to a stated limit."""
     found = refused("0F0,0F1x,\n1F0,1f1,1F\n")
     assert [(d.code, place(d)) for d in found] == [(Code.CELL, (1, 2)), (Code.CELL, (2, 2)), (Code.CELL, (2, 3))]
     many = refused("0f0," * 30 + "0F0\n" + "1f0," * 3 + "1F0\n")
@@ -269,7 +269,7 @@ def test_bubbles_of_a_program(text: str, places: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "  \n\n", "0UNSHARD,0RESHARD\n"])
 def test_nothing_to_run(text: str) -> None:
-    """A file that runs no stage says so."""
+    """A file that runs no stage is reported as such."""
     assert [d.code for d in refused(text)] == [Code.EMPTY]
 
 
@@ -283,7 +283,7 @@ def test_nothing_to_run(text: str) -> None:
     ],
 )
 def test_what_was_said_must_agree(options: dict[str, object], numbers: set[str]) -> None:
-    """Stages, microbatches and placement are held against the file; the complaint has both numbers."""
+    """Stages, microbatches and placement of the command line are compared with the file; the message has both numbers."""
     text = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
     (found,) = refused(text, **options)
     assert found.code is Code.FILE_DISAGREES
@@ -320,7 +320,7 @@ def test_waits_need_their_version() -> None:
 
 
 def test_line_ends_and_the_last_line() -> None:
-    """CRLF and a missing last line end change nothing."""
+    """CRLF and a missing line end at the end change nothing."""
     lines = ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]
     first, *others = (read(end.join(lines) + last) for end in ("\n", "\r\n") for last in ("", end))
     for other in others:

@@ -1,4 +1,4 @@
-"""What a model takes on a device is read with a unit and three significant digits; JSON has the exact numbers"""
+"""Figures of a model on a device have a unit and three significant digits; JSON has the exact numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNIT = {"s": "s|ms|us", "B": "[kMGT]?B"}
 
 
 def told(capsys: pytest.CaptureFixture[str], *line: str) -> str:
-    """What a command says on stdout; the same command is asked once."""
+    """Stdout of a command, cached."""
     if line not in TOLD:
         capsys.readouterr()
         assert main(list(line)) in (0, 1)
@@ -42,7 +42,7 @@ TOLD: dict[tuple[str, ...], str] = {}
 
 
 def found(capsys: pytest.CaptureFixture[str], *line: str) -> Any:
-    """The object that it prints."""
+    """The JSON object of a command."""
     return json.loads(told(capsys, *line, "--json"))
 
 
@@ -53,7 +53,7 @@ def in_seconds(text: str) -> Iterator[tuple[Decimal, str]]:
 
 
 def says(text: str, milliseconds: object) -> bool:
-    """Whether a text has a time, to three digits."""
+    """Tell whether a text contains a time, to three digits."""
     exact = Decimal(Fraction(str(milliseconds)).numerator) / Fraction(str(milliseconds)).denominator / 1000
     return any(abs(time - exact) <= abs(exact) * Decimal("0.005") for time, _ in in_seconds(text))
 
@@ -78,7 +78,7 @@ VERBS = {
 
 
 def prose(text: str) -> str:
-    """Without what is meant for programs: costs of a .ps file, the device's own data, coordinates of drawings."""
+    """A text without the parts for programs: costs of a .ps file, the device's own data, coordinates of drawings."""
     text = re.sub(r"(?m)^costs (?:.*\n)(?:  .*\n)*", "", text)
     text = re.sub(r"989\.4 TFLOP/s", "", text)
     return re.sub(r"<style>.*?</style>|<[^>]*>", "\n", text, flags=re.S)
@@ -86,7 +86,7 @@ def prose(text: str) -> str:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_number_is_finer_than_three_digits(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever the verb and the form: no decimals beyond three digits, no fraction but of small whole numbers."""
+    """No verb and no form shows more than three digits, or a fraction except of small whole numbers."""
     text = prose(told(capsys, *VERBS[verb], "--verbose") if verb not in DRAWN else told(capsys, *VERBS[verb]))
     for number in re.findall(r"(?<![\w.])\d+\.\d+(?![\w.]*\.\d)", text):
         assert len(number.replace(".", "").lstrip("0")) <= 3, number
@@ -110,7 +110,7 @@ def test_every_time_and_size_has_its_unit(verb: str, capsys: pytest.CaptureFixtu
 
 
 def test_times_of_the_text_are_those_of_the_object(capsys: pytest.CaptureFixture[str]) -> None:
-    """To three digits, by verb."""
+    """They agree to three digits, verb by verb."""
     line = VERBS["verify"]
     time, text = found(capsys, *line)["time"], told(capsys, *line)
     assert time["unit"] == "ms" and says(text, time["makespan"]) and says(text, max(map(Fraction, time["idle"])))
@@ -133,7 +133,7 @@ def test_times_of_the_text_are_those_of_the_object(capsys: pytest.CaptureFixture
 
 
 def test_a_cap_is_written_as_it_was_given(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its number and its unit, whatever that is in GB, and no number of activations."""
+    """With its number and its unit, even if GB would differ, and not as a number of activations."""
     for cap, said in (
         ("60GB", "60 GB"),
         ("60gb", "60 GB"),
@@ -156,7 +156,7 @@ SAYING = ("verify", "several", "over", "why", "compare", "diff", "optimize", "pl
 
 @pytest.mark.parametrize("verb", SAYING)
 def test_three_assumptions_and_how_to_see_the_others(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Below the table; with --verbose all, which are those of the object."""
+    """Below the table; with --verbose all of those in the object."""
     short, whole = told(capsys, *VERBS[verb]), told(capsys, *VERBS[verb], "--verbose")
     few, every = (re.findall(r"(?m)^ *assumed: (.*)$", text) for text in (short, whole))
     assert few == every[:3] and len(few) <= 3
@@ -176,7 +176,7 @@ def test_three_assumptions_and_how_to_see_the_others(verb: str, capsys: pytest.C
 
 
 def test_costs_know_their_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file says it; it is read in JSON too, and costs of two units are put together in that of the second."""
+    """A file names it, JSON too; costs of two files are merged in the unit of the second."""
     assert Costs.from_toml('F = 5\nunit = "us"').unit is MICROSECONDS
     assert Costs.from_toml('{"F": 5, "unit": "s"}').unit is SECONDS and Costs.parse("F=5").unit is NO_UNIT
     both = Costs.from_toml('F = 5\nM = 2\nunit = "us"').over(Costs.from_toml('B = 7\nunit = "ms"'))
@@ -194,7 +194,7 @@ def test_costs_know_their_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_comparison_and_its_plots_have_the_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a costs file too; the plots of `compare`, `optimize` and `plan` where the mouse is."""
+    """The unit of a costs file too; the plots of `compare`, `optimize` and `plan` show it under the pointer."""
     file, plot = tmp_path / "costs.toml", tmp_path / "plot.svg"
     file.write_text('F = 1500.25\nI = 1000\nW = 500\nC = 37\nunit = "us"\n')
     text = told(capsys, "compare", "1f1b", "zb_h1", *SIZE, "--costs", str(file), "--plot", str(plot))
@@ -213,7 +213,7 @@ def test_a_comparison_and_its_plots_have_the_unit(tmp_path: Path, capsys: pytest
 
 
 def test_marks_of_an_axis_have_all_their_digits() -> None:
-    """Two that differ are written differently, however near; each with its unit."""
+    """Two different marks are written differently, however near; each with its unit."""
     assert [MICROSECONDS.mark(x) for x in (0, 500, 4000, 12500)] == ["0 us", "500 us", "4 ms", "12.5 ms"]
     assert [MILLISECONDS.mark(x) for x in (1001, 1002)] == ["1.001 s", "1.002 s"]
     assert NO_UNIT.mark(Fraction(11, 2)) == "5.5"
@@ -227,7 +227,7 @@ def test_without_a_unit_all_is_exact(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_an_answer_keeps_its_unit_and_its_cap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What `verify` derives of it is read as it was; another unit, or cap, is another answer, and is refused."""
+    """`verify` shows the derived figures with it; another unit, or cap, is another answer, and is refused."""
     file, schema = tmp_path / "answer.json", json.loads(asset("emit/optimum.schema.json").read_text("utf-8"))
     answer = found(capsys, *VERBS["optimize"])
     Draft202012Validator(schema).validate(answer)
@@ -266,7 +266,7 @@ def test_an_answer_keeps_its_unit_and_its_cap(tmp_path: Path, capsys: pytest.Cap
     ],
 )
 def test_a_time_is_written_in_three_digits(milliseconds: Fraction, text: str) -> None:
-    """By hand; what is exact in fewer digits has no zeros."""
+    """Computed by hand; a time that is exact in fewer digits has no trailing zeros."""
     assert MILLISECONDS.text(milliseconds) == text
 
 

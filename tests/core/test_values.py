@@ -1,4 +1,4 @@
-"""Python values: what means something works, what means nothing is a PipeschedError, and what is shown is a line."""
+"""Python values: valid ones work, invalid ones raise a PipeschedError, and representations are one line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ORDERS: dict[str, Any] = {
 
 
 def answers(function: Any, *arguments: Any, **options: Any) -> None:
-    """Whatever the values, there is an answer or a PipeschedError."""
+    """For any values there is an answer or a PipeschedError."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with suppress(PipeschedError):
@@ -50,7 +50,7 @@ def answers(function: Any, *arguments: Any, **options: Any) -> None:
 
 @pytest.mark.parametrize("option", VERIFY)
 def test_no_value_of_an_option_ends_in_an_error_of_pythons(option: str) -> None:
-    """Of `verify`, which shares its options with the other functions."""
+    """For `verify`, which shares its options with the other functions."""
     for value in ANYTHING:
         answers(pipesched.verify, "1f1b", **{"p": 2, option: value})
 
@@ -70,13 +70,13 @@ def test_nothing_and_too_much_are_refused_by_name(verb: str, option: str, value:
 
 @pytest.mark.parametrize("option", OPTIMIZE)
 def test_no_value_ends_optimize_in_an_error_of_pythons(option: str) -> None:
-    """The same."""
+    """The same for `optimize`."""
     for value in ANYTHING:
         answers(pipesched.optimize, **{"p": 1, "m": 1, "time_limit": 1, option: value})
 
 
 def test_no_value_as_a_schedule_ends_in_an_error_of_pythons() -> None:
-    """Whatever is given for a schedule, a target or a version."""
+    """For any value as a schedule, a target or a version."""
     for value in ANYTHING:
         for function in (pipesched.verify, pipesched.load, pipesched.emit, pipesched.from_torch_csv):
             answers(function, value)
@@ -85,7 +85,7 @@ def test_no_value_as_a_schedule_ends_in_an_error_of_pythons() -> None:
 
 
 def test_values_mean_what_they_say() -> None:
-    """A size as a text, a cap and costs as any number, a placement as a list: as on the command line."""
+    """A size as a text, a cap and costs as any number, a placement as a list: the same as on the command line."""
     told = pipesched.verify("1f1b", p="4", m=np.int64(8), mem_cap=5.5, costs={"F": 2, "I": "3/2", "W": 2.5})
     assert told == pipesched.verify("1f1b", p=4, m=8, mem_cap="11/2", costs="F=2,I=1.5,W=5/2")
     assert told.memory is not None and told.memory.cap == (Fraction(11, 2),) * 4
@@ -97,7 +97,7 @@ def test_values_mean_what_they_say() -> None:
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_an_order_in_memory_is_that_order(name: str) -> None:
-    """Verified, loaded, written and improved on as its file."""
+    """It is verified, loaded, written and optimized like its file."""
     order, file = ORDERS[name], pipesched.Source("x.csv", CSV)
     told, known = pipesched.verify(order, torch_version="2.13"), pipesched.verify(file)
     assert (told.ok, told.makespan, told.peak, told.operations) == (True, known.makespan, known.peak, known.operations)
@@ -106,7 +106,7 @@ def test_an_order_in_memory_is_that_order(name: str) -> None:
 
 
 def test_a_finding_in_memory_has_its_row() -> None:
-    """The place is the row and the cell, as it was given."""
+    """The place is the given row and cell."""
     report = pipesched.verify(["0F0,0F1,0B0,0B1", "1F0,1B0,1X1,1B1"])
     span = report.diagnostics[0].labels[0].span
     assert span is not None and (span.line, span.text) == (2, "1X1")
@@ -131,7 +131,7 @@ def torch_schedule(name: str, ranks: int, stages: int, microbatches: int) -> Any
     ],
 )
 def test_a_schedule_of_torch_is_verified(name: str, stages: int, own: str, sizes: dict[str, int]) -> None:
-    """What its runtime runs, with its messages where it tells them: the schedule of the library."""
+    """The order of its runtime, with its messages if it exposes them, is the schedule of the library."""
     schedule = torch_schedule(name, 2, stages, 4)
     report, known = pipesched.verify(schedule), pipesched.verify(own, p=2, m=4, **sizes)
     assert report.ok, report
@@ -142,7 +142,7 @@ def test_a_schedule_of_torch_is_verified(name: str, stages: int, own: str, sizes
 
 
 def test_a_schedule_and_a_program_go_everywhere() -> None:
-    """What `load` returns is taken by every function, and has the same members."""
+    """Every function accepts the results of `load`, which have the same members."""
     program = pipesched.load(ROOT / "tests" / "torch_fixtures" / "ok_1f1b_comms.csv")
     schedule = pipesched.load("1f1b", p=2, m=3)
     for made in (schedule, program):
@@ -155,7 +155,7 @@ def test_a_schedule_and_a_program_go_everywhere() -> None:
 
 
 def test_what_is_shown_is_a_line() -> None:
-    """No representation of a public value has arrays, several lines or more than 200 characters."""
+    """No representation of a public value shows arrays, has several lines or more than 200 characters."""
     schedule = pipesched.load("interleaved", p=64, v=4, m=128)
     program = pipesched.load(ROOT / "tests" / "torch_fixtures" / "ok_1f1b_comms.csv")
     report = pipesched.verify(schedule, mem_cap=300)
@@ -172,6 +172,6 @@ def test_what_is_shown_is_a_line() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    """The figures of a report are there, or what is wrong is raised."""
+    """The figures of a report exist, or the error is raised."""
     with pytest.raises(PipeschedError, match="PS104"):
         pipesched.verify(pipesched.Source("x.ps", "")).makespan

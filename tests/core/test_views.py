@@ -1,4 +1,4 @@
-"""The views are a table: a new one is its file and its row."""
+"""The views are a table: a new one is a file and a row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def with_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("with_names")
 def test_a_row_is_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row that is added is drawn by its suffix, and takes the options that it names and no others."""
+    """An added row is drawn for its suffix, and accepts exactly the options that it names."""
     monkeypatch.chdir(tmp_path)
     size = ["show", "1f1b", "--p", "2", "--m", "2", "-o", "a.names"]
     assert main([*size, "--from", "3"]) == 0

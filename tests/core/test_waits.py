@@ -1,4 +1,4 @@
-"""PS406: every WAIT ends what its rank began earlier and has not waited for yet."""
+"""PS406: every WAIT ends a send or reduction that its rank began earlier and has not waited for yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LISTS = [line.split() for line in ORDER.split("\n") if line]
 
 
 def early(words: list[str]) -> int:
-    """How many waits of a list end nothing, by going through it."""
+    """Number of waits in a list that end nothing, by walking it."""
     under_way, found = list[str](), 0
     for word in words:
         kind, _, what = word.partition(":")
@@ -43,7 +43,7 @@ def found_in(lists: list[list[str]]) -> int:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_waits_are_judged_as_by_going_through_the_list(seed: int) -> None:
-    """Waits are moved, repeated or left out at random; all else stays, so nothing else is wrong."""
+    """Waits are moved, repeated or dropped at random; nothing else changes."""
     rng, moved = random.Random(seed), []
     for words in LISTS:
         made = [word for word in words if not word.startswith("wait")]
@@ -54,7 +54,7 @@ def test_waits_are_judged_as_by_going_through_the_list(seed: int) -> None:
 
 
 def test_what_is_right_is_accepted() -> None:
-    """Every order of the waits behind what they end."""
+    """Every order in which waits come after the operations that they end."""
     assert found_in(LISTS) == 0
 
 
@@ -73,8 +73,8 @@ def readers() -> Stream:
 
 
 def waited(made: Stream, rng: random.Random, often: tuple[int, ...]) -> tuple[Stream, int]:
-    """With a WAIT for each send as often as one of these, anywhere behind it; those that are one time too many are put
-    anywhere. How many of them end nothing, by going through each list.
+    """Insert a WAIT for each send, as often as one of these, anywhere after it; surplus ones anywhere. Also the number
+    that end nothing, by walking each list.
     """
     lists, found = [], 0
     for rank in made.ranks:
@@ -101,8 +101,8 @@ STEP = Instruction("STEP")
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_message_for_one_of_several_readers_is_waited_for(seed: int) -> None:
-    """A stream in which stages are read by several names the reader in a WAIT as in its SEND, or leaves it out where it
-    is the next stage: it is read, judged as by going through it, and written as it was.
+    """In a stream in which several stages read one, a WAIT names the reader like its SEND, or omits the next stage: it
+    is read, judged as by walking it, and written unchanged.
     """
     made, early = waited(readers(), random.Random(seed), (0, 1, 1, 2) if seed % 2 else (1,))
     text = stream.dumps(made)
@@ -120,7 +120,7 @@ recv:F0.0<0=2 recv:F0.1<0=2 F2.0 F2.1 send:F2.1>1=3 send:F2.0>1=3
 
 
 def forwards(awaited: int) -> Stream:
-    """Stage 0 is read by 1 and 2, and 4 reads 1 and 3. Rank 1 takes what is for 1 after something that follows the
+    """Stages 1 and 2 read stage 0, and 4 reads 1 and 3. Rank 1 receives its message after an operation that follows the
     WAIT of rank 0.
     """
     ranks = []
@@ -142,7 +142,7 @@ def forwards(awaited: int) -> Stream:
 
 @pytest.mark.parametrize(("awaited", "codes"), [(2, []), (1, ["PS401"])])
 def test_a_wait_holds_up_its_rank_for_its_own_message_alone(awaited: int, codes: list[str]) -> None:
-    """What is sent to the other reader may come later, under a model in which nothing else ties the two."""
+    """The message for the other reader may come later, under a model that does not order the two."""
     made = stream.dumps(forwards(awaited))
     report = pipesched.verify(Source("forwards.json", made), comm="async")
     assert [str(x.code) for x in report.diagnostics] == codes

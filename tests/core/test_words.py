@@ -1,4 +1,4 @@
-"""Words that differ in their numbers: read together, they are what each is by itself, however many shapes there are."""
+"""Words that differ in their numbers: read together they give the same as one by one, however many shapes occur."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def some_words(rng: random.Random) -> list[str]:
 
 
 def test_a_text_of_words_is_read_as_each_word_is() -> None:
-    """Entries, their words, silent and bad words: those of reading word by word."""
+    """Entries, their words, silent and bad words equal those of reading word by word."""
     notation = Notation(FIELDS, meaning)
     for seed in range(deep(200)):
         given = some_words(random.Random(seed))
@@ -68,7 +68,7 @@ def test_a_text_of_words_is_read_as_each_word_is() -> None:
 
 
 def test_a_text_of_other_words_alone_is_given_up() -> None:
-    """Only so many shapes are asked for what they mean; the first bad words are the first that are bad."""
+    """Only a limited number of shapes is read; the first bad words are reported."""
     asked: list[str] = []
 
     def counted(shape: str) -> Sequence[Entry] | None:
@@ -81,7 +81,7 @@ def test_a_text_of_other_words_alone_is_given_up() -> None:
 
 
 def test_rows_of_large_numbers_are_told_apart() -> None:
-    """The different rows are those of a set of tuples, though the product of their ranges is beyond 64 bits."""
+    """The distinct rows are those of a set of tuples, though the product of their ranges exceeds 64 bits."""
     rng = random.Random(0)
     values = (0, 1, 2**32 - 1)
     for _ in range(deep(50)):

@@ -56,7 +56,7 @@ def _parameter(word: str) -> str:
 
 
 def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[tuple[str, str]]]:
-    """The exit status of ``verify`` on an example, or of ``check``, and code and severity of all that it found."""
+    """Exit status of ``verify`` or ``check`` on an example, with code and severity of all findings."""
     if example.language == "console":
         (command,) = re.findall(r"^\$ pipesched (.+)$", example.text, re.M)
         arguments = shlex.split(command)
@@ -95,7 +95,7 @@ pytestmark = pytest.mark.usefixtures("one_supervisor")
 
 @pytest.mark.parametrize("code", codes(), ids=str)
 def test_the_first_example_gets_the_code(code: AnyCode, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The mistake that a page shows is diagnosed as that mistake, and as no other error."""
+    """The mistake that a page shows gets its code, and no other error."""
     status, found = verdict(examples(code)[0], tmp_path, capsys)
     assert {c for c, severity in found if severity == "error"} - {str(code)} == set()
     assert (str(code), code.severity) in found
@@ -104,7 +104,7 @@ def test_the_first_example_gets_the_code(code: AnyCode, tmp_path: Path, capsys: 
 
 @pytest.mark.parametrize("code", codes(), ids=str)
 def test_the_repair_gets_no_error(code: AnyCode, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a page recommends holds, without a warning of this code."""
+    """The repair on a page holds, without a warning of this code."""
     _, *repairs = examples(code)
     assert repairs
     for repair in repairs:
@@ -113,7 +113,7 @@ def test_the_repair_gets_no_error(code: AnyCode, tmp_path: Path, capsys: pytest.
 
 @pytest.mark.parametrize("code", codes(), ids=str)
 def test_a_page_is_short_and_has_its_title(code: AnyCode) -> None:
-    """The heading names the code; a page fits a screen, and no line but one of JSON is broken by a usual terminal."""
+    """The heading names the code; a page fits a screen, and no line except of JSON is wrapped by a usual terminal."""
     text = page(code)
     assert re.match(rf"# {code}: [^\n]+\n\n", text) and text.endswith("\n") and "\n\n\n" not in text
     lines = text.split("\n")
@@ -122,20 +122,20 @@ def test_a_page_is_short_and_has_its_title(code: AnyCode) -> None:
 
 
 def test_no_page_is_left_over() -> None:
-    """There are as many pages as codes, and the page of the words."""
+    """There is a page for every code, and the page of the words."""
     folder = Path(__file__).parents[2] / "pipesched" / "explain" / "pages"
     assert sorted(file.stem for file in folder.iterdir()) == sorted([*map(str, codes()), "words"])
 
 
 @pytest.mark.parametrize("word", ["PS401", "ps401", "401", "deadlock", "Deadlock"])
 def test_a_page_is_found_by_number_and_name(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """In any case, with or without letters."""
+    """In upper or lower case, with or without letters."""
     assert main(["explain", word]) == 0
     assert capsys.readouterr().out == page(Code.DEADLOCK)
 
 
 def test_names_are_unique_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each code has its own name; without an argument all are listed, a line each, in order, and all words."""
+    """Each code has its own name; without an argument all codes are listed in order, one per line, and all words."""
     assert len({slug(code) for code in codes()}) == len({*codes()}) == len(codes())
     assert main(["explain"]) == 0
     titles, listed = capsys.readouterr().out.split("\n\n")
@@ -158,7 +158,7 @@ ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in WORDS.
 
 @pytest.mark.parametrize(("word", "meaning", "elsewhere"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_word_is_explained(word: str, meaning: str, elsewhere: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """By its own name and by each other name that the field has for it, in any case; what is printed is its row."""
+    """By its own name and by every name that the field has for it, in any case; the output is its row."""
     for name in (word, word.upper(), *elsewhere.replace("`", "").split(", ")):
         found = find(name)
         assert isinstance(found, Word) and found.word == word, name
@@ -173,7 +173,7 @@ def test_a_word_is_explained(word: str, meaning: str, elsewhere: str, capsys: py
 
 
 def test_no_name_has_two_meanings() -> None:
-    """A word, or another name of it, belongs to one row; other names are no names of codes."""
+    """A word, or another name of it, belongs to one row, and is not the name of a code."""
     names = [name.lower() for word, _, elsewhere in ROWS for name in (word, *elsewhere.replace("`", "").split(", "))]
     assert len(set(names)) == len(names)
     others = {name.lower() for *_, elsewhere in ROWS for name in elsewhere.split(", ")}

@@ -1,4 +1,4 @@
-"""The commonest habits of other languages are mistakes with a remedy; all others are mistakes at their place.
+"""The commonest habits from other languages are mistakes with a remedy; all others are mistakes at their place.
 
 A case is what stands in a right file in the place of its own line.
 """
@@ -19,7 +19,7 @@ BODY = "  repeat m { F }\n  repeat m { B }"
 
 
 def text(head: str = HEAD, stage: str = STAGE, top: str = "", first: str = "", body: str = BODY) -> str:
-    """A right file, of which a part may be another."""
+    """A right file with one part replaced."""
     return "\n".join(filter(None, (head, stage, top, "rank r {", first, body, "}\n")))
 
 
@@ -219,7 +219,7 @@ def line(finding: Diagnostic) -> int:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_habit_is_a_mistake_at_its_place(case: str) -> None:
-    """The first finding is on its line, with a code of the language; a remedy is told once a line."""
+    """The first finding is on its line, with a code of the language; each remedy is reported once per line."""
     file, at = CASES[case]
     found = errors(file)
     assert line(found[0]) == at and found[0].code.startswith(("PS1", "PS2"))
@@ -228,7 +228,7 @@ def test_a_habit_is_a_mistake_at_its_place(case: str) -> None:
 
 @pytest.mark.parametrize("case", REMEDIES)
 def test_the_remedy_of_a_habit_works(case: str) -> None:
-    """What the help says to write leaves no mistake on the line."""
+    """Writing the help's text leaves no mistake on the line."""
     file, at = CASES[case]
     (old, new), first = REMEDIES[case], errors(file)[0]
     assert old in file and f"`{new.strip()}`" in (first.help or "").replace("write `==`", "`r == 0`")
@@ -237,14 +237,14 @@ def test_the_remedy_of_a_habit_works(case: str) -> None:
 
 @pytest.mark.parametrize("case", WORDS)
 def test_a_habit_that_no_word_puts_right_is_told_what_there_is(case: str) -> None:
-    """One error, on its line, whose help says how the language does it."""
+    """One error, on its line, whose help shows the form of the language."""
     file, at, words = WORDS[case]
     (found,) = errors(file)
     assert line(found) == at and words in (found.help or "")
 
 
 def test_blocks_and_ranges_of_python_are_told_together() -> None:
-    """`for i in range(m):` is wrong twice, and so is every line that is written like it."""
+    """`for i in range(m):` has two mistakes, and so has every similar line."""
     found = errors(CASES["Python's for"][0])
     assert [line(x) for x in found] == [4, 6]
     for words in ("write `0 .. m`", "a block is written in braces"):
@@ -252,7 +252,7 @@ def test_blocks_and_ranges_of_python_are_told_together() -> None:
 
 
 def test_two_habits_are_two_findings() -> None:
-    """Each with its own remedy, at once."""
+    """Each with its own remedy, in one run."""
     file = text(first="  let w = 4p", body="  repeat m { forward }\n  repeat m { B }")
     assert [(line(x), x.help) for x in errors(file)] == [
         (4, "a product has its `*`: write `4 * p`"),
@@ -261,13 +261,13 @@ def test_two_habits_are_two_findings() -> None:
 
 
 def test_a_habit_beside_another_mistake_hides_it_not() -> None:
-    """The mistake keeps its place and its words."""
+    """The other mistake keeps its place and its message."""
     (first, second) = errors(text(top="let a = 4p", body="  repeat m { F }\n  repaet m { B }"))
     assert "`4 * p`" in (first.help or "") and "did you mean `repeat`?" in (second.help or "")
     assert line(second) == 6
 
 
 def test_a_right_division_beside_a_mistake_is_no_comment() -> None:
-    """What a habit looks like elsewhere in a line explains nothing."""
+    """A pattern elsewhere on the line is not an explanation."""
     (found,) = errors(text(first="  let w = p // 2  let v = = 1"))
     assert found.help is None

@@ -1,4 +1,4 @@
-"""Without hints every mistake is refused with the same status at the first place that is wrong, and nothing crashes."""
+"""Without hints every mistake is refused at the first wrong place with the same status, and nothing crashes."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def errors(text: str, name: str = "x.ps") -> list[Diagnostic]:
 @pytest.mark.usefixtures("without_hints")
 @pytest.mark.parametrize("text", FIRST)
 def test_the_first_misplaced_token_is_told(text: str) -> None:
-    """One finding, at the first token after which no file of the language goes on."""
+    """One finding, at the first token that no file of the language could have there."""
     (found,) = errors(text)
     assert found.where is not None
     assert (found.code, found.where.line, found.where.column) == FIRST[text]
 
 
 def test_without_hints_every_mistake_of_the_language_has_the_same_status() -> None:
-    """What is refused with hints is refused without them, as a mistake inside the file; nothing else is."""
+    """A file refused with hints is refused without them, as a mistake inside the file; no other file is."""
     with_hints = [bool(errors(text)) for text in TEXTS]
     before = extension.registered()
     extension.register()
@@ -76,6 +76,6 @@ def test_without_hints_a_csv_has_its_findings(case: str) -> None:
 
 @pytest.mark.usefixtures("without_hints")
 def test_without_hints_a_command_ends_as_it_does_with_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """The core's commands need no extension for a file that is right, or for the library."""
+    """The core's commands need no extension for a right file, or for the library."""
     assert main(["verify", "1f1b", "--p", "4"]) == 0
     assert capsys.readouterr().out.startswith("ok")

@@ -1,4 +1,4 @@
-"""A CSV of another shape is one finding, with a remedy; other slips are told at their places."""
+"""A CSV in a different shape is one finding, with a remedy; other slips are reported at their places."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def errors(text: str, name: str = "x.csv") -> list[Diagnostic]:
 
 
 def rows(text: str, header: bool, index: bool, mark: str = ",") -> str:
-    """What pandas writes of a table of cells."""
+    """The text that pandas writes for a table of cells."""
     lines = [line.split(",") for line in text.splitlines()]
     table = [[str(i), *line] if index else line for i, line in enumerate(lines)]
     width = max(map(len, lines))
@@ -80,7 +80,7 @@ NAMES: dict[str, tuple[str, str, str, str]] = {  # file, text, the slip, what is
 
 @pytest.mark.parametrize("case", SHAPES)
 def test_a_file_of_another_shape_has_one_mistake(case: str) -> None:
-    """However many cells are spoilt by it, with its place and what to do."""
+    """However many cells are affected, with its place and a remedy."""
     text, said, help = SHAPES[case]
     (found,) = errors(text)
     assert said in found.message and help in (found.help or "")
@@ -89,7 +89,7 @@ def test_a_file_of_another_shape_has_one_mistake(case: str) -> None:
 
 @pytest.mark.parametrize("case", [*CELLS, *(f"{case}.txt" for case in WORDS)])
 def test_what_is_no_cell_or_word_is_told_where_it_is(case: str) -> None:
-    """The first in line 1, or where turned columns first contradict each other; no finding is a guess."""
+    """The first mistake of line 1, or the first contradiction of a transposed table; no finding is a guess."""
     name, (text, help) = ("x.txt", WORDS[case[:-4]]) if case.endswith(".txt") else ("x.csv", CELLS[case])
     found = errors(text, name)
     assert help in (found[0].help or "") and found[0].code == ("PS303" if case == "turned" else "PS801")
@@ -98,7 +98,7 @@ def test_what_is_no_cell_or_word_is_told_where_it_is(case: str) -> None:
 
 @pytest.mark.parametrize("case", NAMES)
 def test_a_wrong_name_leaves_another_operation_missing(case: str) -> None:
-    """The operation that was meant is told to be added, on its rank."""
+    """The help suggests to add the intended operation, on its rank."""
     name, text, slip, right = NAMES[case]
     assert slip in text
     stage, microbatch = re.findall(r"\d", right)
@@ -107,20 +107,20 @@ def test_a_wrong_name_leaves_another_operation_missing(case: str) -> None:
 
 
 def test_letters_of_a_paper_hide_no_other_mistake() -> None:
-    """B for I is one finding; that the last stage runs its forwards out of order is another."""
+    """B for I is one finding; that the last stage runs its forwards out of order is another one."""
     found = errors("0F0,0F1,0B0,0W0,0B1,0W1\n1F1,1F0,1B0,1B1,1W0,1W1\n")
     assert [x.code for x in found] == ["PS302", "PS804"] and "write I for every B" in (found[0].help or "")
 
 
 @pytest.mark.parametrize("name", ["README.md", "pyproject.toml", "tests/conftest.py"])
 def test_a_file_of_another_kind_is_told_to_be_that(name: str) -> None:
-    """One finding that says what it is."""
+    """One finding that names the kind of the file."""
     (found,) = errors((ROOT / name).read_text("utf-8"), name)
     assert found.code == "PS842" and "not a schedule" in found.message
 
 
 def simulate(orders: list[list[tuple[str, int, int]]]) -> bool:
-    """Whether compute orders end: F waits for F of the stage before, B for its F and for B of the stage after."""
+    """Tell whether compute orders finish: F waits for F of the stage before, B for its F and for B of the stage after."""
     done: set[tuple[str, int, int]] = set()
     at, stages = [0] * len(orders), 1 + max(s for order in orders for _, s, _ in order)
     moved = True
@@ -140,7 +140,7 @@ def simulate(orders: list[list[tuple[str, int, int]]]) -> bool:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_move_that_is_told_ends_a_cycle(seed: int) -> None:
-    """PS306: one operation put elsewhere, as the help says, and every rank comes to its end."""
+    """PS306: with one operation moved as the help says, every rank finishes."""
     dice = random.Random(seed)
     orders = [[(x[1], int(x[0]), int(x[2])) for x in line.split(",")] for line in THREE.splitlines()]
     for order in orders[: dice.randrange(1, 4)]:
@@ -160,6 +160,6 @@ def test_the_move_that_is_told_ends_a_cycle(seed: int) -> None:
 
 
 def test_a_cycle_of_two_ranks_gets_its_move() -> None:
-    """The published case: the move is told, not only that there is one."""
+    """The published case: the help names the move."""
     (found, *_) = errors("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
     assert found.code == "PS306" and found.help == "on rank 0, put F0.1 before B0.0: then no rank waits for ever"

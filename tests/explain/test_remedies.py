@@ -1,4 +1,4 @@
-"""A remedy, followed to the letter, leads to what holds or to the next true mistake."""
+"""A remedy, followed to the letter, leads to a file that holds or to its next mistake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def helps(text: str, name: str = "mine.ps", **sizes: int) -> list[str | None]:
 
 
 def test_a_range_that_leaves_out_the_last_rank() -> None:
-    """PS902 of `0 .. p - 1`: a smaller p has the same fault; a range that ends at p has none."""
+    """PS902 for `0 .. p - 1`: a smaller p has the same fault; a range that ends at p has none."""
     text = "schedule a(p, m = p)\nstage s in 0 .. p - 1 on rank s\nrank r { repeat m { F } repeat m { B } }\n"
     for p in (4, 3):
         (help,) = helps(text, p=p)
@@ -27,7 +27,7 @@ def test_a_range_that_leaves_out_the_last_rank() -> None:
 
 
 def test_json_that_ends_too_early_and_json_that_is_broken() -> None:
-    """PS811 says which of the two it is: a file that was cut is written again, another is mended where it breaks."""
+    """PS811 tells the two cases apart: a truncated file must be written again, another one repaired at its place."""
     (cut,) = helps('{"version": 2,', "a.json")
     (broken,) = helps('{"version": 2, nope}', "a.json")
     assert cut == "the file ends too early: write it again" and broken is not None and "mend the JSON there" in broken
@@ -36,7 +36,7 @@ def test_json_that_ends_too_early_and_json_that_is_broken() -> None:
 def test_a_claim_that_fails_at_several_sizes_has_its_numbers_on_every_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """GPipe holds m; a claim of m - 1 is off by one at every size, and each line has both sides."""
+    """GPipe holds m; a claim of m - 1 is off by one at every size, and each line shows both sides."""
     file = tmp_path / "c.ps"
     file.write_text(
         "schedule c(p, m = 2 * p)\nstage s in 0 .. p on rank s\nrank r { repeat m { F } repeat m { B } }\n"
@@ -50,7 +50,7 @@ def test_a_claim_that_fails_at_several_sizes_has_its_numbers_on_every_line(
 
 
 def test_copies_are_told_of_the_stages_that_have_them() -> None:
-    """Both ways through three ranks meet on the middle one, which holds its stage once."""
+    """Two opposite routes through three ranks meet on the middle one, which holds its stage once."""
     text = (
         "schedule both(p = 3, m = 2)\nroute down: stage s in 0 .. p on rank s for microbatch 0 .. 1\n"
         "route up: stage s in 0 .. p on rank p - 1 - s for microbatch 1 .. 2\n"
@@ -63,7 +63,7 @@ def test_copies_are_told_of_the_stages_that_have_them() -> None:
 
 @pytest.mark.parametrize(("name", "said"), [("dualpipe", "route up"), ("interleaved", "later chunks")])
 def test_the_legend_names_what_is_paler(name: str, said: str) -> None:
-    """The second chunk of a rank is its stage of the other route in DualPipe, and a later chunk of one route."""
+    """The second chunk of a rank is its stage of the other route in DualPipe, and a later chunk with one route."""
     svg, page = (str(pipesched.show(name, p=4, m=8, format=form)) for form in ("svg", "html"))
     assert f"lighter: {said}" in svg and f'"later":"{said}"' in page.replace('": "', '":"')
     text = str(pipesched.show(name, p=4, m=8))
@@ -243,7 +243,7 @@ SLIPS: dict[str, Slip] = {
 
 
 def run(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """A command line, as a user sees it."""
+    """Run a command line as a user does."""
     try:
         status = main(command.split())
     except SystemExit as end:
@@ -256,7 +256,7 @@ def run(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 def test_a_remedy_that_is_followed_ends_the_mistake(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the help says, done to the letter, ends in `ok`, or in the next of the mistakes that are in the file."""
+    """Following the help to the letter ends in `ok`, or in the file's next mistake."""
     text, command, said, followed, then = SLIPS[name]
     monkeypatch.chdir(tmp_path)
     suffix = next((Path(word).suffix for word in command.split() if word.startswith("mi")), ".ps")

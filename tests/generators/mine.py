@@ -1,4 +1,4 @@
-"""1F1B as one might write it, and with a slip: the backwards that end the list stop too early."""
+"""1F1B with a slip: the loop of the last backwards ends too early."""
 
 from collections.abc import Iterator
 

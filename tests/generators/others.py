@@ -1,4 +1,4 @@
-"""The generators of others, called as their own runtimes call them: where the words of an order come from.
+"""Generators of other projects, called as their own runtimes call them, as sources of recorded orders.
 
     pipesched verify python:tests/generators/others.py:zero_bubble --framework-path REPOSITORY --p 4 --m 8 -D name=zbv
     pipesched verify python:tests/generators/others.py:primus --framework-path REPOSITORY --p 4 --m 8 -D name=v-half
@@ -21,26 +21,26 @@ from typing import Any
 
 
 def stub(name: str, **has: Any) -> None:
-    """A module of theirs that a schedule does not depend on."""
+    """Stub for a module of theirs that a schedule does not depend on."""
     made = types.ModuleType(name)
     made.__dict__.update(has)
     sys.modules[name] = made
 
 
 def bare(name: str) -> None:
-    """A package and those around it, without what they import at once."""
+    """A package and its parents, without their imports."""
     parts = name.split(".")
     for end in range(1, len(parts) + 1):
         stub(".".join(parts[:end]), __path__=[os.path.join(folder, *parts[:end]) for folder in sys.path])
 
 
 def placed(rank: int, chunk: int, p: int, *, vee: bool) -> int:
-    """The stage of a chunk: ranks in turn, or there and back."""
+    """Stage of a chunk: ranks in turn, or there and back."""
     return 2 * p - 1 - rank if vee and chunk else chunk * p + rank
 
 
 def reduced(rank: int, p: int, chunks: int, *, vee: bool) -> list[str]:
-    """The reductions, which their trainers do behind the order."""
+    """Reductions, which their trainers run after the order."""
     return [f"reduce:{placed(rank, chunk, p, vee=vee)}" for chunk in range(chunks)]
 
 
@@ -48,12 +48,12 @@ BACKWARDS = {"F": "F", "B": "I", "W": "W", "BW": "B"}  # the letters of both, an
 
 
 def message(sends: bool, letter: str, made: int, microbatch: int, peer: int) -> str:
-    """The word of a message, by what made it."""
+    """Word of a message, by its producer."""
     return f"{'send' if sends else 'recv'}:{letter}{made}.{microbatch}{'>' if sends else '<'}{peer}"
 
 
 def batched(rows: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """Words, in which neighbours of one batch stand between brackets; None is no batch."""
+    """Words with brackets around neighbours of one batch; None is no batch."""
     last = None
     for word, batch in rows:
         if batch != last:
@@ -172,7 +172,7 @@ def _primus_row(rank: int, row: list[Any], p: int, *, vee: bool) -> Iterator[tup
 
 
 def jaxpp(p: int, m: int, name: str = "Interleaved1F1B", v: int = 1) -> list[list[str]]:
-    """A schedule class of it: its computes."""
+    """A schedule class of jaxpp: its computes."""
 
     class TaskType(enum.Enum):
         FWD, BWD, BWD_I, BWD_W = "F", "B", "I", "W"

@@ -1,4 +1,4 @@
-"""Schedules of DeepSpeed that go wrong, each in one way: what `deepspeed:pipe_schedules.py:NAME` executes."""
+"""DeepSpeed schedules with one mistake each: `deepspeed:pipe_schedules.py:NAME` executes them."""
 
 from deepspeed.runtime.pipe import schedule as ds
 from deepspeed.runtime.pipe.engine import PipelineEngine

@@ -1,4 +1,4 @@
-"""Generators that go wrong, each in one way, and a few that are right: what `python:slips.py:NAME` executes."""
+"""Generators with one mistake each, and a few right ones: `python:slips.py:NAME` executes them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def steps(p: int, m: int, rank: int) -> Iterator[list[str]]:
 
 
 class Action:
-    """It prints as torch's actions do."""
+    """An action that prints like torch's."""
 
     def __init__(self, kind: str, stage: int, microbatch: int) -> None:
         self.kind, self.stage, self.microbatch = kind, stage, microbatch
@@ -46,7 +46,7 @@ class Action:
 
 
 class Held:
-    """It has the order of every rank, as a schedule of torch."""
+    """A schedule object with the order of every rank, like torch's."""
 
     def __init__(self, p: int, m: int) -> None:
         self.pipeline_order = {r: [Action(kind, r, i) for kind in "FB" for i in range(m)] for r in range(p)}
@@ -91,7 +91,7 @@ def never_ends() -> None:
 
 
 def deaf() -> None:
-    """It ignores whoever asks it to end."""
+    """Ignores every request to end."""
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     never_ends()
@@ -115,7 +115,7 @@ def crashes() -> None:
 
 
 def prints(p: int, m: int) -> list[str]:
-    """It prints what looks like an answer, wherever it can."""
+    """Prints texts that look like an answer, wherever it can."""
     for descriptor in (1, 2):
         os.write(descriptor, b'{"rows": ["rank 0: F9.9"], "ended": "status 0"}\n' * 10_000)
     return rows(p, m)
@@ -136,7 +136,7 @@ def tries_a_socket(p: int, m: int) -> list[str]:
 
 
 def writes_home(p: int, m: int) -> list[str]:
-    """Into what it takes for its home and its folder."""
+    """Writes into its presumed home and folder."""
     for folder in (Path.home(), Path.cwd(), Path(os.environ["TMPDIR"])):
         (folder / "left_behind").write_text("here")
     return rows(p, m)
@@ -151,7 +151,7 @@ def removes(file: str = "") -> None:
 
 
 def orphans(file: str = "", p: int = 1, m: int = 1) -> list[str]:
-    """It leaves a process in a session of its own, whose command line has a word to be found by."""
+    """Leaves a process in a session of its own, whose command line has a word to find it by."""
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", file], start_new_session=True)
     time.sleep(0.3)
     return rows(p, m)
@@ -210,14 +210,14 @@ def by_fork(file: str = "") -> None:
 
 
 def by_library(file: str = "") -> None:
-    """C's own calls, of which Python knows nothing."""
+    """Calls of C, which Python does not see."""
     libc = ctypes.CDLL(None)
     if libc.creat(file.encode(), 0o600) < 0 and libc.unlink(file.encode()) < 0:
         raise OSError("both failed")
 
 
 def by_folder(file: str = "") -> None:
-    """By a name that is relative to an open folder."""
+    """A name relative to an open folder."""
     folder = os.open(Path(file).parent, os.O_RDONLY)
     os.unlink(Path(file).name, dir_fd=folder)
 

@@ -1,4 +1,4 @@
-"""A small transformer, a layer a stage, for `pipesched run --rank`."""
+"""A small transformer, one layer per stage, for `pipesched run --rank`."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ TOKENS, WIDTH, WORDS = 32, 64, 101
 
 
 def stage(stage, stages):
-    """The module of a stage, and one microbatch of two sequences that enters it."""
+    """The module of a stage, and one microbatch of two sequences as its input."""
     layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0, batch_first=True, norm_first=True)
     if stage == 0:
         return nn.Sequential(nn.Embedding(WORDS, WIDTH), layer), torch.randint(WORDS, (2, TOKENS))

@@ -1,5 +1,6 @@
-"""Executed beside torch: every schedule class at a grid of sizes, in one process. What each gave is printed as JSON,
-and what is said of three that there are not."""
+"""Run beside torch: every schedule class at a grid of sizes, in one process. Prints each order as JSON, and the errors
+of three impossible ones.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def compared(*arguments: str) -> list[str]:
 
 
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> list[dict[str, Any]]:
-    """The rows of a comparison, its numbers exact."""
+    """Rows of a comparison, with exact numbers."""
     assert main(["compare", *arguments, "--json"]) == status
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["rows"]
     return found
@@ -72,7 +72,7 @@ RATIOS = {
 
 @pytest.mark.parametrize("p", [4, 16])
 def test_the_bubble_ratio_of_1f1b(p: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """(p-1)/(m+p-1), as reported for m = p, 4p and 16p."""
+    """(p-1)/(m+p-1), as published for m = p, 4p and 16p."""
     found = rows(capsys, "1f1b", "--p", str(p), "--m", f"{p},{4 * p},{16 * p}")
     assert [row["bubble_ratio"] for row in found] == [RATIOS[p, m] for m in (p, 4 * p, 16 * p)]
     for row in found:
@@ -87,7 +87,7 @@ def test_the_bubble_ratio_of_interleaving(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_table_shows_every_bubble_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """The unit first; then idle time over the makespan, over the span, and over the work, as half of the papers do."""
+    """The unit first; then idle time over the makespan, over the span, and over the work, as in half of the papers."""
     assert main(compared("1f1b", "interleaved", "zb_h2", "--p", "4", "--v", "2", "--m", "8")) == 0
     unit, empty, above, heads, *lines = capsys.readouterr().out.splitlines()
     assert unit == "unit of time: costs of 1/p of the model; one of S stages takes p/S of them" and not empty
@@ -106,13 +106,13 @@ def test_the_table_shows_every_bubble_by_name(capsys: pytest.CaptureFixture[str]
 def test_a_bound_holds_for_full_backwards_that_take_as_long_as_their_parts(
     costs: str, bound: int | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """DualPipe runs B beside I and W: the optimizer's bound is of split orders, and says nothing of a cheaper B."""
+    """DualPipe runs B beside I and W: the optimizer's bound is for split orders, and does not cover a cheaper B."""
     (row,) = rows(capsys, "dualpipe", "--p", "4", "--m", "8", "--cost", costs)
     assert row["lower_bound"] == bound
 
 
 def test_like_is_compared_with_like(capsys: pytest.CaptureFixture[str]) -> None:
-    """With costs of 1/p of the model the work of a rank is the same whatever the stages; latency is not scaled."""
+    """With costs of 1/p of the model the work of a rank does not depend on the number of stages; latency is not scaled."""
     found = rows(capsys, "1f1b", "interleaved", "--p", "4", "--v", "2,4", "--m", "8", "--cost", "F=3,I=2,W=4,C=1/2")
     work = {exact(row["makespan"]) - exact(row["idle"]) for row in found}
     assert len(found) == 3 and work == {8 * (3 + 2 + 4)}
@@ -123,7 +123,7 @@ def test_like_is_compared_with_like(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_figures_are_those_of_verify(capsys: pytest.CaptureFixture[str]) -> None:
-    """A row is what the report of the same schedule says, at one stage a rank."""
+    """A row equals the report of the same schedule, with one stage per rank."""
     for row in rows(capsys, "zb_h1", "zb_h2", "dualpipe", "--p", "4", "--m", "8", "--cost", "F=10,I=9,W=5,C=2"):
         report = pipesched.verify(row["source"].removesuffix(".ps"), p=4, m=8, costs="F=10,I=9,W=5,C=2")
         assert report.time is not None and report.memory is not None
@@ -137,7 +137,7 @@ def test_the_figures_are_those_of_verify(capsys: pytest.CaptureFixture[str]) -> 
     [("1f1b", 4, None, Fraction(1, 4)), ("interleaved", 4, 2, Fraction(2, 8)), ("dualpipe", 8, None, Fraction(2, 8))],
 )
 def test_two_routes_double_the_parameters(name: str, p: int, v: int | None, held: Fraction) -> None:
-    """A rank holds 1/p of the model, however it is cut; with a copy for each of two routes twice as much."""
+    """A rank holds 1/p of the model for any number of stages; with a copy for each of two routes twice as much."""
     schedule = pipesched.load(name, p=p, m=16, **({} if v is None else {"v": v}))
     assert share(schedule.placement) == held
 
@@ -147,7 +147,7 @@ COSTS = ["F=1", "F=10,I=13,W=7,C=2", "F=3,I=5,W=1,C=1/3"]
 
 @pytest.mark.parametrize("cost", COSTS)
 def test_no_schedule_is_below_its_bound(cost: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every library schedule, and 1F1B meets it: p-1 stages before the last rank, its work, and p-1 after it."""
+    """For every library schedule; 1F1B meets it: p-1 stages before the last rank, its work, and p-1 after it."""
     for row in rows(capsys, "--all", "--p", "4", "--m", "8,13", "--cost", cost):
         if row["lower_bound"] is not None:
             assert exact(row["makespan"]) >= exact(row["lower_bound"]) > 0
@@ -156,7 +156,7 @@ def test_no_schedule_is_below_its_bound(cost: str, capsys: pytest.CaptureFixture
 
 
 def test_no_bound_is_said_where_none_is_known(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pairs that take less than their parts, an order without backwards, and one that lacks an operation."""
+    """Pairs that take less than their parts, an order without backwards, and one with a missing operation."""
     (folder / "forward.csv").write_text("0F0,0F1\n1F0,1F1\n")
     (folder / "lacks.csv").write_text("0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n")
     cheap = rows(capsys, "dualpipe", "--p", "4", "--m", "8", "--cost", "FB=2")
@@ -187,7 +187,7 @@ def test_a_random_order_is_not_below_the_bound(folder: Path, capsys: pytest.Capt
 
 
 def test_a_refused_size_is_a_row_and_no_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """ZB-H2 is not for m < 2p - 1: its row says so, the others stand, and the status is 0."""
+    """ZB-H2 does not support m < 2p - 1: its row says so, the others are complete, and the status is 0."""
     found = rows(capsys, "zb_h1", "zb_h2", "--p", "4", "--m", "4,8")
     assert [row["makespan"] is None for row in found] == [False, False, True, False]
     assert [d["code"] for d in found[2]["diagnostics"]] == ["PS209"]
@@ -198,7 +198,7 @@ def test_a_refused_size_is_a_row_and_no_error(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_wrong_file_is_a_row_and_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is wrong in one file keeps nothing of the others back; a file that is not there ends the command."""
+    """A mistake in one file does not affect the other rows; a missing file ends the command."""
     (folder / "bad.ps").write_text("schedule s(p, m)\nrank r { G }\n")
     found = rows(capsys, "bad.ps", "1f1b", "--p", "2", "--m", "2", status=1)
     assert found[0]["makespan"] is None and found[1]["makespan"] == 9
@@ -208,7 +208,7 @@ def test_a_wrong_file_is_a_row_and_an_error(folder: Path, capsys: pytest.Capture
 
 
 def test_a_parameter_goes_to_those_that_have_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """--v is for interleaving; 1F1B runs once; a name that nobody has is a mistake."""
+    """--v applies to interleaving; 1F1B runs once; a parameter that no file has is a mistake."""
     found = rows(capsys, "1f1b", "interleaved", "--p", "4", "--v", "1,2", "--m", "8")
     assert [(row["name"], row["parameters"].get("v")) for row in found] == [
         ("1f1b", None),
@@ -220,7 +220,7 @@ def test_a_parameter_goes_to_those_that_have_it(capsys: pytest.CaptureFixture[st
 
 
 def test_a_cap_counts_for_the_bound_and_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    """GPipe is over a cap of 4, which is told; the bound under a cap is never below the one without."""
+    """GPipe is over a cap of 4, which is reported; the bound under a cap is never below the one without."""
     free = rows(capsys, "gpipe", "zb_h1", "--p", "4", "--m", "8")
     tight = rows(capsys, "gpipe", "zb_h1", "--p", "4", "--m", "8", "--mem-cap", "4", status=1)
     assert {d["code"] for d in tight[0]["diagnostics"]} == {"PS501"} and not tight[1]["diagnostics"]
@@ -229,7 +229,7 @@ def test_a_cap_counts_for_the_bound_and_the_verdict(capsys: pytest.CaptureFixtur
 
 
 def test_costs_of_a_file_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file with costs of its own stands at those, and the table says so."""
+    """A file with its own costs is measured at those, and the table says so."""
     text = pipesched.compile.read("1f1b").text.replace("rank r {", "costs F = 2\nrank r {", 1)
     (folder / "mine.ps").write_text(text)
     assert main(compared("mine.ps", "1f1b", "--p", "2", "--m", "2")) == 0
@@ -239,7 +239,7 @@ def test_costs_of_a_file_are_told(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_the_whole_library_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """--all is every built-in schedule, each once; nothing is cut, whatever the width, but a long list."""
+    """--all lists every built-in schedule once; at any width only a long list is cut."""
     found = rows(capsys, "--all", "1f1b", "--p", "8", "--m", "32")
     assert sorted(row["name"] for row in found) == built_in()
     assert all(row["makespan"] is not None for row in found)
@@ -249,7 +249,7 @@ def test_the_whole_library_in_one_table(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_table_wider_than_the_terminal_is_two() -> None:
-    """On 80 columns no line breaks: each half names schedule and sizes, and both hold what the wide table has."""
+    """On 80 columns no line breaks: each half names schedule and sizes, and both have the content of the wide table."""
     made = comparison.compare([read("gpipe"), read("zb_h1")], [{"p": 8, "m": m} for m in (16, 32)], Options())
     wide, (unit, *halves) = made.text().splitlines(), made.text(80).split("\n\n")
     assert wide[0] == unit and len(unit) <= 80
@@ -287,7 +287,7 @@ def test_every_key_of_the_json_is_documented(command: str, capsys: pytest.Captur
 
 
 def _keys(value: object) -> set[str]:
-    """All keys, but for those of sizes, costs and findings, and KEY_decimal, which are documented elsewhere."""
+    """All keys, except those of sizes, costs and findings, and KEY_decimal, which are documented elsewhere."""
     if isinstance(value, list):
         return set().union(*map(_keys, value))
     if not isinstance(value, dict):
@@ -306,7 +306,7 @@ def _keys(value: object) -> set[str]:
     ],
 )
 def test_a_schedule_that_does_less_is_not_compared_in_silence(line: str, program: str, said: str | None) -> None:
-    """Frozen stages, and no backward at all, stand below the table and in the JSON: the makespan is of less work."""
+    """Frozen stages, and missing backwards, are noted below the table and in the JSON: the makespan covers less work."""
     text = f"schedule less(p, m)\nstage s in 0 .. p on rank s\n{line}\nrank r {{ {program} }}\n"
     made = pipesched.compare(pipesched.Source("less.ps", text), "1f1b", p=2, m=4)
     assert ([f"less: {said}"] if said else []) == [x for x in made.text().split("\n") if x.startswith("less: ")]
@@ -314,7 +314,7 @@ def test_a_schedule_that_does_less_is_not_compared_in_silence(line: str, program
 
 
 def test_messages_share_the_links_of_a_rank_where_that_is_asked_for() -> None:
-    """`--comm one-stream`: a column with the makespan of `verify`; longer where messages meet, and only then."""
+    """`--comm one-stream`: a column with the makespan of `verify`; longer only if messages meet."""
     for cost, shared in (("F=1,I=1,W=1,C=0", False), ("F=1,I=1,W=1,C=2", True)):
         made = pipesched.compare("1f1b", "interleaved", p=4, m=8, costs=cost, comm="one-stream", cost_per="stage")
         for row in made.rows:

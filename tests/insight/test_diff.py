@@ -1,4 +1,4 @@
-"""What differs between two orders: the fewest moves, checked by doing them, and against all subsets of small orders."""
+"""Differences between two orders: the fewest moves, checked by applying them, and against all subsets of small orders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CALM = settings(derandomize=True, deadline=None, max_examples=deep(75))
 
 
 def done(a: list[int], b: list[int], heavy: list[bool] | None = None) -> tuple[list[int], list[int], list[int]]:
-    """Positions of b that moved, and of a and b that are alone, after a check that doing so makes b of a."""
+    """Positions of b that moved, and of a and b that are alone, after a check that they turn a into b."""
     weights = np.array(heavy if heavy is not None else [True] * len(b), dtype=np.bool_)
     found = moves(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64), weights)
     left = {i for i, _ in found.moved} | set(found.gone)
@@ -47,7 +47,7 @@ def done(a: list[int], b: list[int], heavy: list[bool] | None = None) -> tuple[l
 @CALM
 @given(st.permutations(range(7)))
 def test_the_fewest_moves_of_small_orders(permutation: list[int]) -> None:
-    """By trying all subsets of what stays: no larger one is in the same order in both."""
+    """By trying all subsets: no larger one has the same order in both."""
     moved, gone, new = done(list(range(7)), permutation)
     increasing = (
         size
@@ -61,7 +61,7 @@ def test_the_fewest_moves_of_small_orders(permutation: list[int]) -> None:
 @CALM
 @given(st.lists(st.integers(0, 5), max_size=12), st.lists(st.integers(0, 5), max_size=12))
 def test_any_two_sequences_with_elements_alone_and_again(a: list[int], b: list[int]) -> None:
-    """What is alone is what one of them has more of, element by element."""
+    """An element is alone if one sequence has more of its copies."""
     _, gone, new = done(a, b)
     assert sorted(a[i] for i in gone) == sorted((_count(a) - _count(b)).elements())
     assert sorted(b[j] for j in new) == sorted((_count(b) - _count(a)).elements())
@@ -76,7 +76,7 @@ def _count(values: list[int]) -> Any:
 @CALM
 @given(st.permutations(range(6)), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_of_equal_choices_the_light_ones_move(permutation: list[int], heavy: list[bool]) -> None:
-    """Among all largest subsets that can stay, none keeps more of the heavy ones."""
+    """Of all largest subsets that can stay, none has more heavy elements."""
     moved, _, _ = done(list(range(6)), permutation, heavy)
     best = max(
         (len(kept), sum(heavy[j] for j in kept))
@@ -90,7 +90,7 @@ def test_of_equal_choices_the_light_ones_move(permutation: list[int], heavy: lis
 
 @pytest.mark.parametrize("seed", range(5))
 def test_few_moves_in_a_long_order_are_found(seed: int) -> None:
-    """k elements taken out of 5000 and put elsewhere are at most k moves, across blocks of any length."""
+    """k elements of 5000 that were moved are at most k moves, across blocks of any length."""
     rng = random.Random(seed)
     b = list(range(5000))
     for _ in range(20):
@@ -142,7 +142,7 @@ def test_the_same_order_in_other_forms(folder: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_moved_w_is_told_with_its_steps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One W of ZB-H1 three steps earlier: one move, with the steps of both files and what it stands before now."""
+    """One W of ZB-H1 three steps earlier: one move, with the steps in both files and its new successor."""
     schedule = order_of("zb_h1", p=4, m=8)
     orders = [schedule.order(r) for r in range(4)]
     at = next(i for i, x in enumerate(orders[1]) if x.op is Op.W and x.microbatch == 3)
@@ -171,7 +171,7 @@ def test_neighbours_move_together(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_the_cost_is_both_and_the_difference(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """1F1B beside GPipe, p = 4, m = 8: the same makespan by the literature, and 4 activations for 8."""
+    """1F1B and GPipe, p = 4, m = 8: the same makespan, as in the literature, and 4 activations against 8."""
     status, value = told(["gpipe", "1f1b", "--p", "4", "--m", "8", "--cost", "F=1,B=2"], capsys)
     makespan = (8 + 4 - 1) * 3
     assert status == 1 and value["figures"]["makespan"] == [makespan, makespan]
@@ -183,7 +183,7 @@ def test_the_cost_is_both_and_the_difference(folder: Path, capsys: pytest.Captur
 
 
 def test_operations_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is missing in one file is only in the other one, with its steps there."""
+    """An operation that one file lacks is reported as only in the other one, with its step there."""
     (folder / "a.order").write_text("rank 0: F0.0 F0.1 B0.0 B0.1\nrank 1: F1.0 F1.1 B1.0 B1.1\n")
     (folder / "b.order").write_text("rank 0: F0.0 F0.1 B0.0 B0.1\nrank 1: F1.1 B1.1\n")
     status, value = told(["a.order", "b.order"], capsys)
@@ -192,7 +192,7 @@ def test_operations_of_one_order_only(folder: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_split_backward_is_no_other_operation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """ZB-H1 is 1F1B with each backward in two: nothing has moved, nothing is alone, and W is part of its B."""
+    """ZB-H1 is 1F1B with each backward split: nothing has moved, nothing is alone, and W is part of its B."""
     status, value = told(["1f1b", "zb_h1", "--p", "3", "--m", "4"], capsys)
     assert status == 1 and value["moves"] == [] and value["only"] == [[], []]
     assert [[len(entry["operations"]) for entry in side] for side in value["split"]] == [[4, 4, 4], []]
@@ -205,7 +205,7 @@ def test_a_split_backward_is_no_other_operation(folder: Path, capsys: pytest.Cap
 
 
 def test_overlap_pairs_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same operations in the same order, once as one slot and once as two, are not the same order."""
+    """The same operations in the same order, once as one slot and once as two, are different orders."""
     (folder / "a.order").write_text("rank 0: F0.0 F0.1+B0.0 B0.1\n")
     (folder / "b.order").write_text("rank 0: F0.0 F0.1 B0.0 B0.1\n")
     status, value = told(["a.order", "b.order"], capsys)
@@ -214,7 +214,7 @@ def test_overlap_pairs_of_one_order_only(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_frozen_stages_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two forward-only files of one order, in one of which a stage is frozen."""
+    """Two forward-only files with one order, one of them with a frozen stage."""
     text = "schedule a(p = 2, m = 1) stage s in 0 .. p on rank s {} rank r {{ F }}\n"
     for name, frozen in (("a.ps", "frozen 0"), ("b.ps", "")):
         (folder / name).write_text(text.format(frozen))
@@ -223,7 +223,7 @@ def test_frozen_stages_of_one_order_only(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_batches_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Messages that are posted together in one order and one by one in the other: one hangs, the other does not.
+    """Messages posted together in one order and one by one in the other: one hangs, the other does not.
 
     A batch of one message is that message.
     """
@@ -251,7 +251,7 @@ def test_batches_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[s
 @settings(CALM, max_examples=deep(20))
 @given(st.integers(0, 2**32 - 1))
 def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> None:
-    """Right, broken and shuffled orders: no difference with themselves, and one with any other."""
+    """Right, broken and shuffled orders do not differ from themselves, and differ from any other."""
     schedules = [
         make(seed) for make in (strategies.random_schedule, strategies.broken_schedule, strategies.shuffled_schedule)
     ]
@@ -266,7 +266,7 @@ def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> No
 
 
 def applied(found: Difference, rank: int, order: list[str], length: int) -> list[str]:
-    """The first order with what is told done to it: what moved or is gone taken out, the rest put where it is told."""
+    """Apply the reported differences to the first order."""
     moves = [move for move in found.moves if move.rank == rank]
     gone = {step for entry in found.only_a if entry.rank == rank for step in entry.steps}
     gone |= {move.step_a + i for move in moves for i in range(len(move.operations))}
@@ -291,7 +291,7 @@ def runs_of(*schedules: Schedule) -> list[Examination]:
 @CALM
 @given(strategies.SEEDS, st.integers(0, 8))
 def test_the_difference_done_to_the_first_order_is_the_second(seed: int, changes: int) -> None:
-    """Random orders, with operations of each rank moved, lost and doubled: both ways round."""
+    """Random orders, with moved, lost and doubled operations on each rank: in both directions."""
     rng = random.Random(seed)
     schedule = strategies.random_schedule(seed)
     orders = [[Compute(x.op, x.stage, x.microbatch) for x in schedule.order(r)] for r in range(schedule.ranks)]
@@ -322,7 +322,7 @@ def test_operations_that_move_to_one_place_are_one_line(capsys: pytest.CaptureFi
 
 
 def test_what_has_other_neighbours_at_its_old_step_has_moved(capsys: pytest.CaptureFixture[str]) -> None:
-    """ZB-H1 and ZB-H2: I2.3 is the tenth of rank 2 in both, and no line says that it moved from step 10 to 10."""
+    """ZB-H1 and ZB-H2: I2.3 is the tenth of rank 2 in both, but no line says that it moved from step 10 to 10."""
     assert all(str(order_of(name, p=4, m=8).order(2)[9]) == "I2.3" for name in ("zb_h1", "zb_h2"))
     assert main(["diff", "zb_h1", "zb_h2", "--p", "4", "--m", "8"]) == 1
     assert "rank 2: I2.3 moved, still at step 10, before F2.6\n" in capsys.readouterr().out
@@ -335,7 +335,7 @@ def test_other_sizes_and_placements_are_told(capsys: pytest.CaptureFixture[str])
 
 
 def test_the_ranks_of_stages_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A stage that has changed its rank is told once, with both ranks."""
+    """A stage on another rank is reported once, with both ranks."""
     (folder / "a.csv").write_text("0F0,0B0\n1F0,1B0\n")
     (folder / "b.csv").write_text("1F0,1B0\n0F0,0B0\n")
     _, value = told(["a.csv", "b.csv"], capsys)
@@ -343,7 +343,7 @@ def test_the_ranks_of_stages_are_told(folder: Path, capsys: pytest.CaptureFixtur
 
 
 def test_messages_are_compared_where_both_files_have_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same computes with a send at another place: a move between files with messages, none to their computes."""
+    """The same computes with a moved send: a move between files with messages, none for their computes alone."""
     first = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
     other = "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n"
     (folder / "a.csv").write_text(first + other)
@@ -355,7 +355,7 @@ def test_messages_are_compared_where_both_files_have_them(folder: Path, capsys: 
 
 
 def test_a_wrong_file_is_compared_all_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An order that is stuck has no times, and one line on stderr; a file that is no schedule ends the command."""
+    """An order that deadlocks has no times, and one line on stderr; a file that is not a schedule ends the command."""
     (folder / "a.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
     (folder / "b.csv").write_text("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
     assert main(["diff", "a.csv", "b.csv"]) == 1

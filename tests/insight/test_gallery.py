@@ -1,4 +1,4 @@
-"""The gallery of `schedules/`: each schedule has a picture that is current, its source, and what its file claims.
+"""The gallery of `schedules/`: each schedule has a current picture, its source, and the claims of its file.
 
 ``python -m tests.insight.test_gallery`` writes what is missing or no longer so: pictures, the plot, sections, links
 and all that the commands of the page print. A section that it begins may be given more words; they stay.
@@ -35,7 +35,7 @@ def text(name: str) -> str:
 
 
 def sections() -> dict[str, str]:
-    """What the gallery says of each schedule, by the name of its picture, from its heading to the next one."""
+    """Sections of the gallery, by the name of their picture, from heading to heading."""
     parts = LINK.sub("", README.read_text("utf-8")).split("\n## ")[1:]
     found = {re.findall(r"\(pictures/(\w+)\.svg\)", part)[0]: part.rstrip() + "\n" for part in parts}
     assert len(found) == len(parts)
@@ -43,19 +43,19 @@ def sections() -> dict[str, str]:
 
 
 def promises(name: str) -> str:
-    """What a file requires and claims, as it stands there."""
+    """The requires and claims of a file, as written there."""
     required = "".join(re.findall(r"^require .*\n", text(name), re.M))
     return required + text(name)[text(name).index("\nclaim ") + 1 :]
 
 
 def drawn(name: str, path: Path) -> bytes:
-    """The picture of a schedule, as it is drawn today."""
+    """Draw the current picture of a schedule."""
     assert main(["show", name, *SIZES, "--memory", "-o", str(path)]) == 0
     return path.read_bytes()
 
 
 def plotted(path: Path) -> bytes:
-    """The plot of all schedules, as it is drawn today; lower bounds, which it has not, are spared."""
+    """Draw the current plot of all schedules, without computing lower bounds, which it does not show."""
     with mock.patch.object(compare, "bound", return_value=None):
         assert main(["compare", "--all", "--p", "8", "--m", "16", "--plot", str(path), "-o", f"{path}.txt"]) == 0
     Path(f"{path}.txt").unlink()
@@ -63,7 +63,7 @@ def plotted(path: Path) -> bytes:
 
 
 def catalogue() -> str:
-    """A row for each schedule: its paper, what it claims of peak and idle time, and both at p=8, m=16."""
+    """A row for each schedule: its paper, its claims about peak and idle time, and both at p=8, m=16."""
     with mock.patch.object(compare, "bound", return_value=None):
         made = pipesched.compare(*NAMES, p=8, m=16)
     figures = {row.name: row for row in made.rows}
@@ -92,7 +92,7 @@ def _formulas(name: str) -> list[str]:
 
 
 def begun(entry: Entry) -> str:
-    """A section for a schedule that has none: what its file says of itself."""
+    """A section for a schedule that has none, from its file."""
     first = re.sub(r"^# (?:[^:\n]*: )?(.)", lambda at: at[1].upper(), text(entry.name).split("\n", 1)[0])
     source = PAPER.sub(r"[\g<0>]", f"Source: {entry.documentation}. In [{entry.name}.ps]({entry.name}.ps):")
     first, source = (textwrap.fill(line, 120, break_on_hyphens=False) for line in (first, source))
@@ -115,12 +115,12 @@ $ pipesched verify {entry.name} {" ".join(SIZES)}
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_is_current(name: str, tmp_path: Path) -> None:
-    """It is what `pipesched show` draws today, byte for byte."""
+    """It equals the output of `pipesched show`, byte for byte."""
     assert drawn(name, tmp_path / f"{name}.svg") == (PICTURES / f"{name}.svg").read_bytes()
 
 
 def test_the_plot_is_current(tmp_path: Path) -> None:
-    """It is what `pipesched compare --all` draws today, byte for byte; each schedule is in it or named below it."""
+    """It equals the output of `pipesched compare --all`, byte for byte; each schedule is in it or named below it."""
     assert plotted(tmp_path / "plot.svg") == PLOT.read_bytes()
     shown = PLOT.read_text("utf-8")
     assert [name for name in NAMES if not re.search(rf"[>, ]{name}[<,:]", shown)] == []
@@ -128,7 +128,7 @@ def test_the_plot_is_current(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_section_has_source_and_claims(name: str) -> None:
-    """What is required and claimed is that of the file, letter by letter; each paper that the file names is linked."""
+    """The requires and claims are those of the file, letter by letter; each paper that the file names is linked."""
     assert BLOCK.findall(sections()[name]) == [promises(name)]
     papers = PAPER.findall(text(name))
     assert papers or "ours" in text(name), "no paper is named, and it is not said to be ours"
@@ -138,8 +138,8 @@ def test_a_section_has_source_and_claims(name: str) -> None:
 
 
 def test_the_gallery_is_complete() -> None:
-    """A section for each schedule, in the order of `pipesched list`, in which it is verified at the sizes of its
-    picture; no picture is left over.
+    """A section for each schedule, in the order of `pipesched list`, verified at the sizes of its picture; no picture
+    is unused.
     """
     told = "`python -m tests.insight.test_gallery` begins what is missing"
     assert sorted(path.stem for path in PICTURES.iterdir()) == NAMES, told

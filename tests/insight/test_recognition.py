@@ -1,4 +1,4 @@
-"""A published order is recognized, and no order is taken for one that it is not.
+"""A published order is recognized, and no order is taken for another one.
 
 The oracle compares lists of operations.
 """
@@ -41,7 +41,7 @@ def rewritten(schedule: Schedule, orders: list[list[Compute]]) -> Schedule:
 
 @pytest.mark.parametrize("name", built_in())
 def test_a_published_order_is_recognized(name: str) -> None:
-    """Written out without its name every library schedule is found again."""
+    """Every library schedule, written out without its name, is found."""
     schedule = order_of(name, p=4, m=8)
     known = recognize(rewritten(schedule, [schedule.order(r) for r in range(4)]))
     assert known is not None and known.like.whole and known.like.reading == "exactly"
@@ -50,7 +50,7 @@ def test_a_published_order_is_recognized(name: str) -> None:
 
 
 def test_schedules_of_fewer_parameters_come_first_and_the_rest_is_not_read() -> None:
-    """The plainest schedule is found by reading its file alone."""
+    """A schedule with few parameters is found by reading its file alone."""
     assert (counts := [len(parse(source).parameters) for _, source in plainest()]) == sorted(counts)
     first = order_of(plainest()[0][0], p=4, m=8)
     check_text.cache_clear()
@@ -63,7 +63,7 @@ def fused(*words: tuple[str, int, int]) -> list[Compute]:
 
 
 def test_known_variants_are_recognized() -> None:
-    """GPipe last microbatch first, twice the warm-up, breadth first: each written out here by its rule."""
+    """GPipe with the last microbatch first, doubled warm-up, breadth first: each written here by its rule."""
     p, m, v = 3, 4, 2
     back = [fused(*(("F", r, i) for i in range(m)), *(("B", r, i) for i in reversed(range(m)))) for r in range(p)]
     eager = []
@@ -95,7 +95,7 @@ def test_an_order_with_its_w_elsewhere_is_recognized() -> None:
 
 
 def test_an_order_with_its_backwards_split_is_recognized() -> None:
-    """GPipe with I and W in the place of each B is GPipe with its backwards split."""
+    """GPipe with I and W instead of each B is GPipe with its backwards split."""
     schedule = order_of("gpipe", p=2, m=3)
     parts = {Op.F: (Op.F,), Op.B: (Op.I, Op.W)}
     split = [
@@ -107,7 +107,7 @@ def test_an_order_with_its_backwards_split_is_recognized() -> None:
 
 
 def test_an_order_that_differs_somewhere_keeps_its_window() -> None:
-    """Two operations of ZB-H1 changed round on one rank: that rank differs there, and nowhere else."""
+    """Two operations of ZB-H1 swapped on one rank: that rank differs there, and nowhere else."""
     schedule = order_of("zb_h1", p=4, m=8)
     orders = [schedule.order(r) for r in range(4)]
     orders[2][7], orders[2][9] = orders[2][9], orders[2][7]
@@ -121,7 +121,7 @@ def test_an_order_that_differs_somewhere_keeps_its_window() -> None:
 
 
 def test_a_rank_that_lacks_everything_is_said_so() -> None:
-    """ZB-H1 without its last rank is ZB-H1 but for that."""
+    """ZB-H1 without its last rank is reported as ZB-H1 but for that rank."""
     schedule = order_of("zb_h1", p=4, m=8)
     mine = rewritten(schedule, [*(schedule.order(r) for r in range(3)), []])
     known = recognize(mine)
@@ -129,7 +129,7 @@ def test_a_rank_that_lacks_everything_is_said_so() -> None:
 
 
 def test_a_strange_order_is_nobody() -> None:
-    """Microbatches backwards: nothing stands where a published order has it, or the placement is another."""
+    """Microbatches in reverse: nothing is where a published order has it; or the placement differs."""
     schedule = order_of("gpipe", p=2, m=5)
     strange = [[Compute(x.op, x.stage, 4 - x.microbatch) for x in schedule.order(r)] for r in range(2)]
     assert recognize(rewritten(schedule, strange)) is None
@@ -139,7 +139,7 @@ def test_a_strange_order_is_nobody() -> None:
 @given(st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 3), max_size=8))
 @settings(derandomize=True, deadline=None, max_examples=deep(75))
 def test_outside_of_its_window_a_sequence_is_the_other_one(a: list[int], b: list[int]) -> None:
-    """What is before the window and after it makes the two the same, and the window is empty for the same ones only."""
+    """The parts before and after the window are equal, and the window is empty exactly for equal sequences."""
     low, high = unequal_part(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
     assert ((low, high) == (0, 0) and a == b) or (a != b and (low < high or high == low - 1))
     if high > low:
@@ -161,7 +161,7 @@ def slots(order: list[Compute]) -> list[list[Compute]]:
 
 
 def mutated(orders: list[list[list[Compute]]], rng: random.Random) -> None:
-    """A slip, or a harmless change: neighbours swapped, a slot moved, lost, doubled, split, renamed; W put off."""
+    """A slip, or a harmless change: swap neighbours; move, drop, double, split or rename a slot; put off a W."""
     order = rng.choice([order for order in orders if len(order) > 2])
     i, j = rng.randrange(len(order)), rng.randrange(len(order))
     x = order[i][0]
@@ -183,7 +183,7 @@ def mutated(orders: list[list[list[Compute]]], rng: random.Random) -> None:
 
 
 def read_as(order: list[Compute], reading: str) -> list[Compute]:
-    """An order as a reading sees it; `up to W` and `split` leave the W out."""
+    """An order under a reading; `up to W` and `split` leave the W out."""
     if reading == "exactly":
         return order
     as_input = {Op.B: Op.I} if reading == "split" else {}
@@ -197,7 +197,7 @@ def rest(order: list[Compute], reading: str) -> list[tuple[int, int]]:
 
 
 def is_true(known: Known, mine: Orders, other: Orders) -> None:
-    """What is claimed, list by list."""
+    """Check the reported likeness, list by list."""
     reading = known.like.reading
     pairs = list(zip(mine, other, strict=True))
     if known.like.whole:
@@ -222,7 +222,7 @@ def is_true(known: Known, mine: Orders, other: Orders) -> None:
 @CALM
 @given(st.sampled_from(built_in()), strategies.SEEDS, st.integers(0, 6))
 def test_no_changed_order_is_told_to_be_what_it_is_not(name: str, seed: int, changes: int) -> None:
-    """Library orders with up to six changes: equal up to what is said, and outside of its windows the same."""
+    """Library orders with up to six changes: equal as reported, and outside of the reported windows the same."""
     rng = random.Random(seed)
     schedule = order_of(name, p=4, m=8)
     changed = [slots(schedule.order(rank)) for rank in range(4)]
@@ -239,7 +239,9 @@ def test_no_changed_order_is_told_to_be_what_it_is_not(name: str, seed: int, cha
 
 
 def test_forwards_alone_are_no_order_that_trains() -> None:
-    """The forwards of GPipe are half of it, at the same places; half is not enough. They are all of forward_only."""
+    """The forwards of GPipe are half of its operations, at the same places; half is not enough. They equal
+    forward_only.
+    """
     schedule = order_of("gpipe", p=3, m=4)
     forwards = rewritten(schedule, [[x for x in schedule.order(r) if x.op is Op.F] for r in range(3)])
     assert [name for name, other in known_orders(forwards) if likeness(forwards, other).common >= Fraction(3, 4)] == [
@@ -248,7 +250,7 @@ def test_forwards_alone_are_no_order_that_trains() -> None:
 
 
 def test_an_order_that_lacks_something_is_told_by_its_rank() -> None:
-    """1F1B without the last backward of rank 0: nothing of what is there differs, so that the rank is named."""
+    """1F1B without the last backward of rank 0: no present operation differs, so the rank is named."""
     schedule = order_of("1f1b", p=4, m=8)
     mine = rewritten(schedule, [schedule.order(0)[:-1], *(schedule.order(r) for r in range(1, 4))])
     known = recognize(mine)

@@ -1,4 +1,4 @@
-"""Where idle time comes from: the parts add up to it exactly, and the critical path to the makespan.
+"""The parts of idle time add up to it exactly, and the critical path to the makespan.
 
 The oracle is the simulation of `tests.oracles.simulate`: dicts of fractions, in which every gap is walked back by hand.
 """
@@ -37,7 +37,7 @@ GRID = ["F=1", "F=10,I=13,W=7,C=2", "F=1,I=2,W=1/2,C=1/3,FB=5/2"]
 
 
 def parts_of(schedule: Schedule, costs: Costs) -> dict[str, list[Fraction]]:
-    """The parts of the idle time, as the analysis has them."""
+    """Parts of the idle time, by the analysis."""
     dependencies, ticks = Dependencies.of(schedule), costs.ticks(schedule.stages)
     times = timeline(schedule, dependencies, ticks)
     why = causes(schedule, dependencies, times, ticks)
@@ -46,7 +46,7 @@ def parts_of(schedule: Schedule, costs: Costs) -> dict[str, list[Fraction]]:
 
 
 def played(schedule: Schedule, costs: Costs) -> tuple[Played, list[Fraction]]:
-    """The run, and the work of every rank, of what ran."""
+    """The run, and the work of every rank, of operations that ran."""
     run, by_stage = simulate.run(schedule, rows(costs, schedule.stages)), rows(costs, schedule.stages)
     work = []
     for rank, order in enumerate(run.orders):
@@ -56,14 +56,14 @@ def played(schedule: Schedule, costs: Costs) -> tuple[Played, list[Fraction]]:
 
 
 def by_hand(schedule: Schedule, costs: Costs) -> list[dict[str, Fraction]]:
-    """Per rank the four parts before imbalance is taken out, gap by gap."""
+    """Per rank the four parts before imbalance is subtracted, gap by gap."""
     run, _ = played(schedule, costs)
     latency = rows(costs, schedule.stages)["C"]
     assert latency is not None
     made_by = simulate.producers(run.orders, schedule.stages)
 
     def cause(spot: Spot) -> tuple[Spot, Fraction] | None:
-        """What the slot of an operation has waited for to the last, and the message in between."""
+        """The last operation that a slot waits for, and the message in between."""
         rank, i = spot
         slot = next(slot for slot in simulate.slots(run.orders[rank]) if i in slot)
         if slot[0] and run.end[rank, slot[0] - 1] == run.start[spot]:
@@ -101,7 +101,7 @@ def by_hand(schedule: Schedule, costs: Costs) -> list[dict[str, Fraction]]:
 
 
 def adds_up(schedule: Schedule, costs: Costs) -> None:
-    """The law of the split, and that it is the split by hand but for imbalance, taken out in the stated order."""
+    """The law of the split: it equals the split by hand, with imbalance subtracted in the stated order."""
     run, work = played(schedule, costs)
     parts, hand = parts_of(schedule, costs), by_hand(schedule, costs)
     for rank in range(schedule.ranks):
@@ -126,7 +126,7 @@ def test_the_parts_add_up_on_any_schedule(schedule: Schedule, data: st.DataObjec
 @settings(CALM, max_examples=deep(15))
 @given(strategies.SEEDS, st.data())
 def test_the_parts_add_up_on_what_runs_of_a_stuck_order(seed: int, data: st.DataObject) -> None:
-    """An order that ranks wait in is split up to where it stops."""
+    """An order that deadlocks is split up to where it stops."""
     schedule = strategies.shuffled_schedule(seed)
     adds_up(schedule, data.draw(strategies.costs(schedule.stages)))
 
@@ -140,7 +140,7 @@ def test_the_parts_add_up_on_the_library(name: str, text: str) -> None:
 
 
 def path_is_whole(schedule: Schedule, costs: Costs) -> None:
-    """The law of the path: from 0 to the makespan without a hole, along orders and messages."""
+    """The law of the path: from 0 to the makespan without a gap, along orders and messages."""
     run, _ = played(schedule, costs)
     by_stage = rows(costs, schedule.stages)
     made_by = simulate.producers(run.orders, schedule.stages)
@@ -165,20 +165,20 @@ def path_is_whole(schedule: Schedule, costs: Costs) -> None:
 @CALM
 @given(strategies.schedules(), st.data())
 def test_the_critical_path_is_as_long_as_the_makespan(schedule: Schedule, data: st.DataObject) -> None:
-    """Its slots and its messages follow each other from 0 to the end, each the next of its rank or of its data."""
+    """Its slots and messages follow each other from 0 to the end, each by rank or by data."""
     path_is_whole(schedule, data.draw(strategies.costs(schedule.stages)))
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_critical_path_of_the_library(name: str) -> None:
-    """The same of every built-in schedule, with latency."""
+    """The same for every built-in schedule, with latency."""
     schedule = pipesched.load(name, p=4, m=8)
     path_is_whole(schedule, Costs.parse("F=10,I=13,W=7,C=2"))
 
 
 @pytest.mark.parametrize(("p", "m"), [(2, 2), (4, 8), (5, 13)])
 def test_the_parts_of_1f1b(p: int, m: int) -> None:
-    """Rank r fills for r F, drains for r B, and waits for the rest of the way to the last stage and back."""
+    """Rank r fills for r F, drains for r B, and waits for the rest of the round trip to the last stage."""
     schedule = pipesched.load("1f1b", p=p, m=m)
     parts = parts_of(schedule, Costs.parse("F=2,B=5"))
     assert parts["warm_up"] == [2 * r for r in range(p)]
@@ -196,7 +196,7 @@ def test_the_parts_of_two_ranks_with_messages() -> None:
 
 
 def test_what_a_slow_stage_costs_is_imbalance() -> None:
-    """A stage that takes d longer for each of m microbatches leaves m d of imbalance on every other rank.
+    """A stage that takes d longer for each of m microbatches causes m d of imbalance on every other rank.
 
     The rest is what it is without: the way through the other stages and back, on every rank.
     """
@@ -223,7 +223,7 @@ def test_any_broken_order_is_told(seed: int) -> None:
 
 
 def test_a_rank_without_operations_only_waits() -> None:
-    """All of its time is imbalance: somebody else has all of the work."""
+    """All of its time is imbalance, as other ranks have all of the work."""
     schedule = Schedule.from_orders([[Compute(Op.F, 0, 0), Compute(Op.B, 0, 0)], []], linear(2, 1), "half")
     parts = parts_of(schedule, Costs())
     assert [parts[part][1] for part in PARTS] == [0, 0, 0, 0, 3]

@@ -1,4 +1,4 @@
-"""`pipesched why` as a user meets it: what a microbatch adds, what ends each gap, and where the critical path runs."""
+"""`pipesched why` for its user: the cost of a microbatch, the end of each gap, and the critical path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int,
 
 
 def test_growth_is_what_a_microbatch_adds(capsys: pytest.CaptureFixture[str]) -> None:
-    """1F1B: the slowest stage sets the pace of the makespan; the idle time of a rank grows by what it is faster."""
+    """1F1B: the slowest stage sets the growth of the makespan; a rank's idle time grows by its lead over that."""
     assert told(["1f1b", "--p", "3", "--m", "9"], capsys)[1]["growth"] == {
         "microbatches": 3,
         "makespan": 3,
@@ -46,7 +46,7 @@ def test_growth_is_what_a_microbatch_adds(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_what_other_costs_would_bring(capsys: pytest.CaptureFixture[str]) -> None:
-    """1F1B takes (m + p - 1)(F + B) without latency and with even stages; nothing is said where nothing is uneven."""
+    """1F1B takes (m + p - 1)(F + B) without latency and with even stages; even costs are not reported."""
     given = ["1f1b", "--p", "4", "--m", "8", "--cost"]
     assert told([*given, "F=1,B=2,C=1"], capsys)[1]["instead"] == {"no_latency": 11 * 3}
     assert told([*given, "F=[1,1,1,3],B=2"], capsys)[1]["instead"] == {"even_stages": str(Fraction(11 * 7, 2))}
@@ -57,7 +57,7 @@ def test_what_other_costs_would_bring(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_an_order_without_m_has_no_growth(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only a file can be written out at another size."""
+    """Only a file can be evaluated at another size."""
     (folder / "a.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
     status, value = told(["a.csv"], capsys)
     assert status == 0 and value["growth"] is None
@@ -80,7 +80,7 @@ def test_a_gap_is_told_with_what_it_waits_for(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_long_wait_names_both_ends_of_its_chain(capsys: pytest.CaptureFixture[str]) -> None:
-    """GPipe with one microbatch: rank 0 waits for the whole way down and back."""
+    """GPipe with one microbatch: rank 0 waits for the whole round trip."""
     status, value = told(["gpipe", "--p", "3", "--m", "1", "--cost", "C=1"], capsys)
     gap = value["gaps"][0]
     assert status == 0 and gap["text"] == (
@@ -97,7 +97,7 @@ def test_a_long_wait_names_both_ends_of_its_chain(capsys: pytest.CaptureFixture[
 
 
 def test_the_critical_path_has_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every step of the path is written somewhere in the file, and the steps leave no hole."""
+    """Every step of the path has a source line, and the steps leave no gap."""
     _, value = told(["zb_h1", "--p", "4", "--m", "8"], capsys)
     text = pipesched.compile.read("zb_h1").text.splitlines()
     for step in value["critical_path"]:
@@ -116,13 +116,13 @@ def test_a_wrong_file_is_told_as_far_as_it_runs(folder: Path, capsys: pytest.Cap
 
 
 def test_one_size_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """A list of sizes is for `compare`; status 2."""
+    """A list of sizes is refused, with `compare` as the remedy; status 2."""
     assert main(["why", "1f1b", "--p", "2", "--m", "2,3"]) == 2
     assert "one size" in capsys.readouterr().err
 
 
 def test_all_of_it_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is left out of a long answer says how to get it, and --all leaves nothing out."""
+    """A long answer says how to get the rest, and --all shows everything."""
     arguments = ["why", "1f1b", "--p", "32", "--m", "64", "--cost", "C=1"]
     assert main(arguments) == 0
     short = capsys.readouterr().out
@@ -144,7 +144,7 @@ def test_what_even_microbatches_would_bring(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_ranks_without_a_stage_are_in_the_head(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """As the verdict says it: none of the figures knows them."""
+    """As in the verdict: none of the figures counts them."""
     file = tmp_path / "x.ps"
     file.write_text("schedule x(p, m)\nstage s in 0 .. 2 on rank s\nrank r { repeat m { F } repeat m { B } }\n")
     assert main(["why", str(file), "--p", "3", "--m", "4"]) == 0

@@ -1,4 +1,4 @@
-"""`pipesched check`: what trainers run is right, what they refuse is wrong, at the line of the setting at fault."""
+"""`pipesched check`: configurations that trainers run are right, those they refuse are wrong, at the line of the fault."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ LETTERS = "abcdefghijklmn"
 
 
 def readable(rows: tuple[Row, ...]) -> list[object]:
-    """The rows, those in YAML only where PyYAML is installed."""
+    """Rows, those in YAML only if PyYAML is installed."""
     absent = find_spec("yaml") is None
     marks = {True: [pytest.mark.skip("needs PyYAML")], False: []}
     return [pytest.param(row, id=row.name, marks=marks[absent and row.ending.startswith("y")]) for row in rows]
 
 
 def checked(row: Row, folder: Path) -> Checked:
-    """What is said of a row, from its file."""
+    """Result of a row, from its file."""
     file = folder / f"trainer.{row.ending}"
     file.write_text(row.text, "utf-8")
     given: dict[str, Any] = {"p": None, "processes": None, "trainer": None, "torch_version": None}
@@ -50,14 +50,14 @@ def checked(row: Row, folder: Path) -> Checked:
 
 
 def codes(made: Checked) -> list[str]:
-    """The codes of what was found."""
+    """Codes of the findings."""
     return [str(found.code) for found in made.diagnostics]
 
 
 @pytest.mark.parametrize("row", readable(EXAMPLES + MISTAKES))
 def test_a_configuration_is_told_what_it_must_be(row: Row, tmp_path: Path) -> None:
-    """The codes at their lines and no other; the last line; the source of each finding; 0 if there is none, 4 where
-    nothing is judged, else 1.
+    """Exactly the listed codes at their lines; the last line; the source of each finding; status 0 without findings, 4
+    if not judged, else 1.
     """
     made = checked(row, tmp_path)
     said = tuple((str(x.code), x.where.line if x.where else 0) for x in made.diagnostics)
@@ -74,7 +74,7 @@ def test_a_configuration_is_told_what_it_must_be(row: Row, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("row", readable(EXAMPLES))
 def test_the_command_that_it_ends_with_holds(row: Row, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`pipesched verify …` of the last line is right at p, v and m of the configuration."""
+    """`pipesched verify …` in the last line is right at p, v and m of the configuration."""
     made = checked(row, tmp_path)
     plan = made.plan
     words = shlex.split(made.command or "")
@@ -86,7 +86,7 @@ def test_the_command_that_it_ends_with_holds(row: Row, tmp_path: Path, capsys: p
 
 
 def test_a_csv_is_verified_with_the_sizes_of_its_trainer(tmp_path: Path) -> None:
-    """One of these sizes holds; another p, m or placement, messages, and a mistake of its own are found in it."""
+    """One of these sizes holds; another p, m or placement, messages, and a mistake of its own are reported."""
     more = 'pipeline_parallel_schedule_csv = "order.csv"\n'
 
     def found(text: str, csv: str, ending: str = "toml") -> list[str]:
@@ -111,7 +111,7 @@ def test_a_csv_is_verified_with_the_sizes_of_its_trainer(tmp_path: Path) -> None
 
 
 def test_an_order_that_the_library_has_not_is_executed() -> None:
-    """Its command names the trainer's own code, with the options that its messages depend on."""
+    """The command names the trainer's own code, with the options that its messages depend on."""
     made = pipesched.check(pipesched.Source("a.toml", titan(4, "InterleavedZeroBubble")))
     assert made.command == "pipesched verify torch:InterleavedZeroBubble --p 4 --v 2 --m 8"
     text = "torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 12 --pipeline-model-parallel-size 4 "
@@ -124,7 +124,7 @@ def test_an_order_that_the_library_has_not_is_executed() -> None:
 
 
 def test_options_are_laid_over_the_file_that_they_name(tmp_path: Path) -> None:
-    """torchtitan 0.2.2: what the command line says counts, all else is that of its TOML."""
+    """torchtitan 0.2.2: the command line wins over the TOML file."""
     (tmp_path / "debug.toml").write_text(titan(1), "utf-8")
     line = "torchrun -m torchtitan.train --job.config_file debug.toml --parallelism.pipeline-parallel-degree=4\n"
     made = checked(Row("", "sh", line), tmp_path)
@@ -149,7 +149,7 @@ def test_what_is_assumed_and_what_is_open_is_said(tmp_path: Path) -> None:
 
 
 def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Unknown trainers and releases, a p that is not that of the file, and files that are none end with 2."""
+    """Unknown trainers and releases, a p that contradicts the file, and invalid files end with status 2."""
     file = tmp_path / "a.toml"
     file.write_text(titan(), "utf-8")
     binary = tmp_path / "b.toml"
@@ -177,7 +177,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_every_form_of_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line a finding for editors, annotations, an object; `check_config` gives what the command prints."""
+    """One line per finding for editors, annotations, an object; `check_config` returns the command's result."""
     file = tmp_path / "a.toml"
     file.write_text(titan(name="x"), "utf-8")
     assert main(["check", str(file), "--format", "concise"]) == 1
@@ -215,7 +215,7 @@ def unrolled(layout: str) -> list[str]:
 
 
 def test_a_layout_is_unrolled() -> None:
-    """Groups and single letters repeat; stages and layers are those of an oracle with a stack."""
+    """Groups and single letters repeat; stages and layers are those of the oracle."""
     assert stages_of("Et|(tt|)*6mL") == unrolled("Et|(tt|)*6mL") == ["Et", *["tt"] * 6, "mL"]
     assert not [*faults(["Et", *["tt"] * 6, "mL"], 2, 13, 1)]
     chance = random.Random(5)
@@ -362,8 +362,8 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
 def test_a_text_is_read_as_its_trainer_reads_it(
     name: str, text: str, said: list[tuple[str, int]], more: str, tmp_path: Path
 ) -> None:
-    """Scripts with several commands, branches, options in texts and broken lines; sections that are values, `null`,
-    merged mappings, names that several sections have.
+    """Scripts with several commands, branches, options in strings and broken lines; sections that are values, `null`,
+    merged mappings, names in several sections.
     """
     if name.endswith("yaml"):
         pytest.importorskip("yaml")
@@ -375,7 +375,7 @@ def test_a_text_is_read_as_its_trainer_reads_it(
 
 
 def test_the_tables_are_whole() -> None:
-    """Releases that a key names are known, in order; a default is what the key takes; no name is two rows'."""
+    """Releases of a key are known, in order; a default is a valid value; no name is in two rows."""
     for row in TRAINERS:
         for kind in ("cli", "yaml"):
             keys = row.keys(Settings(pipesched.Source("", ""), kind, {}))
@@ -389,7 +389,7 @@ def test_the_tables_are_whole() -> None:
 
 
 def mutants(text: str, chance: random.Random) -> list[str]:
-    """A text with a line left out, written twice or cut, a character changed, two lines exchanged."""
+    """A text with a line dropped, doubled or cut, a character changed, two lines swapped."""
     lines = text.splitlines(keepends=True)
     at = chance.randrange(len(lines))
     position = chance.randrange(len(text))
@@ -406,7 +406,7 @@ def mutants(text: str, chance: random.Random) -> list[str]:
 
 
 def test_no_text_ends_in_a_traceback() -> None:
-    """Changed configurations are judged or refused by a code; nothing else is raised, and nothing takes long."""
+    """Changed configurations are judged or refused by a code, without an exception, and soon."""
     chance = random.Random(11)
     rows = [row for row in EXAMPLES + MISTAKES if row.text and (find_spec("yaml") or not row.ending.startswith("y"))]
     for _ in range(deep(1)):
@@ -452,7 +452,7 @@ NASTY = {
 
 @pytest.mark.parametrize("name", NASTY)
 def test_texts_that_are_made_to_hurt(name: str) -> None:
-    """Depth, width, digits, aliases and tags of YAML: judged or refused within a moment."""
+    """Depth, width, digits, aliases and tags of YAML: judged or refused at once."""
     if name.endswith("yaml"):
         pytest.importorskip("yaml")
     made = pipesched.check(pipesched.Source(name, NASTY[name]))
@@ -460,14 +460,14 @@ def test_texts_that_are_made_to_hurt(name: str) -> None:
 
 
 def test_yaml_without_its_reader_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PS820, and how to install it."""
+    """PS820, with the command that installs it."""
     monkeypatch.setitem(__import__("sys").modules, "yaml", None)
     made = pipesched.check(pipesched.Source("a.yaml", "distributed:\n  pp_size: 2\n"))
     assert [x.code for x in made.diagnostics] == [Code.NEEDS] and made.exit_status == 2
 
 
 def test_places_are_those_of_the_keys() -> None:
-    """The place of a setting holds its key, in TOML, YAML, JSON and on a command line."""
+    """The place of a setting is that of its key, in TOML, YAML, JSON and on a command line."""
     texts = [("toml", titan()), ("sh", new("1F1B")), ("json", '{"a": {"b": [1, {"c": 2}], "d": 3}, "e": 4}')]
     if find_spec("yaml"):
         texts += [("yaml", megatron("num-layers: 4"))]

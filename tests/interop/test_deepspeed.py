@@ -1,4 +1,4 @@
-"""A PipeSchedule of DeepSpeed is the order that its stages run, and its buffers hold what the engine takes from them.
+"""A PipeSchedule of DeepSpeed is the order that its stages run, and its buffers hold the values that the engine needs.
 
 The DeepSpeed that is installed is asked, and `generators/stand_in` where there is none. What its engine would do is
 said by `oracles/deepspeed_engine.py`.
@@ -51,7 +51,7 @@ def test_its_training_is_1f1b(p: int, m: int) -> None:
 
 
 def test_every_word_has_the_line_that_made_it() -> None:
-    """A finding names the file, and the line on which that instruction is made."""
+    """A finding names the file and the line that made the instruction."""
     report = pipesched.verify("deepspeed:pipe_schedules.py:Fewer", p=4, m=8, **WHERE)
     places = re.findall(r"step \d+ \((\S+):(\d+)\)", str(report))
     lines = {
@@ -64,7 +64,7 @@ def test_every_word_has_the_line_that_made_it() -> None:
 
 
 def test_one_buffer_fewer_is_one_microbatch_too_many() -> None:
-    """PS865 on every rank that needs all its buffers; the last has one too many, or one that it keeps."""
+    """PS865 on every rank that needs all its buffers."""
     report = pipesched.verify("deepspeed:pipe_schedules.py:Fewer", p=4, m=8, **WHERE)
     found = [x for x in report.diagnostics if str(x.code) == "PS865"]
 
@@ -73,7 +73,7 @@ def test_one_buffer_fewer_is_one_microbatch_too_many() -> None:
 
 
 def test_one_loss_is_for_one_microbatch() -> None:
-    """GPipe without more: F 1 of the last stage comes before B 0, and so the engine would take the wrong loss."""
+    """Plain GPipe: F 1 of the last stage comes before B 0, so the engine would use the wrong loss."""
     report = pipesched.verify("deepspeed:pipe_schedules.py:Forwards", p=3, m=4, **WHERE)
     (found,) = report.diagnostics
 
@@ -82,7 +82,7 @@ def test_one_loss_is_for_one_microbatch() -> None:
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
 def test_what_is_emitted_is_read_back(name: str) -> None:
-    """The module of `emit --target deepspeed` is that order, with its messages, and nothing is wrong with it."""
+    """The module of `emit --target deepspeed` reads back as that order, with its messages, without a finding."""
     Path("mine.py").write_text(pipesched.emit(name, to="deepspeed", p=3, m=4))
     read = pipesched.verify("deepspeed:mine.py:Schedule", p=3, m=4, **WHERE)
 
@@ -91,7 +91,7 @@ def test_what_is_emitted_is_read_back(name: str) -> None:
 
 
 def recorded(module: dict[str, Any]) -> tuple[Any, Any]:
-    """The program that is made of a loaded module, and what is kept where."""
+    """The program of a loaded module, and its buffers."""
     stages = module["STAGES"]
     made = pipe_instructions.recorded([[(one, None) for one in stages[rank]] for rank in range(len(stages))], "")
     text = "".join(f"rank {rank}: {' '.join(row)}\n" for rank, row in enumerate(made.rows))
@@ -100,7 +100,7 @@ def recorded(module: dict[str, Any]) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("seed", range(deep(40)))
 def test_a_finding_is_what_the_engine_meets(seed: int) -> None:
-    """Two buffers made one, `Keep` and `Take` left out, or neither: PS865 exactly where the engine fails."""
+    """Two buffers merged, `Keep` and `Take` dropped, or neither: PS865 exactly if the engine fails."""
     rng = random.Random(seed)
     text = any_order(seed)
     expected = words(text)
@@ -126,7 +126,7 @@ def test_a_finding_is_what_the_engine_meets(seed: int) -> None:
 
 
 def test_instructions_of_any_function() -> None:
-    """`python:` takes them too, by the names of their classes; what is no instruction of DeepSpeed's is left out."""
+    """`python:` accepts them too, by the names of their classes; other objects are ignored."""
     Path("own.py").write_text(
         "class One:\n    def __init__(self, buffer_id=None):\n        self.buffer_id = buffer_id\n"
         "LoadMicroBatch, ForwardPass, BackwardPass, Other = (\n"
@@ -153,7 +153,7 @@ def test_instructions_of_any_function() -> None:
     ],
 )
 def test_what_is_no_schedule_is_said(name: str, given: dict[str, Any], code: str, said: str) -> None:
-    """Each in a word of its own; nothing is a fault of pipesched."""
+    """Each has its own message; none is an internal error."""
     (found,) = pipesched.verify(f"deepspeed:{name}", **given, **WHERE).diagnostics
 
     assert str(found.code) == code and said in found.message
@@ -161,7 +161,7 @@ def test_what_is_no_schedule_is_said(name: str, given: dict[str, Any], code: str
 
 @pytest.mark.skipif(REAL, reason="DeepSpeed is installed")
 def test_without_deepspeed() -> None:
-    """PS850, with what to install."""
+    """PS850, with the package to install."""
     (found,) = pipesched.verify("deepspeed:TrainSchedule", p=2, m=2).diagnostics
 
     assert str(found.code) == "PS850" and "pip install deepspeed" in str(found.help)

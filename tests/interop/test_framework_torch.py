@@ -1,4 +1,4 @@
-"""What the schedule classes of torch give is judged as it is: right as they are, wrong where receives are deferred.
+"""Schedule classes of torch are judged correctly: right as they are, wrong with deferred receives.
 
 The oracles: `swapped` pairs the sends and receives of torch's own actions by position, `stands` lets every rank run
 down its list with rendezvous. With ``--depth 3`` the environments of PIPESCHED_TORCHES, as paths with colons between
@@ -53,7 +53,7 @@ COMPUTE = re.compile(r"\(?(\d+)[FBI]\d")
 
 
 def messages(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, bool, int, tuple[str, int, str]]]:
-    """Rank, whether it sends, the rank at the other end, and which message; by torch's rules, of the rows alone."""
+    """Rank, direction, peer and name of each message, by torch's rules, from the rows alone."""
     computes = [(COMPUTE.match(cell), rank) for rank, row in enumerate(rows) for cell in row]
     rank_of = {int(found[1]): rank for found, rank in computes if found}
     for rank, row in enumerate(rows):
@@ -64,7 +64,7 @@ def messages(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, bool, int, tu
 
 
 def swapped(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether anything is received as what it is not: the i-th send of a pair is its i-th receive."""
+    """Tell whether a message is received as another one: the i-th send of a pair is its i-th receive."""
     sent, taken = defaultdict(list), defaultdict(list)
     for rank, sends, other, which in messages(rows):
         (sent[rank, other] if sends else taken[other, rank]).append(which)
@@ -72,7 +72,7 @@ def swapped(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def stands(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether somebody waits for ever, where a rank goes on when the other end of its message is reached too."""
+    """Tell whether a rank waits for ever, if each goes on when both ends of its message are reached."""
     left: list[deque[tuple[bool, int]]] = [deque() for _ in rows]
     for rank, sends, other, _ in messages(rows):
         left[rank].append((sends, other))
@@ -87,7 +87,7 @@ def stands(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def hold(cases: list[Any]) -> dict[str, tuple[int, int]]:
-    """Every verdict is that of the oracles. By option how many are right, and of how many."""
+    """Every verdict is that of the oracles. Counts of right and of all, by option."""
     count: dict[str, tuple[int, int]] = {}
     for name, options, rows, places, version in cases:
         single, option = name in ("GPipe", "1F1B"), ",".join(key for key in options if key not in "pvm")
@@ -109,7 +109,7 @@ def hold(cases: list[Any]) -> dict[str, tuple[int, int]]:
 
 
 def test_every_class_is_judged_as_the_oracles_judge_it() -> None:
-    """As they are all are right; with receives deferred none of these is, but for breadth first on three ranks.
+    """As they are all are right; with deferred receives none of these is, except breadth first on three ranks.
 
     What torch refuses is told in its words, and a class that it has not by those that it has.
     """
@@ -124,7 +124,7 @@ def test_every_class_is_judged_as_the_oracles_judge_it() -> None:
 
 @pytest.mark.skipif(deep(1) < 3, reason="with --depth 3")
 def test_every_release_at_more_sizes() -> None:
-    """The installed torch, and those of PIPESCHED_TORCHES: all right, but where receives are deferred."""
+    """The installed torch, and those of PIPESCHED_TORCHES: all right, except with deferred receives."""
     paths = os.environ.get("PIPESCHED_TORCHES", "").split(":")
     for interpreter in (sys.executable, *(f"{path}/bin/python" for path in paths if path)):
         asked = [interpreter, "-c", "import torch; print(torch.__version__)"]
@@ -136,7 +136,7 @@ def test_every_release_at_more_sizes() -> None:
 
 
 def test_as_a_command_it_points_into_torch() -> None:
-    """PS403, at the pass that moved the receive and the line that made the send; the version is named."""
+    """PS403, at the pass that moved the receive and the line that made the send, with the version."""
     report = pipesched.verify("torch:ZBVZeroBubble", p=2, m=4, defer_pp_recv=True)
     swap = next(d for d in report.diagnostics if d.code is Code.SWAPPED)
     places = [re.search(r"\((\S+/schedules\.py):(\d+)\)", label.message) for label in swap.labels]
@@ -172,7 +172,7 @@ class ScheduleNew(PipelineScheduleMulti):
 
 @pytest.fixture
 def other_torch(tmp_path: Path) -> Path:
-    """A torch of a release that nobody has seen, with a class that nobody has seen."""
+    """A torch of an unknown release, with an unknown class."""
     folder = tmp_path / "torch" / "distributed" / "pipelining"
     folder.mkdir(parents=True)
     (tmp_path / "torch" / "__init__.py").write_text("__version__ = '9.1.0'\nfrom . import nn\n")
@@ -182,7 +182,7 @@ def other_torch(tmp_path: Path) -> Path:
 
 
 def test_a_release_that_is_not_known_is_tried(other_torch: Path) -> None:
-    """Its new class is executed with its new option, and the report says that the release has not been tried."""
+    """Its new class is executed with its new option, and the report says that the release is untested."""
     path = str(other_torch)
     report = pipesched.verify("torch:New", p=2, v=1, m=3, framework_path=path)
     assert report.ok and report.operations == 12
@@ -193,7 +193,7 @@ def test_a_release_that_is_not_known_is_tried(other_torch: Path) -> None:
 
 
 def test_what_it_needs_and_does_not_find_is_named(other_torch: Path) -> None:
-    """With the line that asked for it; status 2, as where there is no such folder."""
+    """With the line that imports it; status 2, as for a missing folder."""
     (other_torch / "torch" / "nn.py").write_text("import no_such_library\n")
     report = pipesched.verify("torch:New", p=2, m=3, framework_path=str(other_torch))
     (found,) = report.diagnostics
@@ -205,7 +205,7 @@ def test_what_it_needs_and_does_not_find_is_named(other_torch: Path) -> None:
 
 @pytest.mark.parametrize("option", ["lowered", "defer_pp_recv"])
 def test_what_is_neither_true_nor_false_is_refused(option: str, other_torch: Path) -> None:
-    """A word is true to Python; nobody means that by `maybe`."""
+    """Any word is true in Python; `maybe` cannot mean that."""
     asked = {option: "maybe", "framework_path": str(other_torch)}
     (only,) = pipesched.verify("torch:New", p=2, v=2, m=2, **asked).diagnostics
     assert only.code is InteropCode.FRAMEWORK_NAME and f"{option} is true or false, not maybe" in only.message

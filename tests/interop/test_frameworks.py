@@ -1,4 +1,4 @@
-"""A schedule that code gives: whatever its shape it is the order that it says, and no slip of it does any harm.
+"""A schedule made by code: in any shape it is the order that it states, and none of its mistakes does harm.
 
 The generators are those of `generators/slips.py`; the oracle for their orders is the library's own gpipe.
 """
@@ -33,7 +33,7 @@ LINES = {
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with slips.py; a fence that fails to hold writes here, not into anybody's home."""
+    """A folder with slips.py; if the sandbox fails, the code writes here, not into a real home."""
     shutil.copy(SLIPS, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -56,7 +56,7 @@ SHAPES = ("rows", "lists", "by_rank", "steps", "Held", "whole", "prints")
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_is_the_order_that_it_says(shape: str) -> None:
-    """Texts, lists, a dict, a generator, an object, one text, a great deal of print: gpipe, operation for operation."""
+    """Texts, lists, a dict, a generator, an object, one text, much printing: gpipe, operation for operation."""
     made = pipesched.load(f"python:slips:{shape}", p=3, m=4)
     meant = pipesched.load("gpipe", p=3, m=4)
     for column in ("op", "stage", "microbatch", "start"):
@@ -64,14 +64,14 @@ def test_every_shape_is_the_order_that_it_says(shape: str) -> None:
 
 
 def test_a_file_may_be_named_and_a_file_of_that_name_wins(folder: Path) -> None:
-    """`python:path/to/file.py:function` from anywhere; and a file called like the call is read, not executed."""
+    """`python:path/to/file.py:function` from anywhere; an existing file of that whole name is read, not executed."""
     assert pipesched.verify(f"python:{folder}/slips.py:rows", p=2, m=2).ok
     (folder / "python:slips:raises").write_text("rank 0: F0.0 B0.0\n")
     assert pipesched.verify("python:slips:raises").operations == 2
 
 
 def test_the_file_that_is_named_is_the_one_that_runs(folder: Path) -> None:
-    """Not a package of its name beside it, nor a module of the standard library where there is no such file."""
+    """Neither a package of its name beside it, nor a module of the standard library if the file is missing."""
     (folder / "two.parts").mkdir()
     (folder / "slips").mkdir()
     (folder / "slips" / "__init__.py").write_text("def rows(p, m): return ['nonsense']\n")
@@ -83,18 +83,18 @@ def test_the_file_that_is_named_is_the_one_that_runs(folder: Path) -> None:
 
 
 def test_no_option_has_a_name_of_ours(folder: Path) -> None:
-    """`most` reaches a function, which was how the limit of operations was called between processes."""
+    """The option `most` reaches a function, though a limit of ours once had the name."""
     (folder / "own.py").write_text("def order(p, most): return [' '.join(f'F0.{i} B0.{i}' for i in range(most))]\n")
     assert pipesched.verify("python:own:order", p=1, most=3).operations == 6
 
 
 def test_time_without_a_limit() -> None:
-    """More seconds than any clock has are no error."""
+    """A huge number of seconds is not an error."""
     assert pipesched.verify("python:slips:rows", p=2, m=2, framework_time=float("inf")).ok
 
 
 def test_every_verb_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """What takes a schedule takes a call."""
+    """Every verb that takes a schedule takes a call."""
     name, sizes = "python:slips:rows", {"p": 2, "m": 2}
     assert "same order" in str(pipesched.diff(name, "gpipe", **sizes))
     assert pipesched.emit(name, "torch-csv", **sizes) == pipesched.emit("gpipe", "torch-csv", **sizes)
@@ -107,7 +107,7 @@ def test_every_verb_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_framework_is_verified_at_many_sizes_and_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line each, which says what the call alone says; and how many hold."""
+    """One line each, equal to the single call, and the number that hold."""
     generator = Path(__file__).parents[1] / "generators" / "mine.py"
     assert main(["verify", f"python:{generator}:order", "--p", "2..3", "--m", "2,4", "-D", "left=0,1"]) == 1
     told = capsys.readouterr()
@@ -126,7 +126,7 @@ def test_a_finding_names_the_line_that_yielded(folder: Path) -> None:
 
 
 def test_options_reach_the_function() -> None:
-    """A boolean, a word and a decimal, from Python and from the command line; nothing else takes them."""
+    """A boolean, a word and a decimal, from Python and from the command line; other targets refuse them."""
     given = {"deep": True, "kind": "half", "share": 0.5}
     report = pipesched.verify("python:slips:options", p=2, m=2, **given)
     assert report.ok and report.notes == ("executed: slips:options with deep=true kind=half share=0.5",)
@@ -153,7 +153,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", list(WRONG))
 def test_what_goes_wrong_is_told(name: str) -> None:
-    """A code, what happened, and the line of the generator where there is one; what it printed beside it."""
+    """A code, the event, and the line of the generator if there is one; its output beside it."""
     code, said = WRONG[name]
     one = found(name, p=2, max_ops=1000) if name in ("endless", "steps") else found(name)
     assert one.code is code and said in one.message and "\n" not in one.message
@@ -170,21 +170,21 @@ def test_an_option_that_is_not_taken_and_a_module_that_is_not_there() -> None:
 
 
 def test_words_that_are_none_are_cells_that_are_wrong() -> None:
-    """Nonsense of the right shape is told cell by cell."""
+    """Nonsense of the right shape is reported cell by cell."""
     report = pipesched.verify("python:slips:words")
     assert [d.code for d in report.diagnostics] == [Code.CELL] * 2
 
 
 @pytest.mark.parametrize("name", ["never_ends", "deaf"])
 def test_what_never_ends_is_ended(name: str) -> None:
-    """In the time that it may take, whatever it ignores."""
+    """Within its time limit, whatever it ignores."""
     begin = time.monotonic()
     one = found(name, framework_time=0.4)
     assert one.code is InteropCode.GENERATOR_TIME and time.monotonic() - begin < 5
 
 
 def test_nothing_is_written_outside(folder: Path) -> None:
-    """Home and current folder are temporary and gone afterwards; elsewhere a write and a removal are refused."""
+    """Home and current folder are temporary and removed afterwards; writing and removing elsewhere are refused."""
     (folder / "mine").write_text("mine")
     before = sorted(folder.iterdir())
     assert pipesched.verify("python:slips:writes_home", p=2, m=2).ok
@@ -195,7 +195,7 @@ def test_nothing_is_written_outside(folder: Path) -> None:
 
 
 def test_a_refusal_that_it_survives_is_named() -> None:
-    """The order counts, and what was refused stands beside it, with its line."""
+    """The order counts, and the refused action is reported with its line."""
     report = pipesched.verify("python:slips:tries_a_socket", p=2, m=2)
     assert report.ok and any("opens a socket and was refused, at slips.py:" in note for note in report.notes)
 
@@ -204,13 +204,13 @@ WAYS = ("sqlite", "sqlite_name", "times", "shell", "spawn", "process", "fork", "
 
 
 def landlock() -> bool:
-    """Whether the kernel can hold what is begun."""
+    """Tell whether the kernel can restrict child processes."""
     return sys.platform.startswith("linux") and ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) > 0
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_way_leads_to_a_file_elsewhere(way: str, folder: Path) -> None:
-    """By a database, a process, a library or a folder that is open: the file stays as it is, and no other comes."""
+    """By a database, a process, a library or an open folder: the file stays unchanged, and no other one appears."""
     if way in ("library", "folder") and not landlock():
         pytest.skip("the kernel has no Landlock")
     mine = folder / "mine"
@@ -226,7 +226,7 @@ def test_no_way_leads_to_a_file_elsewhere(way: str, folder: Path) -> None:
 
 
 def test_a_database_of_its_own_is_no_harm() -> None:
-    """In memory, and in its folder."""
+    """In memory, and in its folder, it is allowed."""
     assert pipesched.verify("python:slips:in_memory", p=2, m=2).ok
 
 
@@ -234,13 +234,13 @@ def test_a_database_of_its_own_is_no_harm() -> None:
     ("name", "said"), [("takes_memory", "MemoryError: a process has 4 GiB"), ("takes_disk", "OSError")]
 )
 def test_memory_and_files_have_a_limit(name: str, said: str) -> None:
-    """More than that is an error of the code that asks for it."""
+    """Exceeding it is an error of the code."""
     one = found(name)
     assert one.code is InteropCode.GENERATOR and said in one.message
 
 
 def named(word: str) -> list[int]:
-    """The processes whose command line has a word."""
+    """Processes with a word in their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -250,7 +250,7 @@ def named(word: str) -> list[int]:
 
 
 def gone(word: str) -> bool:
-    """Whether there is none soon; they have two seconds."""
+    """Tell whether all of them end within two seconds."""
     until = time.monotonic() + 2
     while named(word) and time.monotonic() < until:
         time.sleep(0.02)
@@ -258,13 +258,13 @@ def gone(word: str) -> bool:
 
 
 def above(process: int) -> int:
-    """Its parent."""
+    """Parent of a process."""
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 @pytest.mark.parametrize("name", ["orphans", "waits_with_orphans"])
 def test_what_it_leaves_behind_is_ended(name: str, folder: Path) -> None:
-    """A process in another session ends with it, whether it ends by itself or is ended."""
+    """A process in another session ends with the code, whether the code ends or is ended."""
     word = str(folder / name)
     with ThreadPoolExecutor(1) as other:
         asked = other.submit(pipesched.verify, f"python:slips:{name}", file=word, framework_time=1.5)
@@ -283,7 +283,7 @@ def seen(word: str) -> list[int]:
 
 @pytest.mark.parametrize("killed", ["command", "keeper"])
 def test_nothing_outlives_what_is_killed(killed: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command or a keeper that is killed outright takes the generator, what that began, and its folder along."""
+    """If the command or its supervisor is killed, the generator, its processes, and its folder go too."""
     temporary, word = folder / "temporary", str(folder / killed)
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -297,13 +297,13 @@ def test_nothing_outlives_what_is_killed(killed: str, folder: Path, monkeypatch:
 
 
 def test_it_does_not_end_its_keeper() -> None:
-    """Who tries is told, by the kernel or by the end of what kept it."""
+    """An attempt is reported, by the kernel or by the end of the supervisor."""
     assert found("ends_its_keeper").code in (InteropCode.GENERATOR, InteropCode.NO_ORDER)
 
 
 @pytest.mark.parametrize("path", ["nowhere", "broken"])
 def test_where_there_is_no_framework(path: str, folder: Path) -> None:
-    """A folder that is not there, and an environment whose interpreter cannot be started."""
+    """A missing folder, and an environment whose interpreter cannot be started."""
     (folder / "broken" / "bin").mkdir(parents=True)
     (folder / "broken" / "bin" / "python").write_text("no program")
     one = found("rows", p=2, m=2, framework_path=str(folder / path))
@@ -312,7 +312,7 @@ def test_where_there_is_no_framework(path: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("typed", ["pytorch:1F1B", "Torch:1F1B"])
 def test_a_framework_that_is_nearly_named_is_suggested(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is no size, though it looks like one."""
+    """A near miss is not taken for a size, though it looks like one."""
     assert main(["verify", typed, "--p", "2"]) == 2
     assert "did you mean `torch:1F1B`?" in capsys.readouterr().err
 
@@ -322,7 +322,7 @@ def test_a_framework_that_is_nearly_named_is_suggested(typed: str, capsys: pytes
     ["subprocess.run(['true'])", "os.system('true')", "os.fork()", "os.posix_spawn('/bin/true', ['true'], {})"],
 )
 def test_where_nothing_would_hold_it_no_process_is_begun(begins: str, tmp_path: Path) -> None:
-    """A kernel without Landlock: refused, by name."""
+    """A kernel without Landlock: child processes are refused, by name."""
     program = f"""
 import os, subprocess
 from pipesched.interop.frameworks import fence

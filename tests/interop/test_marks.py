@@ -1,4 +1,4 @@
-"""A trainer is named by something that is its own: an option that two projects have names neither.
+"""A trainer is recognized by an option that only it has; an option of two projects names neither.
 
 The options of each project are typed from its parser: Megatron-LM v2.5 to core_v0.19.0, Megatron-DeepSpeed (4efb479,
 and BLOOM's 8387ae1), MindSpeed-LLM (c77308a).
@@ -34,7 +34,7 @@ SHARED = (
 
 
 def said(words: str, folder: Path, before: str = "") -> str:
-    """What is said of a script with these options."""
+    """Result for a script with these options."""
     file = folder / "train.sh"
     file.write_text(f"{before}torchrun --nproc_per_node 4 pretrain_gpt.py {SIZES} {words}\n", "utf-8")
     return str(pipesched.check_config(file))
@@ -49,7 +49,7 @@ def test_an_option_of_its_own_names_a_project(words: str, project: str, tmp_path
 
 @pytest.mark.parametrize("words", SHARED)
 def test_a_shared_option_names_nobody(words: str, tmp_path: Path) -> None:
-    """An option of several projects says nothing of which it is: not judged, and nobody named as a fact."""
+    """An option of several projects does not name one: not judged, and no project is stated as a fact."""
     text = said(words, tmp_path)
     assert "PS871" in text and "whose rules" not in text and "  Megatron-core " not in text, text
 
@@ -63,6 +63,6 @@ def test_a_launcher_is_not_a_project(tmp_path: Path) -> None:
 
 
 def test_hardware_is_not_a_project(tmp_path: Path) -> None:
-    """Variables of Ascend's driver are set by trainers that know nothing of MindSpeed."""
+    """Variables of Ascend's driver are set by trainers that do not use MindSpeed."""
     text = said("--fp16", tmp_path, "export HCCL_CONNECT_TIMEOUT=1200\n")
     assert "MindSpeed" not in text and "Ascend" in text, text

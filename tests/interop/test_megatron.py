@@ -1,4 +1,4 @@
-"""Megatron-core's pipeline code: what is recorded of it is what it does, release by release.
+"""Megatron-core's pipeline code: the recorded program is the one that it runs, release by release.
 
 The oracles are the library's published orders, real processes, and facts that were recorded once. What executes it
 needs a release: the one that is installed, or those in the folders that PIPESCHED_MEGATRON names, one after the other
@@ -59,7 +59,7 @@ def core(site: Path) -> megatron.Core:
 
 
 def rows(site: Path, p: int, v: int, m: int, **options: object) -> list[str]:
-    """The words of every rank."""
+    """Words of every rank."""
     found, name = [], "interleaved" if v > 1 else "1f1b"
     for here in range(p):
         rank = megatron_rank.Rank(str(core(site).folder), p, here)
@@ -73,7 +73,7 @@ def source(lines: list[str]) -> Source:
 
 
 def verified(target: Source | str, comm: str, **given: Any) -> dict[str, list[str]]:
-    """The messages of what is found, by code."""
+    """Messages of the findings, by code."""
     found: dict[str, list[str]] = {}
     for diagnostic in pipesched.verify(target, comm=comm, **given).diagnostics:
         found.setdefault(str(diagnostic.code), []).append(diagnostic.message)
@@ -81,7 +81,7 @@ def verified(target: Source | str, comm: str, **given: Any) -> dict[str, list[st
 
 
 def digest(site: Path) -> str:
-    """Of the programs of a small grid; options that a release does not have are left out."""
+    """Digest of the programs of a small grid, without options that a release lacks."""
     made = hashlib.sha256()
     for p, v, m in ((2, 1, 2), (3, 1, 6), (2, 2, 4), (3, 2, 3), (3, 3, 9), (4, 2, 8)):
         for options in EXCHANGES.values():
@@ -95,7 +95,7 @@ def digest(site: Path) -> str:
 
 @each
 def test_programs_are_those_that_were_recorded(site: Path) -> None:
-    """A release whose programs change is looked at anew."""
+    """A release whose programs change must be recorded again."""
     assert FACTS.get(core(site).version) == digest(site)
 
 
@@ -113,7 +113,7 @@ def test_the_order_is_the_published_one(site: Path, sizes: tuple[int, int, int])
 @each
 @pytest.mark.parametrize("p", [2, 3, 4, 6, 8, 16])
 def test_groups_are_the_published_ones(site: Path, p: int) -> None:
-    """interleaved_n of the library: groups of more than p, with a last one that is whole or of p microbatches."""
+    """interleaved_n of the library: groups of more than p, the last one whole or of p microbatches."""
     if "microbatch_group_size_per_vp_stage" not in core(site).options():
         pytest.skip("this release has groups of p alone")
     for v, m, n in ((2, 2 * p + 1, p + 1), (2, 2 * p + 2, p + 1), (3, p + 2, p + 2)):
@@ -123,7 +123,7 @@ def test_groups_are_the_published_ones(site: Path, p: int) -> None:
 
 @each
 def test_batches_between_two_ranks(site: Path) -> None:
-    """p = 2, v > 1, m > p: activation and gradient are swapped, in both directions; not with m = p, nor with p = 3."""
+    """p = 2, v > 1, m > p: activation and gradient are swapped, in both directions; not for m = p, nor for p = 3."""
     found = verified(source(rows(site, 2, 2, 4)), "strict")
     assert {code: len(messages) for code, messages in found.items()} == {"PS403": 2}
     assert not verified(source(rows(site, 2, 2, 2)), "strict")
@@ -175,7 +175,7 @@ def test_the_flush_in_one_queue(site: Path, p: int) -> None:
 
 @executed
 def test_a_finding_names_the_lines_that_posted() -> None:
-    """The post, and the line of the schedule from which it came."""
+    """The post, and the line of the schedule that called it."""
     report = pipesched.verify("megatron:interleaved", p=2, v=2, m=4, framework_path=str(SITE))
     files = {path.name for path in (SITE / "megatron/core/pipeline_parallel").iterdir()}
     assert {"schedules.py", "p2p_communication.py"} <= files
@@ -202,7 +202,7 @@ REFUSED = {
 @executed
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_recorded_is_refused(case: str) -> None:
-    """By a code, with the name; what the release itself refuses in its words, at its line."""
+    """With a code and the name; a refusal of the release itself with its own message and line."""
     name, options, code, words = REFUSED[case]
     report = pipesched.verify(f"megatron:{name}", p=2, v=2, m=4, framework_path=str(SITE), **options)
     (only,) = report.diagnostics
@@ -213,7 +213,7 @@ def test_what_cannot_be_recorded_is_refused(case: str) -> None:
 
 
 def test_without_megatron(tmp_path: Path) -> None:
-    """PS850, where a folder has none; a folder that only looks like it, likewise."""
+    """PS850, if a folder has none; also for a folder that only looks like it."""
     (tmp_path / "megatron" / "core").mkdir(parents=True)
     if find_spec("megatron") is None:
         report = pipesched.verify("megatron:1f1b", p=2, m=2, framework_path=str(tmp_path))
@@ -222,7 +222,7 @@ def test_without_megatron(tmp_path: Path) -> None:
 
 @executed
 def test_forward_only() -> None:
-    """Evaluation through the same code has forwards and nothing else, and is complete."""
+    """Evaluation with the same code has only forwards, and is complete."""
     for name, v in (("1f1b", 1), ("interleaved", 2)):
         report = pipesched.verify(f"megatron:{name}", p=2, v=v, m=4, forward_only=True, framework_path=str(SITE))
         assert report.ok, report
@@ -247,7 +247,7 @@ def test_the_page_shows_what_verify_says() -> None:
 @executed
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 def test_real_processes_do_what_is_predicted() -> None:
-    """As posted and with one queue a rank: right, wrong or hanging, as the verdict says; three of many."""
+    """As posted and with one queue per rank: right, wrong or hanging, as the verdict says; three of many."""
     code = (
         "import sys; from pathlib import Path; from tests.runtime import megatron_processes as m;"
         "core = m.megatron.load(Path(sys.argv[1]));"
@@ -265,7 +265,7 @@ def test_real_processes_do_what_is_predicted() -> None:
 
 
 def test_recorded_verdicts() -> None:
-    """Without a release: what was recorded of 0.16.1 is judged as it is where it is executed."""
+    """Without a release: the recorded programs of 0.16.1 get the verdicts of executed ones."""
     batched = Source("x.txt", (DATA / "batched_p2_v2_m4.txt").read_text("utf-8"))
     assert {code: len(x) for code, x in verified(batched, "strict").items()} == {"PS403": 2}
     flush = Source("x.txt", (DATA / "flush_p4_v2_m8.txt").read_text("utf-8"))
@@ -292,13 +292,13 @@ def test_what_was_recorded_is_what_the_newest_release_does(name: str) -> None:
 
 @pytest.mark.parametrize("use", [bool, len, iter, int, float, lambda x: x < 1, lambda x: x == 1, lambda x: 1 in x])
 def test_a_fake_decides_nothing(use: Any) -> None:
-    """Not a branch, not a length, not a number."""
+    """No branch, length or number depends on it."""
     with pytest.raises(Undecided, match=r"torch\.some"):
         use(Fake("torch").some)
 
 
 def test_a_fake_is_whatever_an_import_needs() -> None:
-    """A base class, a decorator, a context, an operand, an attribute of an attribute."""
+    """It serves as a base class, a decorator, a context, an operand, an attribute of an attribute."""
     fake = Fake("torch")
     Derived = type("Derived", fake.nn.__mro_entries__(()), {})
 
@@ -315,7 +315,7 @@ def test_a_fake_is_whatever_an_import_needs() -> None:
 
 
 def main() -> None:
-    """Records anew: the digests of all releases, the programs of the last."""
+    """Record again: the digests of all releases, the programs of the last."""
     found = {core(site).version: digest(site) for site in SITES}
     DATA.mkdir(exist_ok=True)
     (DATA / "programs.json").write_text(json.dumps(found, indent=2) + "\n", "utf-8")
@@ -339,7 +339,7 @@ if __name__ == "__main__":
     ],
 )
 def test_the_model_follows_the_posts(sizes: tuple[int, int, int], own: dict[str, bool], model: str) -> None:
-    """Waited for at once, it is strict; waited for behind a compute, one-stream; `--comm` wins.
+    """Waited for at once, it is strict; waited for after a compute, one-stream; `--comm` wins.
 
     The flush on two ranks has a queue each way (`get_pp_group` of two groups), so that one-stream holds; its posts
     cross, so that a rendezvous does not.

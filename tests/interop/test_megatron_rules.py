@@ -1,4 +1,4 @@
-"""Megatron's refusals are rows: what a release refuses is an error in it, what it takes is none, at the setting's line.
+"""Megatron's refusals are rows: an error exactly for the releases that refuse, at the setting's line.
 
 CASES were each given to Megatron-LM's own parser at the two releases beside them (`tests/trainers/megatron.py`). The
 random fields are given to the Megatron-core that is installed: its TransformerConfig, its groups of ranks, its layers
@@ -114,7 +114,7 @@ CASES = (  # options laid over BASE; the first release that refuses, the first t
 
 
 def told(release: str, options: str) -> pipesched.Checked:
-    """What is said of BASE with some options."""
+    """Result for BASE with some options."""
     given = BASE | dict(option.split(" ", 1) for option in options.split(", ") if option)
     world = int(given.pop("processes", "8"))
     text = "MODEL_ARGS:\n" + "".join(f"  --{key}: '{value}'\n" for key, value in given.items() if value != "false")
@@ -128,7 +128,7 @@ def codes(made: pipesched.Checked) -> list[str]:
 
 
 def test_what_the_cases_are_laid_over_is_right() -> None:
-    """In every release, so that a case is refused for its own options."""
+    """Right in every release, so that a case is refused for its own options."""
     for release in RELEASES:
         made = told(release, "")
         assert (made.ok, made.plan.ranks, made.plan.chunks, made.plan.microbatches) == (True, 4, 1, 4), str(made)
@@ -136,7 +136,7 @@ def test_what_the_cases_are_laid_over_is_right() -> None:
 
 @pytest.mark.parametrize(("options", "since", "until", "code"), CASES, ids=[case[0] for case in CASES])
 def test_a_refusal_is_told_for_the_releases_that_have_it(options: str, since: str, until: str, code: str) -> None:
-    """The first release that refuses, and the newest, have an error of the code; those beside them have not."""
+    """The first release that refuses, and the newest, have an error of the code; neighbouring releases do not."""
     at = RELEASES.index(since)
     last = RELEASES.index(until) - 1 if until else len(RELEASES) - 1
     for release in (RELEASES[at], RELEASES[last]):
@@ -147,7 +147,7 @@ def test_a_refusal_is_told_for_the_releases_that_have_it(options: str, since: st
 
 
 def test_layers_that_are_lost_are_told() -> None:
-    """Releases that build another number of layers than was asked for, and say nothing: their own counts, by parser."""
+    """Releases that silently build another number of layers: their own counts, by parser."""
     options = "pipeline-model-parallel-size 1, decoder-last-pipeline-num-layers 4"
     made = told("0.15", options)
     assert codes(made) == ["PS880"] and "gets 4 of its 12 layers" in made.diagnostics[0].message
@@ -155,7 +155,7 @@ def test_layers_that_are_lost_are_told() -> None:
 
 
 def test_a_combined_schedule_is_that_of_the_library() -> None:
-    """Experts that overlap with the pipeline are in the combined 1F1B; alone they are not judged by another's order."""
+    """Experts that overlap with the pipeline use the combined 1F1B; alone they are not judged by another order."""
     made = told("0.19", COMBINED)
     assert made.command == "pipesched verify interleaved_overlap --p 4 --v 3 --m 4", str(made)
     made = told("0.19", f"{COMBINED}, microbatch-group-size-per-virtual-pipeline-stage 5, global-batch-size 80")
@@ -164,7 +164,7 @@ def test_a_combined_schedule_is_that_of_the_library() -> None:
 
 @pytest.mark.parametrize("option", ["hybrid-layer-pattern", "hybrid-override-pattern"])
 def test_the_segments_of_a_hybrid_pattern_are_stages(option: str) -> None:
-    """Since 0.17: v by their number, the layers by their letters, whatever --num-layers says."""
+    """Since 0.17: v by their number, the layers by their letters, regardless of --num-layers."""
     made = told("0.19", f"{option} M|*-|M|*/M*/M*, pipeline-model-parallel-size 2")
     assert made.ok and (made.plan.ranks, made.plan.chunks) == (2, 2), str(made)
     made = told("0.19", f"{option} M*-M, pipeline-model-parallel-size 2")
@@ -172,7 +172,7 @@ def test_the_segments_of_a_hybrid_pattern_are_stages(option: str) -> None:
 
 
 def test_what_a_script_leaves_to_its_caller_is_not_refused() -> None:
-    """A flag that is wanted and not there may come from outside, where the options do not end with the text."""
+    """A missing required flag may come from outside, if the options do not end with the text."""
     words = "--num-layers 12 --hidden-size 64 --pipeline-model-parallel-size 2 --overlap-param-gather"
     for end, refused in ((" --lr 1\n", True), (" $MORE_ARGS\n", False), (' "$@"\n', False)):
         source = pipesched.Source("a.sh", f"torchrun pretrain_gpt.py {words}{end}")
@@ -239,7 +239,7 @@ USUAL = {name: values[0] for name, values in FIELDS.items()} | {"pipeline_model_
 
 
 def edited(random_: random.Random) -> dict[str, object]:
-    """A configuration that is right but for what one to four fields say."""
+    """A right configuration with one to four changed fields."""
     names = random_.sample([*FIELDS], random_.choice((1, 2, 2, 3, 4)))
     return USUAL | {
         name: random_.choice([x for x in FIELDS[name] if x != USUAL[name]] or FIELDS[name]) for name in names
@@ -247,7 +247,7 @@ def edited(random_: random.Random) -> dict[str, object]:
 
 
 def answers(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the Megatron-core that is installed says of fields."""
+    """The answer of the installed Megatron-core for the fields."""
     lines = "".join(json.dumps(case) + "\n" for case in cases)
     command = [sys.executable, "-W", "ignore", "-m", "tests.trainers.megatron_parser"]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, cwd=TOP, timeout=500, check=True)
@@ -257,7 +257,7 @@ def answers(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.skipif(find_spec("megatron") is None, reason="needs megatron-core")
 @pytest.mark.skipif(find_spec("yaml") is None, reason="needs PyYAML")
 def test_what_the_core_refuses_is_an_error_and_nothing_else_is() -> None:
-    """Random fields: refused by both or by neither; what is silently wrong is told, and taken by the core."""
+    """Random fields: refused by both or by neither; silently wrong ones are reported, and accepted by the core."""
     random_ = random.Random(22)
     cases = [{"fields": edited(random_), "m": 8, "world": 16} for _ in range(deep(80))]
     found: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Orders that the generators of others gave: each verdict is what counting the words of the order says of it.
+"""Orders from generators of other projects: each verdict agrees with counting the words of the order.
 
 `data/others.json` has them as `generators/others.py` recorded them from the commits that it names.
 """
@@ -29,7 +29,7 @@ def order(entry: dict[str, Any]) -> Source:
 
 
 def counted(entry: dict[str, Any]) -> set[Code]:
-    """What is wrong by counting: microbatches below 0 or beyond m, what runs twice, what never runs."""
+    """Faults by counting: microbatches out of range, operations that run twice or never."""
     runs: Counter[tuple[str, int, int]] = Counter()
     for row in entry["rows"]:
         for a, s, i, t, b, j in WORD.findall(row):
@@ -47,7 +47,7 @@ def counted(entry: dict[str, Any]) -> set[Code]:
 
 @pytest.mark.parametrize("entry", RECORDED, ids=lambda e: f"{e['function']}-{e['name']}-p{e['p']}-m{e['m']}")
 def test_the_verdict_is_what_counting_says(entry: dict[str, Any]) -> None:
-    """Right where every operation runs once; torch's own file has no reduction, which its runtime needs since 2.10."""
+    """Right if every operation runs once; torch's own file lacks reductions, which its runtime needs since 2.10."""
     report = pipesched.verify(order(entry), p=entry["p"], m=entry["m"])
     meant = {Code.NO_REDUCTION} if entry["name"].endswith("_comms.csv") else counted(entry)
     assert {d.code for d in report.diagnostics if not d.code.warning} == meant

@@ -40,7 +40,7 @@ def _elsewhere(config: Whole) -> Whole:
 
 
 def run(text: str) -> dict[str, Whole]:
-    """What the functions of a file return."""
+    """Results of the functions of a file."""
     names: dict[str, object] = {
         "Trainer": Whole,
         "ParallelismConfig": Section,
@@ -103,7 +103,7 @@ def change(draw: random.Random, n: int, spoilt: bool) -> list[str]:
 
 
 def file(draw: random.Random) -> str:
-    """Some functions, each from scratch or from one before it."""
+    """Some functions, each made from scratch or from an earlier one."""
     parts = [HEAD]
     for n in range(draw.randint(1, 5)):
         parts.append(f"def widen_{n}(given, size=3):\n    given.parallelism.{draw.choice(KEYS)} = size * 4\n")
@@ -121,7 +121,7 @@ def file(draw: random.Random) -> str:
 
 
 def differences(config: PythonConfig, true: Whole) -> list[str]:
-    """Settings that are told and are not so, or are not told and are there."""
+    """Settings that are reported wrongly, or exist but are not reported."""
     if config.open:
         return []
     found = []
@@ -136,7 +136,7 @@ def differences(config: PythonConfig, true: Whole) -> list[str]:
 
 
 def compare(seed: int) -> tuple[int, int]:
-    """How many settings were told, and how many files were open in part; raises where one is wrong."""
+    """Number of reported settings, and of files that are partly open; raises if one is wrong."""
     text = file(random.Random(seed))
     made, configs = run(text), read(Source("configurations.py", text))
     assert [config.name for config in configs] == list(made), text
@@ -147,7 +147,7 @@ def compare(seed: int) -> tuple[int, int]:
 
 
 def test_what_is_told_of_a_file_is_what_python_makes_of_it() -> None:
-    """What is read of random files is what the interpreter makes, and most of them are told."""
+    """Reported settings of random files are those of the interpreter, and most files are reported."""
     made = [compare(seed) for seed in range(300)]
     assert sum(told for told, _ in made) > 1500
     assert 0 < sum(unknown for _, unknown in made) < 300
@@ -173,7 +173,7 @@ def test_what_is_told_of_a_file_is_what_python_makes_of_it() -> None:
     ],
 )
 def test_forms_of_configurations(body: str, told: int | None) -> None:
-    """The ways in which a registry makes a configuration; what it does not show is open."""
+    """The ways in which a registry makes a configuration; hidden values are open."""
     own = "def other(size=2) -> Trainer.Config:\n"
     own += "    return Trainer.Config(parallelism=ParallelismConfig(pipeline_parallel_degree=size))\n"
     text = f"{own}def mine() -> Trainer.Config:\n    {body}\n"
@@ -183,13 +183,13 @@ def test_forms_of_configurations(body: str, told: int | None) -> None:
 
 
 def test_functions_that_call_each_other_end() -> None:
-    """A file whose functions make each other's configurations is open, and is read to its end."""
+    """A file whose functions call each other is open, and is read to its end."""
     text = "def a() -> Trainer.Config:\n    return b()\ndef b() -> Trainer.Config:\n    return a()\n"
     assert [config.open is not None for config in read(Source("configurations.py", text))] == [True, True]
 
 
 def test_a_file_whose_functions_double_is_read_in_time() -> None:
-    """Functions that call the one before them twice, forty deep, are open at the latest when the budget is spent."""
+    """Functions that call the previous one twice, forty deep, are open at the latest when the budget is spent."""
     parts = ["def c0() -> Trainer.Config:\n    return Trainer.Config(training=TrainingConfig(steps=1))\n"]
     parts += [
         f"def c{n}() -> Trainer.Config:\n    config = c{n - 1}()\n    config = c{n - 1}()\n    return config\n"
@@ -201,7 +201,7 @@ def test_a_file_whose_functions_double_is_read_in_time() -> None:
 
 @pytest.mark.parametrize("text", ["def a(:\n", "a = '\\ud800'.x y\n", "\x00", "(" * 300, "x = " + "1+" * 9000 + "1"])
 def test_what_is_no_python_is_refused_at_its_place(text: str) -> None:
-    """A file that Python does not take has a diagnostic."""
+    """A file that Python refuses has a diagnostic."""
     with pytest.raises(PipeschedError, match="PS870"):
         read(Source("configurations.py", text))
 

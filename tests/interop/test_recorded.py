@@ -1,4 +1,4 @@
-"""A recorded run against its plan: what the player did otherwise is found, where it did, and nothing else.
+"""A recorded run against its plan: each deviation of the player is found at its place, and nothing else.
 
 The oracle is the player (``makers/recorded_runs.py``), which knows what it changed, who stands still and for whom, and
 reads nothing of the product; torch's own analyser reads its dumps too.
@@ -57,7 +57,7 @@ def codes(report: Report) -> list[str]:
 @pytest.mark.parametrize(("name", "sizes"), PLANS, ids=[name for name, _ in PLANS])
 @pytest.mark.parametrize("write", WRITERS)
 def test_what_keeps_to_its_plan_holds(name: str, sizes: dict[str, int], write: Writer, tmp_path: Path) -> None:
-    """Two steps of every schedule, by every recorder: no finding, and the counts of the player."""
+    """Two steps of every schedule, with every recorder: no finding, and the player's counts."""
     run = play(lists(name, **sizes), steps=2)
     write(run, tmp_path)
     report = pipesched.verify(name, recorded=tmp_path, **sizes)
@@ -70,9 +70,7 @@ def test_what_keeps_to_its_plan_holds(name: str, sizes: dict[str, int], write: W
 
 @pytest.mark.parametrize(("as_json", "batched"), [(False, True), (True, False), (True, True)])
 def test_dumps_in_all_their_forms(as_json: bool, batched: bool, tmp_path: Path) -> None:
-    """Pickled or JSON, one by one or in batches, of ranks that have other numbers in the job, with collectives and
-    shapes between.
-    """
+    """Pickled or JSON, single or batched, of ranks with other numbers in the job, with collectives and shapes between."""
     run = play(lists("1f1b", p=4, m=6))
     dumps(run, tmp_path, as_json=as_json, batched=batched, job=[1, 4, 7, 10])
     report = pipesched.verify(program("1f1b", p=4, m=6), recorded=tmp_path)
@@ -93,7 +91,7 @@ def sides(posts: list[list[Post]]) -> dict[tuple[int, int, int, bool], list[Post
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("write", [orders, traces])
 def test_a_swapped_message_is_told_where_it_was_posted(seed: int, write: Writer, tmp_path: Path) -> None:
-    """Two sends of a channel change places: rank, both names, the place on the channel, and the step."""
+    """Two swapped sends of a channel: rank, both names, the place on the channel, and the step."""
     chance = random.Random(seed)
     name, sizes = chance.choice(PLANS[:3])
     made = lists(name, **sizes)
@@ -116,7 +114,7 @@ def test_a_swapped_message_is_told_where_it_was_posted(seed: int, write: Writer,
 
 
 def test_both_ends_may_leave_the_plan_together(tmp_path: Path) -> None:
-    """A run whose two ends agree trains right, and is another order than the plan."""
+    """A run whose two ends agree trains right, but deviates from the plan."""
     made = lists("1f1b", p=2, m=3)
     for rank in (0, 1):
         at = [i for i, x in enumerate(made[rank]) if x.op.name.endswith("_F")]
@@ -130,8 +128,8 @@ def test_both_ends_may_leave_the_plan_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(15))
 @pytest.mark.parametrize("write", WRITERS)
 def test_a_rank_that_stops_is_told_with_those_that_wait_for_it(seed: int, write: Writer, tmp_path: Path) -> None:
-    """It stops before some instruction: it is named first, the step is the one in which it stopped, and who waits for
-    it in the end, by the oracle's graph of waits, is named after it.
+    """A rank that stops is named first, with the step of its stop; then the ranks that wait for it, by the oracle's
+    graph of waits.
     """
     chance = random.Random(seed)
     name, sizes = chance.choice(PLANS[:3])
@@ -160,8 +158,8 @@ DEAD = (
 
 @pytest.mark.parametrize("write", [orders, dumps])
 def test_a_cycle_of_waits_is_told(write: Writer, tmp_path: Path) -> None:
-    """An order whose ranks wait for each other, played to its end: the ranks of the oracle's cycle, each where it
-    stands; the plan itself is refused too.
+    """An order whose ranks wait for each other, played to its end: the ranks of the oracle's cycle, each at its stop;
+    the plan is refused too.
     """
     plan = pipesched.load(pipesched.Source("dead.txt", DEAD)).program
     assert plan is not None
@@ -180,7 +178,7 @@ def test_a_cycle_of_waits_is_told(write: Writer, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("batched", [False, True])
 def test_overwritten_dumps_still_tell_who_waits(seed: int, batched: bool, tmp_path: Path) -> None:
-    """Of each rank the last entries alone: that they cannot be counted is told, and the rank for which all wait."""
+    """With only the last entries of each rank: they cannot be counted, and the rank for which all wait is named."""
     chance = random.Random(seed)
     name, sizes = PLANS[0]
     made = lists(name, **sizes)
@@ -201,7 +199,7 @@ def test_overwritten_dumps_still_tell_who_waits(seed: int, batched: bool, tmp_pa
 
 
 def test_our_recorder_is_read(tmp_path: Path) -> None:
-    """What `Recorder.dumps` writes, of two steps: a file a rank, with the instructions that are no messages."""
+    """Two steps of `Recorder.dumps`: one file per rank, with instructions that are not messages."""
     from pipesched import stream
     from pipesched.runtime.execute.trace_events import dumps as written
 
@@ -216,8 +214,8 @@ def test_our_recorder_is_read(tmp_path: Path) -> None:
 
 
 def test_without_names_sizes_and_order_tell(tmp_path: Path) -> None:
-    """A dump of another schedule with as many messages: its order differs from a file that names its messages, which is
-    an error, and from what the product would post, which is said; a message for another of another size is an error.
+    """A dump of another schedule with as many messages: a different order is an error against a file that names its
+    messages, a note against the lowering; a different size is an error.
     """
     dumps(play(lists("gpipe", p=3, m=4)), tmp_path)
     against = pipesched.verify(program("1f1b", p=3, m=4), recorded=tmp_path)
@@ -247,7 +245,7 @@ def test_without_names_sizes_and_order_tell(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", WRITERS)
 def test_a_rank_without_a_record_is_named(write: Writer, tmp_path: Path) -> None:
-    """Of a run that came to its end nothing else is told; of one that stopped there, who waits for that rank."""
+    """For a finished run only that; for one that stopped there, also the ranks that wait for it."""
     run = play(lists("1f1b", p=4, m=6))
     write(run, tmp_path)
     (file,) = (path for path in tmp_path.iterdir() if path.stem[-1] == "2")
@@ -258,7 +256,7 @@ def test_a_rank_without_a_record_is_named(write: Writer, tmp_path: Path) -> None
 
 
 def test_other_channels_are_told(tmp_path: Path) -> None:
-    """A message that the plan has on no channel, by its name and its rank."""
+    """A message on a channel that the plan does not have, by its name and its rank."""
     plan = "rank 0: send:F0.0>1 send:F0.1>1 recv:B1.0<1 recv:B1.1<1 send:F0.0>2\n"
     (tmp_path / "a").write_text(plan + "rank 1: recv:F0.0<0 recv:F0.1<0 send:B1.0>0 send:B1.1>0\nrank 2: recv:F0.0<0\n")
     report = pipesched.verify("1f1b", p=3, m=2, recorded=tmp_path)
@@ -337,7 +335,7 @@ BROKEN = [
 def test_what_is_no_record_is_refused(
     what: str, code: str, status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each with its code, its status and the file; a pickle runs nothing."""
+    """Each with its code, its status and the file; no pickle is executed."""
     folder = tmp_path / "run"
     folder.mkdir()
     broken(folder, what)
@@ -351,7 +349,7 @@ def test_what_is_no_record_is_refused(
 
 
 def test_other_sizes_are_refused(tmp_path: Path) -> None:
-    """A run of other ranks ends with 2; one of fewer microbatches is taken for the beginning of a step, or another."""
+    """A run of other ranks ends with status 2; one of fewer microbatches counts as an unfinished or another step."""
     for folder, write in (("a", orders), ("b", traces), ("c", dumps)):
         (tmp_path / folder).mkdir()
         write(play(lists("1f1b", p=2, m=4)), tmp_path / folder)
@@ -361,7 +359,7 @@ def test_other_sizes_are_refused(tmp_path: Path) -> None:
 
 
 def test_torch_reads_what_the_player_wrote(tmp_path: Path) -> None:
-    """The analyser of the installed torch takes every message of the dumps for what it is."""
+    """The analyser of the installed torch reads every message of the dumps."""
     pytest.importorskip("torch")
     from torch.distributed.flight_recorder.components.types import Op
 
@@ -379,7 +377,7 @@ def test_torch_reads_what_the_player_wrote(tmp_path: Path) -> None:
 
 
 def test_a_dump_of_torch_itself_is_read(tmp_path: Path) -> None:
-    """What torch 2.13 dumps is plain data: of a process that sent nothing, it holds no message and says so."""
+    """A dump of torch 2.13 is plain data: for a process that sent nothing it has no message."""
     pytest.importorskip("torch")
     from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
 
@@ -394,12 +392,12 @@ STOPPED = Path(__file__).parents[1] / "recorded" / "stopped"
 
 
 def stopped() -> Run:
-    """The run of the guide: rank 1 does ten instructions and no more."""
+    """The run of the guide: rank 1 stops after ten instructions."""
     return play(lists("1f1b", p=3, m=4), stopped={1: 10})
 
 
 def test_the_run_of_the_guide_is_the_players(tmp_path: Path) -> None:
-    """Its files are what the player makes of it; ``python -m tests.interop.test_recorded`` writes them."""
+    """Its files are the player's; ``python -m tests.interop.test_recorded`` writes them."""
     dumps(stopped(), tmp_path, as_json=True)
 
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {p.name: p.read_bytes() for p in STOPPED.iterdir()}
@@ -466,7 +464,7 @@ def _reversed(folder: Path) -> None:
     ],
 )
 def test_files_that_are_mixed_up(write: Writer, change: Callable[[Path], None], said: str, tmp_path: Path) -> None:
-    """What is only written otherwise is read; files of other ranks, two of one, and an absent last one are named."""
+    """Other formats are read; files of other ranks, two of one rank, and an absent last one are named."""
     write(play(lists("1f1b", p=4, m=6), eager=write is traces), tmp_path)
     change(tmp_path)
     report = pipesched.verify("1f1b", p=4, m=6, recorded=tmp_path)

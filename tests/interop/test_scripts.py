@@ -1,4 +1,4 @@
-"""`check` of a script: what bash makes of it, or that it is not read; no default where its option stands unread."""
+"""`check` of a script: as bash runs it, or unread; no default while its option is unread."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ UNREAD = {  # scripts with 4 ranks, of which a reader of texts need not know: th
 
 @pytest.mark.parametrize("name", UNREAD)
 def test_no_default_is_told_of_what_stands_unread(name: str) -> None:
-    """The status is 4, the line is named, and nothing is said of p: neither a number nor that there is no pipeline."""
+    """Status 4, the line is named, and p is not reported, neither as a number nor as a missing pipeline."""
     text, line = UNREAD[name]
     made = pipesched.check(pipesched.Source("a.sh", text))
     assert made.exit_status == 4 and not made.ok and made.plan.off is None and made.plan.ranks is None, str(made)
@@ -58,7 +58,7 @@ Size = tuple[int, int, int]
 
 
 def sizes(words: list[str]) -> Size:
-    """p, v and m of recorded arguments: the last of each option counts."""
+    """p, v and m of recorded arguments: the last value of each option counts."""
     given = {"pipeline-model-parallel-size": 1}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         name, equals, value = word.removeprefix("--").partition("=")
@@ -71,7 +71,7 @@ def sizes(words: list[str]) -> Size:
 
 
 def truth(text: str, folder: Path) -> set[Size]:
-    """What bash starts."""
+    """The commands that bash starts."""
     programs, records = folder / "bin", folder / "records"
     for x in (programs, records):
         x.mkdir(exist_ok=True)
@@ -87,19 +87,19 @@ def truth(text: str, folder: Path) -> set[Size]:
 
 
 def told(made: Checked) -> list[Size]:
-    """The sizes that are told; without a pipeline p is 1, and m is not told."""
+    """Reported sizes; without a pipeline p is 1, and m is not reported."""
     plans = [x.plan for x in (made.commands or (made,))]
     said = [(1, 1, 0) if x.off else (x.ranks or 0, x.chunks or 0, x.microbatches or 0) for x in plans]
     return [x for x in said if x[0]]
 
 
 def agrees(said: Size, true: set[Size]) -> bool:
-    """Whether what is told is so, as far as it is told."""
+    """Tell whether the reported sizes are right."""
     return any(all(a in (0, b) for a, b in zip(said, one, strict=True)) for one in true)
 
 
 def test_what_is_told_of_a_script_is_what_bash_starts(tmp_path: Path) -> None:
-    """p, v and m, of scripts made by chance; what is not told is not judged; most are."""
+    """p, v and m of random scripts; unreported sizes are not judged; most are reported."""
     chance = random.Random(8)
     judged = 0
     texts = [script(chance) for _ in range(deep(40))]
@@ -116,7 +116,7 @@ def test_what_is_told_of_a_script_is_what_bash_starts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("template", some(OPTIONS, 5))
 def test_a_dry_run_tells_what_bash_starts(template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every way of passing options: the sizes that bash starts, all of them, and no others."""
+    """Every way of passing options: exactly the sizes that bash starts."""
     options = "--pipeline-model-parallel-size 4 --global-batch-size 16 --num-layers 8 --micro-batch-size 1"
     text = template.replace("OPTS", options).replace("RUN", RUN)
     true = truth(text, tmp_path)
@@ -126,7 +126,7 @@ def test_a_dry_run_tells_what_bash_starts(template: str, tmp_path: Path, monkeyp
 
 
 def test_the_words_behind_two_dashes_are_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """As the shell made them: wrappers, assignments and an inner shell too; and so does a list of words in Python."""
+    """As the shell made them, with wrappers, assignments and an inner shell; also as a list of words in Python."""
     words = f"{COMMAND} --pipeline-model-parallel-size 4 --global-batch-size 16".split()
     inner = " ".join(words)
     for command in (
@@ -148,7 +148,7 @@ def test_the_words_behind_two_dashes_are_the_command(capsys: pytest.CaptureFixtu
 
 
 def test_a_variable_is_set_from_outside(tmp_path: Path) -> None:
-    """`-D PP=4` counts wherever the script uses PP, also where it sets another; as text, and executed."""
+    """`-D PP=4` replaces PP everywhere, also where the script sets it; when read, and when executed."""
     file = tmp_path / "a.sh"
     file.write_text(f"{COMMAND} --pipeline-model-parallel-size $PP --global-batch-size ${{GBS:-16}}\n", "utf-8")
     assert pipesched.check(file).exit_status == 4
@@ -199,7 +199,7 @@ RUNS = (  # ways of starting a program, each of which would write a file
 
 
 def test_a_dry_run_without_arguments_blames_nobody(tmp_path: Path) -> None:
-    """Options whose values are the script's own arguments have none in the run: they are open, and no mistake."""
+    """Options whose values are the script's own arguments have none in the run: they are open, not a mistake."""
     text = "torchrun --nproc_per_node 8 pretrain_gpt.py --use-mcore-models --num-layers 8 --bf16"
     text += " --micro-batch-size $2 --global-batch-size 8 --pipeline-model-parallel-size $1\n"
     (tmp_path / "a.sh").write_text(text, "utf-8")
@@ -209,7 +209,7 @@ def test_a_dry_run_without_arguments_blames_nobody(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_tells_no_default_of_another_branch(tmp_path: Path) -> None:
-    """Where the option stands in a branch that the run did not take, p is not known: no pipeline is no answer."""
+    """If the option is in a branch that the run did not take, p is unknown, and a missing pipeline is not concluded."""
     text = 'OWN=()\n# --pipeline-model-parallel-size is for the large one\nif [ "$1" = large ]; then\n'
     text += "  OWN=(\n    --bf16 --pipeline-model-parallel-size 8\n  )\nfi\n"
     text += "torchrun --nproc_per_node 8 pretrain_gpt.py --use-mcore-models --num-layers 8 --micro-batch-size 1"
@@ -220,7 +220,7 @@ def test_a_dry_run_tells_no_default_of_another_branch(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_judges_nothing_by_an_option_of_another_branch(tmp_path: Path) -> None:
-    """What goes only together with an option that stands in a branch which the run did not take is no mistake."""
+    """A setting that needs an option of a branch that the run did not take is not a mistake."""
     text = 'OWN=""\nif [ "$1" = true ]; then OWN="--use-distributed-optimizer"; fi\n'
     text += "torchrun --nproc_per_node 8 pretrain_gpt.py --use-mcore-models --num-layers 8 --micro-batch-size 1"
     text += " --global-batch-size 8 --pipeline-model-parallel-size 4 --overlap-grad-reduce --overlap-param-gather"
@@ -234,7 +234,7 @@ def test_a_dry_run_judges_nothing_by_an_option_of_another_branch(tmp_path: Path)
 def test_a_dry_run_starts_no_program(
     program: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However a script starts it, by its name or by its path: it is recorded, and does not run."""
+    """Started by name or by path, it is recorded, and does not run."""
     text = template.replace("PROGRAM", program).replace("CODE", INNER if "'" in template else CODE)
     (tmp_path / "a.sh").write_text(text + "\n", "utf-8")
     monkeypatch.chdir(tmp_path)
@@ -244,7 +244,7 @@ def test_a_dry_run_starts_no_program(
 
 
 def test_a_dry_run_ends_with_all_that_it_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are not removed, a loop without an end is ended in time, and no process of it is left."""
+    """No file is removed, an endless loop is ended in time, and no process is left."""
     kept = tmp_path / "kept"
     kept.write_text("x", "utf-8")
     lasting = "tail -f /dev/null"
@@ -272,7 +272,7 @@ def test_a_dry_run_ends_with_all_that_it_has_started(tmp_path: Path, monkeypatch
     ],
 )
 def test_a_file_beside_the_script_is_read_by_its_folder(line: str, tmp_path: Path) -> None:
-    """The ways in which scripts name their own folder, by variables too, lead to the file that is there."""
+    """The ways in which scripts name their own folder, also by variables, lead to the existing file."""
     (tmp_path / "inner").mkdir()
     (tmp_path / "sizes.sh").write_text("PP=4\n", "utf-8")
     text = f"{line}\ntorchrun --nproc_per_node 8 pretrain_gpt.py --use-mcore-models --num-layers 8 --micro-batch-size 1"
@@ -282,7 +282,7 @@ def test_a_file_beside_the_script_is_read_by_its_folder(line: str, tmp_path: Pat
 
 
 def test_nodes_of_a_job_and_variables_of_a_file_beside_are_read(tmp_path: Path) -> None:
-    """`#SBATCH --nodes=4` is what Slurm tells the script; a file that is sourced sets what it sets."""
+    """`#SBATCH --nodes=4` is the value of Slurm's variable; a sourced file sets its variables."""
     (tmp_path / "sizes.sh").write_text("PP=4\nGBS=64\n", "utf-8")
     text = "#!/bin/bash\n#SBATCH --nodes=4\nsource $(dirname $0)/sizes.sh\nsrun torchrun --nnodes $SLURM_NNODES "
     text += f"{COMMAND.partition(' ')[2]} --pipeline-model-parallel-size $PP --global-batch-size $GBS\n"

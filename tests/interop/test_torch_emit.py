@@ -1,4 +1,4 @@
-"""What is emitted for torch: torch loads it, lowers it as we do, and would train with it what the undivided model does.
+"""Emitted files for torch: torch loads them, lowers them as we do, and would train like the undivided model.
 
 torch 2.13 is asked itself where it is installed; its rules up to 2.15 are asked of our own checks, and of a runtime on
 symbols (``torch_runtime.py``) that knows nothing of pipesched.
@@ -59,7 +59,7 @@ def emitted(name: str, sizes: dict[str, int], target: str, version: tuple[int, i
 
 
 def owners(text: str) -> list[int]:
-    """The rank of every stage, by the row that computes it."""
+    """Rank of every stage, by the row that computes it."""
     rows = text.splitlines()
     held = {int(stage): rank for rank, row in enumerate(rows) for stage in re.findall(r"(\d+)F\d", row)}
     return [held[stage] for stage in range(len(held))]
@@ -70,7 +70,7 @@ def microbatches(text: str) -> int:
 
 
 def engine(text: str) -> object:
-    """torch's runtime with as much of stages as its constructor looks at."""
+    """torch's runtime with stand-ins for the stages."""
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
     nn = pytest.importorskip("torch.nn")
     owner = owners(text)
@@ -94,7 +94,7 @@ def engine(text: str) -> object:
 
 
 def loaded(text: str, kind: str, folder: Path) -> dict[int, list[str]]:
-    """What torch runs when it has loaded the file."""
+    """The order that torch runs after loading the file."""
     path = folder / "order.csv"
     path.write_text(text)
     made = engine(text)
@@ -108,7 +108,7 @@ def loaded(text: str, kind: str, folder: Path) -> dict[int, list[str]]:
 
 @CASES
 def test_torch_loads_the_computes(name: str, sizes: dict[str, int], tmp_path: Path) -> None:
-    """compute_only: torch accepts the file, and lowers it to the very computes of each row."""
+    """compute_only: torch accepts the file, and lowers it to the computes of each row."""
     text = emitted(name, sizes, "torch-csv")
     made = loaded(text, "compute_only", tmp_path)
 
@@ -118,7 +118,7 @@ def test_torch_loads_the_computes(name: str, sizes: dict[str, int], tmp_path: Pa
 
 @CASES
 def test_torch_loads_the_program(name: str, sizes: dict[str, int], tmp_path: Path) -> None:
-    """compute_comms: what torch runs is the file, cell by cell."""
+    """compute_comms: torch runs the file, cell by cell."""
     text = emitted(name, sizes, "torch-comms")
     made = loaded(text, "compute_comms", tmp_path)
 
@@ -127,7 +127,7 @@ def test_torch_loads_the_program(name: str, sizes: dict[str, int], tmp_path: Pat
 
 @CASES
 def test_our_program_is_torchs_lowering(name: str, sizes: dict[str, int], tmp_path: Path) -> None:
-    """Computes, UNSHARD, RESHARD and REDUCE_GRAD in torch's order; the same messages, placed by us.
+    """Computes, UNSHARD, RESHARD and REDUCE_GRAD in torch's order; the same messages, at our places.
 
     Stages that are freed at one place have no order of their own in torch 2.13, which keeps them in a set.
     """
@@ -144,7 +144,7 @@ def message(cell: str) -> bool:
 
 
 def local(row: list[str]) -> list[list[str]]:
-    """The cells that are no messages; RESHARDs beside each other sorted."""
+    """Cells that are not messages; adjacent RESHARDs sorted."""
     cells = [cell for cell in row if not message(cell)]
     return [sorted(group) for _, group in groupby(cells, lambda cell: cell if "RESHARD" not in cell else "RESHARD")]
 
@@ -155,7 +155,7 @@ def local(row: list[str]) -> list[list[str]]:
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: f"{v[0]}.{v[1]}")
 @CASES
 def test_the_program_holds_for_its_version(name: str, sizes: dict[str, int], version: tuple[int, int]) -> None:
-    """Our own verdict on the file that was written has no finding, sharded stages and waits included."""
+    """Our verdict on the written file has no finding, with sharded stages and waits too."""
     text = emitted(name, sizes, "torch-comms", version)
     report = pipesched.verify(Source("a.csv", text), torch_version=f"2.{version[1]}", fsdp=True)
 
@@ -165,7 +165,7 @@ def test_the_program_holds_for_its_version(name: str, sizes: dict[str, int], ver
 
 @CASES
 def test_the_program_trains_what_the_undivided_model_does(name: str, sizes: dict[str, int]) -> None:
-    """On symbols, with sharded stages: every gradient, once reduced."""
+    """Executed symbolically, with sharded stages: every gradient, reduced once."""
     text = emitted(name, sizes, "torch-comms")
 
     assert Runtime(text, owners(text), microbatches(text), fsdp=True).wrong() is None
@@ -173,7 +173,7 @@ def test_the_program_trains_what_the_undivided_model_does(name: str, sizes: dict
 
 @CASES
 def test_2_15_waits_once_for_every_send_and_reduction(name: str, sizes: dict[str, int]) -> None:
-    """A wait for each, after it; a rank has one reduction under way; an activation is waited for after its backward."""
+    """One wait for each, after it; a rank has one reduction under way; an activation is waited for after its backward."""
     before = emitted(name, sizes, "torch-comms", (2, 14)).splitlines()
     for row, plain in zip(emitted(name, sizes, "torch-comms", (2, 15)).splitlines(), before, strict=True):
         cells = row.split(",")
@@ -193,7 +193,7 @@ def test_2_15_waits_once_for_every_send_and_reduction(name: str, sizes: dict[str
 
 @pytest.mark.parametrize(("version", "other"), [((2, 13), (2, 15)), ((2, 15), (2, 13)), ((2, 15), (2, 15))])
 def test_a_program_moves_between_versions(version: tuple[int, int], other: tuple[int, int]) -> None:
-    """A file for one torch becomes the file for another: waits come and go, the rest stays."""
+    """A file for one torch becomes the file for another: only waits are added or removed."""
     text = emitted("interleaved", {"p": 2, "v": 2, "m": 4}, "torch-comms", version)
     emission = emissions.emit(
         Source("a.csv", text), Options(torch_version=parse_version(f"2.{other[1]}")), "torch-comms"
@@ -208,7 +208,7 @@ def test_a_program_moves_between_versions(version: tuple[int, int], other: tuple
 @CALM
 @given(strategies.schedules())
 def test_what_is_written_is_read(schedule: Schedule) -> None:
-    """The computes of any schedule whose ranks all have some: columns, pairs and all."""
+    """The computes of any schedule without idle ranks: columns, pairs and all."""
     if not np.all(np.diff(schedule.start)):
         return
     made = torch_csv.read(Source("a.csv", "".join(torch_csv.pieces(schedule))))
@@ -219,7 +219,7 @@ def test_what_is_written_is_read(schedule: Schedule) -> None:
 
 
 def test_random_programs_are_right_or_refused() -> None:
-    """Every order either becomes a program with which torch trains what the undivided model does, or has its code."""
+    """Every order either becomes a program with which torch trains like the undivided model, or has its code."""
     codes: Counter[str] = Counter()
     for seed in range(250):
         schedule = strategies.random_schedule(seed)
@@ -278,7 +278,7 @@ def test_an_overlap_of_four_stages_keeps_four() -> None:
     ],
 )
 def test_what_torch_cannot_run_is_refused(target: str, order: str, words: str) -> None:
-    """PS814 with the reason, and what runs it instead: the stream, which is then emitted."""
+    """PS814 with the reason and the target that works: the stream, which is then emitted."""
     (found,) = emissions.emit(Source("a.txt", order), Options(), target).report.diagnostics
 
     assert str(found.code) == "PS814" and words in found.message
@@ -287,7 +287,7 @@ def test_what_torch_cannot_run_is_refused(target: str, order: str, words: str) -
 
 
 def test_fused_batches_go_to_torch_as_computes_only() -> None:
-    """The order's own messages cannot be said in torch's cells; torch makes its own from the computes."""
+    """The order's own messages cannot be written in torch's cells; torch makes its own from the computes."""
     first = "rank 0: F0.0 ( send:F0.0>1 ) recv:B1.0<1 B0.0 reduce:0\n"
     order = first + "rank 1: ( recv:F0.0<0 ) F1.0 B1.0 send:B1.0>0 reduce:1\n"
     refused = emissions.emit(Source("a.txt", order), Options(), "torch-comms")
@@ -298,7 +298,7 @@ def test_fused_batches_go_to_torch_as_computes_only() -> None:
 
 @pytest.mark.parametrize("target", ["stream", "torch-csv", "torch-comms"])
 def test_a_program_is_judged_with_its_own_messages(target: str) -> None:
-    """Also where only its computes are emitted: who wrote a wrong receive is told so."""
+    """Also if only its computes are emitted: a wrong receive is reported."""
     first = "rank 0: F0.0 send:F0.0>1 F0.1 send:F0.1>1 recv:B1.0<1 B0.0 recv:B1.1<1 B0.1 reduce:0\n"
     second = "rank 1: recv:F0.1<0 recv:F0.0<0 F1.0 B1.0 send:B1.0>0 F1.1 B1.1 send:B1.1>0 reduce:1\n"
     emission = emissions.emit(Source("a.txt", first + second), Options(), target)

@@ -1,4 +1,4 @@
-"""Torch CSV files with one slip each: every slip is named, where it is; files without one pass in silence.
+"""Torch CSV files with one slip each: every slip is reported at its place; files without one have no finding.
 
 ``torch_fixtures/make.py`` makes the files with torch alone, ``torch_fixtures/expect.toml`` says what is wrong with
 each and what torch makes of it.
@@ -46,7 +46,7 @@ def test_good_files_pass_in_silence(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", BAD, ids=name)
 def test_bad_files_are_named(case: dict[str, Any]) -> None:
-    """The defect has its code, and the first label of that code is at the defect; only warnings leave the verdict."""
+    """The defect has its code, and the first label of that code is at it; warnings do not change the verdict."""
     report = pipesched.verify(path(case), **case.get("with", {}))
     codes = [d.code.value for d in report.diagnostics]
     assert {case["code"], *case.get("also", [])} <= set(codes)
@@ -67,7 +67,7 @@ def schedules() -> Any:
 
 @pytest.mark.parametrize("case", GOOD + BAD, ids=name)
 def test_what_torch_says(case: dict[str, Any], schedules: Any) -> None:
-    """torch 2.13's own loader takes or refuses the file as the table says."""
+    """torch 2.13's own loader accepts or refuses the file as the table says."""
     text = path(case).read_text("utf-8")
     format = "compute_comms" if any(word in text for word in ("SEND", "SHARD", "GRAD")) else "compute_only"
     stages = case.get("stages", 2)
@@ -83,7 +83,7 @@ def test_what_torch_says(case: dict[str, Any], schedules: Any) -> None:
 
 
 def test_files_are_what_torch_makes(schedules: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file is what ``make.py`` makes: the good ones are orders and lowerings of torch's own classes."""
+    """Each file is the output of ``make.py``: the good ones are orders and lowerings of torch's own classes."""
     monkeypatch.syspath_prepend(FOLDER)
     import make  # type: ignore[import-not-found]
 

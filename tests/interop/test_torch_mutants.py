@@ -1,4 +1,4 @@
-"""A file is accepted exactly if torch's runtime trains with it what the undivided model trains.
+"""A file is accepted exactly if torch's runtime trains with it like the undivided model.
 
 Right programs of torch are changed at random, a cell or two at a time, and judged twice: by `verify`, and by running
 them on symbols (``torch_runtime.py``), which shares no code with it.
@@ -35,7 +35,7 @@ BASES = {
 
 
 def mutant(random: random.Random, text: str) -> str:
-    """A cell dropped, doubled, moved, swapped with another, or with another microbatch."""
+    """A cell dropped, doubled, moved, swapped with another one, or with another microbatch."""
     rows = [line.split(",") for line in text.splitlines()]
     for _ in range(random.choice([1, 1, 1, 2])):
         row = random.choice(rows)

@@ -1,4 +1,4 @@
-"""torch's versions are a table: one row supports a version, everywhere."""
+"""Versions of torch are a table: one row supports a version everywhere."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ main()
 
 
 def with_2_16(*arguments: str, given: str = "") -> str:
-    """What the command says in a process whose table has a row for 2.16, that of 2.15 under another number."""
+    """Output of a command in a process whose table has a row for 2.16, a copy of 2.15."""
     command = [sys.executable, "-c", ADDED, *arguments]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, cwd=ROOT)
     return re.sub(r"\s+", " ", done.stdout + done.stderr)
 
 
 def test_a_row_supports_a_version() -> None:
-    """Every place takes 2.16 from the table: help, limits, emission, reading, the checks and their messages."""
+    """Every part takes 2.16 from the table: help, limits, emission, reading, the checks and their messages."""
     assert "2.10..2.16" in with_2_16("verify", "--help")
     assert "from 2.10 to 2.16" in with_2_16("verify", "1f1b", "--p", "2", "--torch-version", "2.17")
     csv = with_2_16("emit", "1f1b", "--p", "2", "--m", "2", "--target", "torch-comms", "--torch-version", "2.16")
@@ -63,12 +63,12 @@ def test_what_is_not_supported_is_refused_with_the_range(text: str) -> None:
 
 
 def test_the_package_installs_the_versions_of_the_table() -> None:
-    """pyproject.toml asks for a torch from the oldest up to and without the one after the newest."""
+    """pyproject.toml requires a torch from the oldest version to below the one after the newest."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     assert extras["runtime"] == [f"torch>={OLDEST},<2.{NEWEST.number[1] + 1}"]
 
 
 def test_rows_are_in_order() -> None:
-    """A version once, oldest first."""
+    """Each version once, oldest first."""
     numbers = [version.number for version in VERSIONS]
     assert numbers == sorted(set(numbers))

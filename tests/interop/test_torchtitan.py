@@ -1,4 +1,4 @@
-"""The page for torchtitan is true of the product as it is: its files are whole, and its figures those of these CSVs.
+"""The page on torchtitan is true of this version: its files are complete, and its figures are those of these CSVs.
 
 The trainer itself runs by ``.ci/run --trainers``; what it printed is ``tests/data/torchtitan.json``.
 """
@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((torchtitan.TOP / "pyproject.toml").read_text("utf-8"))[
 
 @pytest.mark.parametrize(("ours", "own"), torchtitan.OURS.items())
 def test_the_recorded_figures_are_of_the_csv_that_is_emitted_now(ours: str, own: str) -> None:
-    """Else `.ci/run --trainers` has to run again, with `--record`. The figures are those of torchtitan's schedule."""
+    """Otherwise `.ci/run --trainers --record` must run again. The figures are those of torchtitan's schedule."""
     emitted = typed("emit", ours, "--p", "2", "--m", "8", "--target", "torch-csv").out.decode("utf-8")
 
     assert RECORDED["csv"][f"{ours}.csv"] == emitted
@@ -33,7 +33,7 @@ def test_the_recorded_figures_are_of_the_csv_that_is_emitted_now(ours: str, own:
 
 
 def test_what_is_refused_trains_something_else() -> None:
-    """The CSV that `verify` refuses has another gradient from the first step on; four runs train the same in pairs."""
+    """The CSV that `verify` refuses has other gradients from the first step; four runs agree in pairs."""
     right, wrong = RECORDED["runs"]["1F1B"], RECORDED["runs"][torchtitan.SWAPPED.name]
 
     assert all(one != other for one, other in zip(right, wrong, strict=True))
@@ -54,7 +54,7 @@ def test_the_settings_of_the_page_are_those_that_are_printed_with_the_file() -> 
 
 
 def test_the_scripts_of_the_page_are_python() -> None:
-    """Each compiles, and each is one that the commands of the page use."""
+    """Each compiles, and a command of the page uses it."""
     scripts = {name: text for name, text in torchtitan.scripts().items() if name.endswith(".py")}
 
     assert {*re.findall(r"\w+\.py", torchtitan.commands())} == {*scripts}
@@ -78,7 +78,7 @@ time.sleep(600)
 
 
 def test_a_run_leaves_no_process(tmp_path: Path) -> None:
-    """Past the limit everything that descended from the command ends, in sessions of their own too."""
+    """After the time limit all descendants of the command end, in sessions of their own too."""
     command = [sys.executable, "-c", RUN, APART, str(tmp_path)]
     done = subprocess.run(command, cwd=torchtitan.TOP, capture_output=True, text=True, check=False, timeout=60)
 

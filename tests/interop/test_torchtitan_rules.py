@@ -1,4 +1,4 @@
-"""torchtitan's settings against torch: what the constructors of its schedules refuse is an error, all else is none."""
+"""torchtitan's settings against torch: exactly the refusals of torch's schedule constructors are errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = [(p, m) for p in (2, 4) for m in (1, 2, 3, 4, 6, 8, 9, 12)]
 
 
 def told(name: str, p: int, m: int, compiled: str, release: str = "0.2.2") -> pipesched.Checked:
-    """What is said of its debug model."""
+    """Result for its debug model."""
     text = (
         f'[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nlocal_batch_size = {m}\n[compile]\n{compiled}'
         f'[parallelism]\npipeline_parallel_degree = {p}\npipeline_parallel_schedule = "{name}"\n'
@@ -25,7 +25,7 @@ def told(name: str, p: int, m: int, compiled: str, release: str = "0.2.2") -> pi
 
 
 def taken(name: str, p: int, m: int, *, compiled: bool) -> bool:
-    """Whether torch builds a schedule for its stages, whose block is compiled as torchtitan 0.2 compiles it."""
+    """Tell whether torch builds a schedule for its stages, with a block compiled as in torchtitan 0.2."""
     import torch
     from torch.distributed.pipelining import schedules
 
@@ -78,7 +78,7 @@ def test_what_torch_does_not_build_is_an_error_and_nothing_else_is(name: str) ->
 
 
 def test_blocks_that_are_compiled_in_place_are_a_note() -> None:
-    """0.3.0 does not put compiled modules into a stage: torch builds the schedule, and what it computes is open."""
+    """0.3.0 compiles modules in place: torch builds the schedule, but its computation is open."""
     line = (
         "torchrun -m torchtitan.train --module llama3 --config llama3_debugmodel_ce_loss --compile.enable "
         "--training.disable_cuda_graphs --parallelism.pipeline_parallel_degree 2 activation_checkpoint:none "

@@ -1,4 +1,4 @@
-"""A module emitted for DeepSpeed makes its engine, on tokens, run the order that was verified.
+"""A module emitted for DeepSpeed makes its engine, run on tokens, run the verified order.
 
 The engine is that of `oracles/`; `python -m tests.trainers.deepspeed` trains with the real one.
 """
@@ -31,7 +31,7 @@ def emitted(source: Source, target: str, **sizes: int) -> tuple[emissions.Emissi
 
 
 def order_text(seed: int) -> str:
-    """A right order of F and B on one stage a rank: a run that was written down."""
+    """A random right order of F and B with one stage per rank."""
     rng = random.Random(seed)
     p, m = rng.randint(1, 4), rng.randint(1, 6)
     rows: list[list[str]] = [[] for _ in range(p)]
@@ -72,7 +72,7 @@ def test_deepspeed_runs_the_order(seed: int) -> None:
 
 @pytest.mark.parametrize(("name", "p", "m"), [("1f1b", 2, 4), ("1f1b", 4, 8), ("gpipe", 4, 8), ("1f1b", 1, 3)])
 def test_deepspeed_runs_what_is_published(name: str, p: int, m: int) -> None:
-    """Order and microbatches as `order` prints them; a step that is given other sizes is refused."""
+    """Order and microbatches as `order` prints them; a step with other sizes is refused."""
     source = compiler.read(name)
     _, module = emitted(source, "deepspeed", p=p, m=m)
     names = deepspeed_engine.loaded(module)
@@ -86,7 +86,7 @@ def test_deepspeed_runs_what_is_published(name: str, p: int, m: int) -> None:
 
 @pytest.mark.parametrize("name", ["1f1b", "gpipe"])
 def test_a_buffer_is_taken_again_when_it_is_free(name: str) -> None:
-    """Some instant has a microbatch in every buffer: with one fewer the engine stops, or trains what is wrong."""
+    """Some instant has a microbatch in every buffer: with one fewer the engine stops, or trains wrongly."""
     _, module = emitted(compiler.read(name), "deepspeed", p=4, m=8)
     head, mark, rows = module.partition("STAGES = ")
     for row in re.split(r"(?=    \d: \[)", rows)[1:]:
@@ -98,7 +98,7 @@ def test_a_buffer_is_taken_again_when_it_is_free(name: str) -> None:
 
 
 def test_a_loss_is_kept_where_another_comes_first() -> None:
-    """1F1B keeps nothing; without `Keep` and `Take` GPipe stops, and so do gradients that come early."""
+    """1F1B keeps nothing; without `Keep` and `Take` GPipe stops, and so do early gradients."""
     rows = [" ".join(f"{kind}0.{i}" for kind in "FB" for i in range(8)), " ".join(f"F1.{i} B1.{i}" for i in range(8))]
     early = f"rank 0: {rows[0]}\nrank 1: {rows[1]}\n"
     gpipe = "rank 0: F0.0 F0.1 B0.0 B0.1\nrank 1: F1.0 F1.1 B1.0 B1.1\n"
@@ -156,7 +156,7 @@ SCHEDULES = {
     ],
 )
 def test_what_the_engine_cannot_run_is_refused(case: str, said: str) -> None:
-    """PS814, with the reason and what to do instead."""
+    """PS814, with the reason and an alternative."""
     sizes = {"p": 3, "m": 6} if case not in FILES else {}
     text = FILES.get(case) or (f"schedule a(p, m)\n{SCHEDULES[case]}" if case in SCHEDULES else "")
     source = Source("a.txt" if case in FILES else "a.ps", text) if text else compiler.read(case)
@@ -167,7 +167,7 @@ def test_what_the_engine_cannot_run_is_refused(case: str, said: str) -> None:
 
 
 def test_a_pair_that_comes_apart_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """DeepSpeed's engine runs the two of an overlap one after the other, which is said beside the module."""
+    """DeepSpeed's engine runs the two parts of an overlap one after the other, which a note says."""
     said = "a forward and a backward that share a slot run one after the other there"
     for pair in ("+", " "):
         (tmp_path / "a.txt").write_text(f"rank 0: F0.0 F0.1{pair}B0.0 B0.1\n", "utf-8")
@@ -176,7 +176,7 @@ def test_a_pair_that_comes_apart_is_named(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_messages_of_a_file_have_to_be_safe_with_sends_that_wait() -> None:
-    """Whatever model is asked for: a cycle under strict communication is PS401, and a safe file keeps its messages."""
+    """For any requested model: a cycle under strict communication is PS401, and a safe file keeps its messages."""
     first = "rank 0: F0.0 send:F0.0>1 F0.1 {} B0.0 recv:B1.1<1 B0.1 reduce:0 step\n"
     second = "rank 1: recv:F0.0<0 F1.0 B1.0 {} F1.1 B1.1 send:B1.1>0 reduce:1 step\n"
     stuck = first.format("send:F0.1>1 recv:B1.0<1") + second.format("send:B1.0>0 recv:F0.1<0")
@@ -188,7 +188,7 @@ def test_messages_of_a_file_have_to_be_safe_with_sends_that_wait() -> None:
 
 
 def test_each_rank_has_a_file() -> None:
-    """A module of its own for each rank holds what the whole has for it."""
+    """The module of a rank has that rank's part of the whole."""
     emission, whole = emitted(compiler.read("1f1b"), "deepspeed", p=3, m=4)
     for rank, text in enumerate(emission.by_rank()):
         parts = [deepspeed_engine.loaded(x)["STAGES"] for x in (text, whole)]
@@ -204,7 +204,7 @@ def test_each_rank_has_a_file() -> None:
     ],
 )
 def test_the_form_stays(name: str, sizes: dict[str, int], golden: str, update_golden: bool) -> None:
-    """The golden files, to the byte; `--update-golden` writes them anew."""
+    """The golden files, to the byte; `--update-golden` rewrites them."""
     _, text = emitted(compiler.read(name), "deepspeed", **sizes)
     if update_golden:
         (GOLDEN / golden).write_text(text, "utf-8")

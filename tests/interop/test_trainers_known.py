@@ -1,4 +1,4 @@
-"""A trainer is named by what is its own; an error is one in every release and for every value that is left open."""
+"""A trainer is recognized by its own marks; an error holds in every release and for every open value."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ KNOWN = {  # texts, each with the trainer that it names, or the project that it 
 
 
 def checked(name: str, text: str, **given: object) -> Checked:
-    """What is said of a text."""
+    """Result for a text."""
     return pipesched.check(Source(name, text), **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("case", KNOWN)
 def test_a_trainer_is_named_by_what_is_its_own(case: str) -> None:
-    """Else nothing is judged: the status is 4, and there is no error, though the layers do not go onto the stages."""
+    """Otherwise nothing is judged: status 4 and no error, even if the layers do not fit the stages."""
     name, text, trainer, said = KNOWN[case]
     if name.endswith(("yaml", "yml")):
         pytest.importorskip("yaml")
@@ -104,12 +104,12 @@ def command(chance: random.Random) -> str:
 
 
 def errors(made: Checked) -> set[tuple[str, str]]:
-    """Codes and places of what is wrong."""
+    """Codes and places of the findings."""
     return {(str(x.code), str(x.where)) for x in made.diagnostics if x.severity == "error"}
 
 
 def test_an_error_is_one_of_every_release_that_has_the_settings() -> None:
-    """Where no release is said: an error is one in each of them, what some have is possible, and sizes agree."""
+    """Without a release an error holds in each of them, a finding of some is possible, and sizes agree."""
     chance = random.Random(21)
     some = 0
     ends = "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 4 --pipeline-model-parallel-size 4"
@@ -130,7 +130,7 @@ def test_an_error_is_one_of_every_release_that_has_the_settings() -> None:
 
 
 def test_what_is_told_of_an_open_value_holds_whatever_it_is() -> None:
-    """A number that a script takes from outside: errors and sizes that are told without it hold with each value."""
+    """A number from outside a script: errors and sizes that are reported without it hold for each value."""
     chance = random.Random(21)
     told = 0
     texts = [f"{RUN} --num-layers 25 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers $OPEN"]
@@ -152,7 +152,7 @@ def test_what_is_told_of_an_open_value_holds_whatever_it_is() -> None:
 
 
 def test_a_value_from_elsewhere_is_no_number(tmp_path: Path) -> None:
-    """null, -1, ??? and a reference: what depends on them is open, and they are no mistake."""
+    """null, -1, ??? and a reference: dependent settings are open, and none is a mistake."""
     pytest.importorskip("yaml")
     for value in ("null", "-1", "???", "${oc.env:PP}", "auto"):
         text = f"MODEL_ARGS:\n  --num-layers: 25\n  --pipeline-model-parallel-size: {value}\n  --global-batch-size: 8\n"
@@ -161,7 +161,7 @@ def test_a_value_from_elsewhere_is_no_number(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_no_rule_knows_is_named() -> None:
-    """By its name, in the text and in the object; none is said to say nothing."""
+    """By its name, in the text and in the object."""
     made = checked("a.sh", f"{PLAIN.replace('25', '24')} --use-mcore-models --lr-warmup-iters 3 --my-own-thing 4")
     assert made.not_judged == ("--use-mcore-models", "--lr-warmup-iters", "--my-own-thing")
     assert "not judged: --use-mcore-models, --lr-warmup-iters, --my-own-thing (no rule knows them)" in str(made)

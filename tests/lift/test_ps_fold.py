@@ -16,7 +16,7 @@ pytestmark = pytest.mark.quick
 
 @cache
 def least(word: tuple[int, ...]) -> int:
-    """The least cost of a nest of loops that spells a word, by trying everything."""
+    """Least cost of a nest of loops that spells a word, by trying everything."""
     if len(word) < 2:
         return LETTER * len(word)
     costs = [least(word[:i]) + least(word[i:]) for i in range(1, len(word))]
@@ -32,7 +32,7 @@ def cost(tree: object) -> int:
 @settings(max_examples=deep(50), deadline=None)
 @given(st.lists(st.integers(0, 2), max_size=14))
 def test_short_words_fold_to_the_shortest_nest(word: list[int]) -> None:
-    """No nest of loops is shorter than what is found, and it spells the word."""
+    """No nest of loops is shorter than the result, which spells the word."""
     tree = Folder([LETTER] * 3).fold(tuple(word))
     assert spelled(tree) == tuple(word)
     assert cost(tree) == least(tuple(word))
@@ -41,7 +41,7 @@ def test_short_words_fold_to_the_shortest_nest(word: list[int]) -> None:
 @settings(max_examples=deep(12), deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=150), st.integers(2, 9), st.integers(0, 40))
 def test_long_words_fold(piece: list[int], times: int, more: int) -> None:
-    """A long word of a repeated piece is spelled by its tree, which costs at most a loop and the piece and the rest."""
+    """A long word with a repeated piece is spelled by its tree, which costs at most a loop, the piece and the rest."""
     folder = Folder([LETTER] * 3)
     word = tuple(piece * times + piece[:more])
     assert spelled(folder.fold(word)) == word

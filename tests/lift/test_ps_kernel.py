@@ -39,7 +39,7 @@ def in_turn(words: list[str], ranks_of: list[int]) -> Schedule:
 
 
 def kerneled(parts: list[tuple[str, str, str]], ranks_of: list[int], k: int) -> tuple[Schedule, Kernel]:
-    """A schedule from (prefix, kernel, suffix) by rank, in which the kernel stands once."""
+    """A schedule from (prefix, kernel, suffix) by rank, with one kernel."""
     schedule = in_turn([" ".join(x) for x in parts], ranks_of)
     low = [len(x.split()) for x, _, _ in parts]
     return schedule, Kernel(k, low, [a + len(x.split()) for a, (_, x, _) in zip(low, parts, strict=True)])
@@ -128,7 +128,7 @@ def test_a_file_with_a_kernel_is_every_unrolled_schedule(name: str) -> None:
 
 
 def test_a_kernel_joins_what_goes_on_with_it() -> None:
-    """1F1B with the kernel once is written as people write it: the count of the steady part says m."""
+    """1F1B with one kernel is written as people write it: m is in the count of the steady part."""
     schedule, kernel = kerneled(*WINDOWS["1f1b"])
     text = writer.write(schedule, kernel=kernel)
     assert "  repeat m - 3 + r { F  B }\n" in text
@@ -137,7 +137,7 @@ def test_a_kernel_joins_what_goes_on_with_it() -> None:
 
 
 def test_a_kernel_begins_with_its_forward() -> None:
-    """Of ways to cut the period that are as short, the one is taken that a person would."""
+    """Of equally short ways to cut the period the customary one is chosen."""
     schedule, kernel = kerneled([("F0 F0 F0 B0 B0 F0 B0", "F0 B0", "F0 B0 B0")], [0], 1)
     text = writer.write(schedule, kernel=kernel)
     assert "  F  F  F  B  B\n  repeat m - 3 { F  B }\n  B\n" in text
@@ -146,7 +146,7 @@ def test_a_kernel_begins_with_its_forward() -> None:
 @settings(max_examples=deep(12), deadline=None)
 @given(SEEDS, st.integers(1, 3), st.integers(1, 2), st.integers(1, 3))
 def test_random_kernels(seed: int, ranks: int, chunks: int, k: int) -> None:
-    """So it is for random kernels between a regular prefix and suffix."""
+    """Random kernels between a regular prefix and suffix."""
     rng = random.Random(seed)
     parts = []
     for rank in range(ranks):
@@ -174,7 +174,7 @@ def _lawful(kernel: list[str], rng: random.Random) -> list[str]:
 
 
 def test_no_kernel() -> None:
-    """What does not run each stage K times, or is not within the order, is no kernel."""
+    """A part that does not run each stage K times, or is not within the order, is refused."""
     schedule, kernel = kerneled(*WINDOWS["1f1b"])
     for wrong in (
         Kernel(2, kernel.low, kernel.high),

@@ -49,14 +49,14 @@ def test_built_in_schedules_are_read_back(name: str) -> None:
 
 @pytest.mark.parametrize("path", ORDERS, ids=lambda path: path.stem)
 def test_recorded_orders_are_read_back(path: Path) -> None:
-    """So it is for the orders recorded from the authors' own code."""
+    """The orders recorded from the authors' own code."""
     loaded = load(Source(path.name, path.read_text("utf-8")), Options({}))
     laws(loaded.schedule, writer.write(loaded.schedule, name=path.stem))
 
 
 @pytest.mark.parametrize("path", CSVS, ids=lambda path: path.stem)
 def test_orders_of_torch_are_read_back(path: Path) -> None:
-    """And for torch's files, right and wrong ones, unless they cannot be read or said."""
+    """torch's files, right and wrong ones, unless they cannot be read or expressed."""
     try:
         schedule = load(Source(path.name, path.read_text("utf-8")), Options({})).schedule
     except PipeschedError:
@@ -69,14 +69,14 @@ def test_orders_of_torch_are_read_back(path: Path) -> None:
 
 
 def sayable(schedule: Schedule) -> bool:
-    """Whether the last rank holds a stage; the placement of a file ends there."""
+    """Tell whether the last rank holds a stage, where the placement of a file ends."""
     return int(schedule.placement.rank_of.max()) == schedule.ranks - 1
 
 
 @settings(max_examples=deep(37), deadline=None)
 @given(SEEDS)
 def test_random_schedules_are_read_back(seed: int) -> None:
-    """And for random ones: any placement, routes that take turns, overlap pairs, W in any order."""
+    """Random ones: any placement, routes that take turns, overlap pairs, W in any order."""
     schedule = random_schedule(seed, ranks=5, microbatches=6)
     text = written(schedule)
     if isinstance(text, str):
@@ -88,7 +88,7 @@ def test_random_schedules_are_read_back(seed: int) -> None:
 @given(SEEDS)
 @example(33)
 def test_what_cannot_be_said_is_refused(seed: int) -> None:
-    """A broken schedule is read back as it is, or refused with PS814; never anything else.
+    """A broken schedule reads back unchanged, or is refused with PS814.
 
     33 has an I twice, whose W is then the oldest twice.
     """
@@ -103,7 +103,7 @@ def test_what_cannot_be_said_is_refused(seed: int) -> None:
 @settings(max_examples=deep(25), deadline=None)
 @given(SEEDS, st.integers(1, 3), st.integers(1, 9))
 def test_periodic_orders_are_read_back(seed: int, chunks: int, times: int) -> None:
-    """And for orders made of repeated pieces, which fold, with the W of a rank last in, first out, or in order."""
+    """Orders of repeated pieces, which fold, with the W of a rank last in, first out, or in order."""
     rng = random.Random(seed)
     piece = [rng.randrange(chunks) for _ in range(rng.randint(1, 6))]
     order: list[Compute] = []
@@ -126,14 +126,14 @@ FEW = {"gpipe": 18, "1f1b": 32, "zb_h1": 45, "zb_h2": 50}
 @pytest.mark.parametrize("name", FEW)
 @pytest.mark.parametrize(("p", "m"), [(8, 16), (16, 40), (64, 128)])
 def test_regular_schedules_are_one_block(name: str, p: int, m: int) -> None:
-    """Ranks that differ in counts alone share one program, as long as a person would write it, at any size."""
+    """Ranks that differ only in counts share one program, as short as a person would write it, at any size."""
     text = writer.write(pipesched.load(name, p=p, m=m))
     assert text.count("\nrank ") == 1
     assert tokens(text) <= FEW[name]
 
 
 def test_costs_name_and_documentation() -> None:
-    """Costs are read back as they were given, unit costs are left out, and any name and text become legal ones."""
+    """Costs read back as given, unit costs are omitted, and any name and text become legal ones."""
     schedule = pipesched.load("zb_h1", p=8, m=8)
     listed = tuple(Fraction(10**6 + i, 7) for i in range(8))
     costs = Costs({"F": listed, "I": Fraction(25, 2), "W": Fraction(1), "B": listed, "C": Fraction(1, 3)})
@@ -168,7 +168,7 @@ def test_costs_name_and_documentation() -> None:
     ],
 )
 def test_placements(ranks_of: list[int], line: str) -> None:
-    """The placements of the literature are formulas; others are runs of stages."""
+    """The placements of the literature become formulas; others become runs of stages."""
     stages = len(ranks_of)
     orders = [[Compute(Op.F, s, 0) for s in range(stages) if ranks_of[s] == r] for r in range(3)]
     placement = Placement(np.array([ranks_of], dtype=np.int32), np.zeros(1, dtype=np.int32), 3, ("",))
@@ -179,7 +179,7 @@ def test_placements(ranks_of: list[int], line: str) -> None:
 
 
 def test_irregular_ranks_stand_beside_the_general_program() -> None:
-    """A rank that does as it likes has a program of its own, the others keep the one that they share."""
+    """An irregular rank has its own program, the others keep the one that they share."""
     orders = [pipesched.load("1f1b", p=8, m=8).order(r) for r in range(8)]
     orders[3] = [x for i in range(8) for x in (Compute(Op.F, 3, 7 - i), Compute(Op.B, 3, 7 - i))]
     schedule = Schedule.from_orders(orders, linear(8, 8), "odd")
@@ -192,7 +192,7 @@ def test_irregular_ranks_stand_beside_the_general_program() -> None:
 
 
 def test_order_writes_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """What ``pipesched emit FILE --target ps`` writes has the order and the costs of FILE; messages have no place."""
+    """``pipesched emit FILE --target ps`` writes the order and the costs of FILE; messages are omitted."""
     csv = tmp_path / "my order.csv"
     csv.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
     assert main(["emit", str(csv), "-o", str(tmp_path / "mine.ps")]) == 0
@@ -211,7 +211,7 @@ def test_order_writes_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path)
 
 
 def test_microbatches_named_in_steps_are_a_loop() -> None:
-    """Backwards last in, first out are a loop over i, and so is any part of an order in even steps."""
+    """Backwards last in, first out become a loop over i, and so does any part of an order in even steps."""
     last_first = [
         [*(Compute(Op.F, r, i) for i in range(8)), *(Compute(Op.B, r, 7 - i) for i in range(8))] for r in range(3)
     ]
@@ -241,7 +241,7 @@ def test_microbatches_named_in_steps_are_a_loop() -> None:
     ],
 )
 def test_strange_orders_are_read_back(microbatches: dict[str, list[int]]) -> None:
-    """Series within loops, series twice, one microbatch again and again, W left over: all is written as it is."""
+    """Series within loops, series twice, a repeated microbatch, leftover W: all are written exactly."""
     order = [Compute(Op[kind], 0, i) for kind, of_kind in microbatches.items() if " " not in kind for i in of_kind]
     nested = [Compute(Op.W, 0, i) for i in microbatches.get("nested W", [])]
     for at in range(0, len(nested), 4):
@@ -251,6 +251,6 @@ def test_strange_orders_are_read_back(microbatches: dict[str, list[int]]) -> Non
 
 
 def test_same_bytes() -> None:
-    """The same schedule has the same text, whatever was written before."""
+    """A schedule has the same text, whatever was written before."""
     schedule = pipesched.load("interleaved", p=4, v=2, m=8)
     assert len({writer.write(schedule) for _ in range(3)}) == 1

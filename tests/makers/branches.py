@@ -35,7 +35,7 @@ def random_model(rng: random.Random) -> Model:
 
 
 def random_orders(model: Model, rng: random.Random) -> list[list[Slot]]:
-    """Steps in an order in which each comes after what it needs, some neighbours as one slot."""
+    """Steps in an order in which each comes after its inputs, some neighbours as one slot."""
     orders: list[list[Slot]] = [[] for _ in range(model.ranks)]
     left, done = model.steps(), set()
     while left:
@@ -53,7 +53,7 @@ def random_orders(model: Model, rng: random.Random) -> list[list[Slot]]:
 
 
 def text(model: Model, orders: Sequence[Sequence[Slot]], rng: random.Random) -> str:
-    """The file: what stages read is said where it must be, elsewhere by chance, and some stages are read twice."""
+    """The file: readers are written where needed, elsewhere at random, and some stages are read twice."""
     lines = [f"schedule branches(m = {model.microbatches})"]
     for stage, rank in enumerate(model.rank_of):
         read = [*sorted(model.reads[stage]), *([] if model.reads[stage] and rng.random() < 0.7 else [-1])]

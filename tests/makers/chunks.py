@@ -28,7 +28,7 @@ FENCE = re.compile(r"^```ps(.*?)\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.M
 
 @dataclass(frozen=True)
 class Chunk:
-    """A whole file, its sizes (None: only parse), and what is to be found.
+    """A whole file, its sizes (None: only parse), and the expected findings.
 
     expected: (line, code, part of the message) of every finding. orders: lines of the order that must come out.
     """
@@ -79,7 +79,7 @@ def _value(text: str) -> Value:
 
 
 def findings(chunk: Chunk) -> list[tuple[int, Diagnostic]]:
-    """What the compiler finds wrong with a chunk, with its line."""
+    """Findings of the compiler in a chunk, with their lines."""
     try:
         file = parse(chunk.source)
         if chunk.parameters is not None:

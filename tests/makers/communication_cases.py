@@ -1,4 +1,4 @@
-"""What hangs and what does not: published cases as programs, with the verdict of every model.
+"""Published hangs and non-hangs as programs, with the verdict of every model.
 
 Where a verdict comes from is said with each case: a maintainer's word, a run on gloo, or, where a model is not spoken
 of, the derivation by hand. Nothing here comes from the code under test.
@@ -273,7 +273,7 @@ CASES = [
 
 
 def split(case: Case, fails: str, capacity: int | None, source: str) -> Case:
-    """The same messages in the same order, each on its own."""
+    """The same messages in the same order, without batches."""
     ranks = tuple(text.replace("[", "").replace("]", "") for text in case.ranks)
     return Case(f"{case.name}, batches split", source, ranks, fails, capacity)
 

@@ -1,4 +1,4 @@
-"""A program in a line a rank, and what is known of it.
+"""A program, one line per rank, and its known properties.
 
 The notation of one rank's list is torch's, with the peer after a message's arrow and a batch in brackets:
 
@@ -23,7 +23,7 @@ WORD = re.compile(r"(\+?)(\d+)([A-Z_]+)(\d+)(?:[<>](\d+))?(?:@(\d+))?")
 
 @dataclass(frozen=True)
 class Case:
-    """A program and what is known of it.
+    """A program and its known properties.
 
     fails: the models under which some rank cannot finish. capacity: the least k of buffered(k), 0 if strict holds.
     swapped: the i-th send and the i-th receive of some channel are not the same message. stuck: where ranks stop.

@@ -1,4 +1,4 @@
-"""Configurations of trainers, right and wrong, with what each must be told: values from the projects' examples.
+"""Configurations of trainers, right and wrong, with the expected findings; values are from the projects' examples.
 
     Row(name, ending, text, said, last, options)     said: (code, line) of every finding; last: of the last line
 
@@ -15,7 +15,7 @@ Said = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Row:
-    """A configuration. said: code and line of each finding, in order. last: what the last line must hold."""
+    """A configuration. said: code and line of each finding, in order. last: part of the last line."""
 
     name: str
     ending: str
@@ -42,7 +42,7 @@ TITAN_TESTS = "torchtitan v0.2.2, models/llama3/train_configs/debug_model.toml w
 
 
 def titan(p: int = 4, name: str = "Interleaved1F1B", mode: str = "selective", more: str = "") -> str:
-    """Its debug model, with more lines in the section of the pipeline."""
+    """Its debug model, with additional lines in the section of the pipeline."""
     return TITAN.format(p=p, name=name, mode=mode).replace("[activation", f"{more}[activation")
 
 

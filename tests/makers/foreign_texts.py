@@ -1,4 +1,4 @@
-"""Every text of every kind of input, one after the other in the hands of a stranger.
+"""Every text of every kind of input, each in turn replaced by a stranger's.
 
 Each kind has a valid example; its texts are found mechanically: the values and keys of a tree of JSON, TOML, YAML or a
 pickle, the strings, names and comments of a .ps file, the cells of a CSV, the words of an order, of a shell script and
@@ -31,7 +31,7 @@ Change = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Input:
-    """An input with one text of it changed. files: by name, in a folder of its own.
+    """An input with one changed text. files: by name, in a folder of its own.
 
     commands: with {0} for the folder, and {1} for `file`.
     """
@@ -48,12 +48,12 @@ class Input:
 
 
 def changes(text: str) -> list[Change]:
-    """How a text is changed: it is replaced, or gets a tail."""
+    """Changes of a text: replace it, or append a tail."""
     return [lambda _: text, lambda old: old + text]
 
 
 def paths(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to each text of a tree; to a key it ends in None."""
+    """Paths to the texts of a tree; the path of a key ends in None."""
     if isinstance(tree, str):
         yield at
     elif isinstance(tree, dict):
@@ -67,7 +67,7 @@ def paths(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(tree: Any, path: tuple[Any, ...], change: Change) -> Any:
-    """A copy of the tree in which the text at the end of the way is another."""
+    """A copy of the tree with the text at the end of the path replaced."""
     if not path:
         return change(tree)
     head, *rest = path
@@ -81,7 +81,7 @@ def changed(tree: Any, path: tuple[Any, ...], change: Change) -> Any:
 
 
 def kinds_of(tree: Any) -> list[tuple[Any, ...]]:
-    """One way for all items of a list that have the same keys: the texts of its first item stand for those."""
+    """One path for all items of a list that have the same keys: the texts of its first item represent them."""
     first: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for path in paths(tree):
         first.setdefault(tuple("#" if isinstance(x, int) and x > 1 else x for x in path), path)
@@ -91,7 +91,7 @@ def kinds_of(tree: Any) -> list[tuple[Any, ...]]:
 def of_tree(
     name: str, tree: Any, write: Callable[[Any], bytes], commands: Sequence[str], others: dict[str, bytes] | None = None
 ) -> Iterator[Input]:
-    """The tree with each of its texts changed."""
+    """The tree with each of its texts changed in turn."""
     yield Input(f"{name} {AS_IT_IS}", {**(others or {}), name: write(tree)}, commands)
     for path in kinds_of(tree):
         for text in TEXTS:
@@ -103,7 +103,7 @@ def of_tree(
 def of_text(
     name: str, text: str, words: str, commands: Sequence[str], quoted: Change = lambda x: x, most: int = 40
 ) -> Iterator[Input]:
-    """The text with each of its words changed; of words that are alike the first."""
+    """The text with each of its words changed in turn; of similar words only the first."""
     yield Input(f"{name} {AS_IT_IS}", {name: text.encode()}, commands)
     first = {found[0]: found for found in reversed(list(re.finditer(words, text, re.S)))}
     for found in sorted(first.values(), key=lambda found: found.start())[:most]:
@@ -132,7 +132,7 @@ def as_toml(tree: Any) -> bytes:
 
 
 def schedule_verbs(file: str, *options: str) -> list[str]:
-    """What reads a schedule."""
+    """Verbs that read a schedule."""
     sizes = " ".join(options)
     verbs = [f"{verb} {{0}}/{file} {sizes}" for verb in ("verify", "why", "emit", "fmt --diff", "list")]
     verbs += [f"verify {{0}}/{file} {sizes} --format {x}" for x in ("concise", "github", "json")]
@@ -198,7 +198,7 @@ torchrun --nproc_per_node 4 pretrain_gpt.py --pipeline-model-parallel-size $SIZE
 
 
 def of_stream(name: str, sizes: str) -> Iterator[Input]:
-    """A stream, and one with other names whose fingerprint agrees."""
+    """A stream, and one with other names and a matching fingerprint."""
     stream = json.loads(typed("emit", name, *sizes.split()).out)
     yield from of_tree("stream.json", stream, as_json, schedule_verbs("stream.json"))
     for new in TEXTS:
@@ -210,17 +210,17 @@ def of_stream(name: str, sizes: str) -> Iterator[Input]:
 
 
 def streams() -> Iterator[Input]:
-    """Of one route."""
+    """Streams with one route."""
     yield from of_stream("1f1b", "--p 2 --m 2")
 
 
 def routes() -> Iterator[Input]:
-    """Streams of two."""
+    """Streams with two routes."""
     yield from of_stream("dualpipe", "--p 2 --m 4")
 
 
 def answers() -> Iterator[Input]:
-    """What `optimize --json` prints."""
+    """Answers of `optimize --json`."""
     answer = json.loads(typed("optimize", "--p=2", "--m=2", "--json").out)
     read = [f"{x} {{0}}/answer.json" for x in ("verify", "verify --json", "verify --format github", "show", "why")]
     yield from of_tree("answer.json", answer, as_json, read)
@@ -342,7 +342,7 @@ def _written(write: Callable[..., None], played: Any) -> dict[str, bytes]:
 
 
 def generators() -> Iterator[Input]:
-    """What runs in a process of its own: half a second each."""
+    """Files that run in a process of their own: half a second each."""
     for new in TEXTS:
         for found in re.finditer(r'"[^"]+"|kind(?=\))', GENERATOR):
             made = GENERATOR[: found.start()] + repr(new) + GENERATOR[found.end() :]
@@ -353,7 +353,7 @@ def generators() -> Iterator[Input]:
 
 
 def names() -> Iterator[Input]:
-    """Files that are called so."""
+    """Files with such names."""
     for new in TEXTS:
         name = new.replace("\x00", "")
         for text, ending in ((PS, ".ps"), (TORCH, ".csv"), (ORDER, ".txt"), ("{}", ".json"), ("[a]\nb = 1\n", ".toml")):

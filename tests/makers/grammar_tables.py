@@ -1,4 +1,5 @@
-"""The tables of a grammar, as lark makes them, in a form that depends on no release of lark and on no order of a set.
+"""The tables of a grammar, as lark makes them, in a form that depends on neither the release of lark nor the order of a
+set.
 
 States are numbered as a walk from the start meets them, symbols in the order of their names; rules are sorted.
 """
@@ -36,7 +37,7 @@ def made(text: str) -> dict[str, Any]:
 
 
 def written(text: str) -> str:
-    """The file of a grammar's tables: a rule a line, a state a line."""
+    """The file of a grammar's tables: one line per rule and per state."""
     parts = []
     for key, value in made(text).items():
         rows = ",\n".join(map(json.dumps, value)) if isinstance(value, list) else ""
@@ -51,7 +52,7 @@ def _rule(rule: LarkRule) -> Rule:
 
 
 def _tried(terminals: Collection[TerminalDef]) -> list[TerminalDef]:
-    """The terminals in the order in which the basic lexer tries them, without the words that a pattern reads."""
+    """The terminals in the order in which the basic lexer tries them, without words that a pattern matches."""
     patterns = [t for t in terminals if t.pattern.type == "re"]
     words = [
         t

@@ -1,4 +1,4 @@
-"""The sizes and costs at which the built-in schedules are tried."""
+"""Sizes and costs at which the built-in schedules are tested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and arguments that a hostile stranger gives: up to 10 MB of every shape, sizes, devices, names.
+"""Hostile files and arguments: up to 10 MB of every shape, sizes, devices, names.
 
 Each is made when it is asked for; `content` None is a command line alone, or a file that is there already.
 """
@@ -24,8 +24,8 @@ Content: TypeAlias = str | bytes | Callable[[], str | bytes] | None
 
 @dataclass(frozen=True)
 class Hostile:
-    """What is given: a file of this name and content, and the arguments after it. command: what reads it. beside: files
-    in its folder, which ``{folder}`` in an argument names. environment: what is set in it.
+    """A hostile case: a file of this name and content, and the arguments after it. command: the command that reads it.
+    beside: files in its folder, ``{folder}`` in an argument. environment: variables to set.
     """
 
     file: str
@@ -57,12 +57,12 @@ def built_in(name: str, *arguments: str, command: str = "verify") -> Hostile:
 
 
 def lets(count: int = 40) -> str:
-    """Functions that call the one before them twice: 2 ** count calls."""
+    """Functions that call the previous one twice: 2 ** count calls."""
     return "let f0(k) = k + 1\n" + "".join(f"let f{i}(k) = f{i - 1}(f{i - 1}(k))\n" for i in range(1, count))
 
 
 def balanced(terms: list[str]) -> str:
-    """A sum that nests as little as it can."""
+    """A sum with the least nesting."""
     half = len(terms) // 2
     return terms[0] if half == 0 else f"({balanced(terms[:half])}+{balanced(terms[half:])})"
 
@@ -80,7 +80,7 @@ def forwards(stages: int, microbatches: int, ranks: int = 1) -> Stream:
 
 
 def loose(made: Stream, **others: object) -> str:
-    """A stream laid out in another way than ours."""
+    """A stream in a layout other than ours."""
     return json.dumps({**json.loads(dumps(made)), **others})
 
 

@@ -1,4 +1,4 @@
-"""Hostile files for every reader that is not of a schedule's text: records, traces, answers, costs, models, settings.
+"""Hostile files for every reader except those of schedules: records, traces, answers, costs, models, settings.
 
 Each is made when it is asked for; ``{folder}`` in an argument is the folder of the files of a case.
 """
@@ -74,7 +74,7 @@ def listed(content: Content) -> Hostile:
 
 
 def bomb(text: str, times: int) -> Callable[[], bytes]:
-    """Packs a text many times over, each copy packed once: a gzip file of as many members."""
+    """Compress a text many times over, each copy once: a gzip file of as many members."""
     return lambda: gzip.compress(text.encode()) * times
 
 
@@ -87,12 +87,12 @@ def text(word: str) -> bytes:
 
 
 def dump(entries: bytes) -> bytes:
-    """A dump whose entries are what these opcodes make."""
+    """A dump whose entries these opcodes make."""
     return b"\x80\x02}" + text("pg_config") + b"}s" + text("entries") + entries + b"s."
 
 
 def entry(**values: object) -> dict[str, object]:
-    """An entry of a dump as torch has it."""
+    """An entry of a dump in torch's form."""
     usual = {
         "record_id": 0, "profiling_name": "nccl:send 0->1", "process_group": ("1", "pp"), "p2p_seq_id": 1,
         "is_p2p": True, "state": "completed", "input_sizes": [[1, 512]], "input_dtypes": ["Float"],
@@ -120,12 +120,12 @@ def doubled(depth: int, of_two: bytes) -> bytes:
 
 
 def memo(opcode: bytes, number: int) -> bytes:
-    """To put into the memo (``r``) or to get (``j``), behind the numbers that a dump has."""
+    """Put into the memo (``r``) or get (``j``), after the numbers of a dump."""
     return opcode + (1000 + number).to_bytes(4, "little")
 
 
 def sized(value: bytes) -> bytes:
-    """A dump whose one entry has this for its sizes."""
+    """A dump whose one entry has these sizes."""
     body = dumped(entry(input_sizes="HERE"))
     at = body.index(b"X\x04\x00\x00\x00HERE")
     end = at + 9
@@ -135,7 +135,7 @@ def sized(value: bytes) -> bytes:
 
 
 def one_hash(key: Callable[[int], bytes]) -> Callable[[], bytes]:
-    """A table whose keys all have one hash."""
+    """A table whose keys have equal hashes."""
     return lambda: dump(b"}(" + b"".join(key(i) + b"N" for i in range(150_000)) + b"u")
 
 
@@ -148,7 +148,7 @@ def long1(number: int, width: int = 12) -> bytes:
 
 @cache
 def answer() -> dict[str, object]:
-    """What `optimize --json` says of a small problem, with a proof."""
+    """The answer of `optimize --json` for a small problem, with a proof."""
     done = typed("optimize", "--p", "2", "--m", "3", "--mem-cap", "1", "--certify", "--json")
     made = json.loads(done.out)
     assert isinstance(made, dict)
@@ -165,7 +165,7 @@ def answered(change: Callable[[dict[str, object]], object], *arguments: str) -> 
 
 
 def proved(proof: Callable[[], str]) -> Hostile:
-    """The answer with another proof."""
+    """The answer with a different proof."""
 
     def change(made: dict[str, object]) -> None:
         certificate = made["certificate"]
@@ -242,14 +242,14 @@ def deepspeed(value: str) -> str:
 
 
 def laughs(depth: int, width: int = 9) -> str:
-    """Lists that hold the one before many times."""
+    """Lists that hold the previous one many times."""
     rows = ["a0: &a0 [x, x]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * width)}]" for i in range(1, depth)]
     return "\n".join(rows) + "\n"
 
 
 def merges(depth: int) -> str:
-    """Mappings that merge the one before twice."""
+    """Mappings that merge the previous one twice."""
     rows = ["a0: &a0 {pp_size: 2}"]
     rows += [
         f"a{i}: &a{i}\n  <<: [*a{i - 1}, *a{i - 1}]\n  k{i}: 1\n  b: *a{i - 1}\n  c: *a{i - 1}" for i in range(1, depth)

@@ -1,4 +1,4 @@
-"""The instances of `oracles/brute.py` and `oracles/walk.py` as the tool sees them, and schedules for them."""
+"""Instances of `oracles/brute.py` and `oracles/walk.py` for the optimizer, and schedules for them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def problem_of(x: Instance) -> Problem:
 
 
 def given(x: Instance) -> tuple[Costs, Release, tuple[Fraction, ...]]:
-    """Costs, release rule and caps as a user would give them."""
+    """Costs, release rule and caps in a user's form."""
     rows = {key: tuple(map(Fraction, getattr(x, key))) for key in ("F", "I", "W", "B", "C")}
     held = tuple(PART * amount * x.stages / x.ranks for amount in x.takes)
     share = Fraction(x.at_input[0], x.takes[0])
@@ -47,7 +47,7 @@ def given(x: Instance) -> tuple[Costs, Release, tuple[Fraction, ...]]:
 
 
 def simulated(x: Instance, orders: list[list[Compute]]) -> int | None:
-    """The makespan of orders that run all operations within the caps, one microbatch of memory at a time; else None."""
+    """Makespan of complete orders within the caps, one microbatch of memory at a time; else None."""
     known = {step.name: step for step in steps(x)}
     ends: dict[tuple[str, int, int], int] = {}
     at, clock, held = [0] * x.ranks, [0] * x.ranks, [0] * x.ranks
@@ -71,7 +71,7 @@ def simulated(x: Instance, orders: list[list[Compute]]) -> int | None:
 
 
 def some_orders(x: Instance, rng: random.Random, tries: int = 20) -> list[list[Compute]] | None:
-    """The best of some orders made by chance, or one microbatch after another; None if none is within the caps."""
+    """The best of some random orders, or one microbatch after another; None if none is within the caps."""
     alone: list[list[Compute]] = [[] for _ in range(x.ranks)]
     for step in steps(x):
         alone[step.rank].append(_compute(step))

@@ -1,4 +1,4 @@
-"""Measured runs of which all is known: played by hand, and one that torch's profiler wrote.
+"""Measured runs with known times: played by hand, and one that torch's profiler wrote.
 
 `played` runs a schedule on `simulate.run` and writes what a runtime would have recorded: an operation begins when the
 rank is free, waits for its input, works, ends.
@@ -42,7 +42,7 @@ def built(name: str) -> Schedule:
 
 
 def played(schedule: Schedule, costs: str, *, torch: bool, late: tuple[int, int, int] | None = None) -> list[Events]:
-    """The events of every rank. torch: as its profiler records them, else as ours does. late: rank, position, by."""
+    """Events of every rank. torch: in its profiler's form, else in ours. late: rank, position, delay."""
     run = simulate.run(schedule, simulate.rows(Costs.parse(costs), schedule.stages))
     made = []
     for rank, order in enumerate(run.orders):
@@ -79,7 +79,7 @@ def event(
 
 
 def written(folder: Path, ranks: list[Events], *, torch: bool) -> list[str]:
-    """One file a rank with torch, told by `distributedInfo` and given in the wrong order; else one file for all."""
+    """One file per rank for torch, with its rank in `distributedInfo` and in shuffled order; else one file for all."""
     if not torch:
         file = folder / "run.json"
         file.write_text(json.dumps({"traceEvents": [x for events in ranks for x in events]}), "utf-8")
@@ -96,12 +96,12 @@ def written(folder: Path, ranks: list[Events], *, torch: bool) -> list[str]:
 
 
 def later(events: Events, by: float, slower: float = 1) -> Events:
-    """The same operations once more, later, and so many times slower."""
+    """The same operations once more, later, and slower by a factor."""
     return [{**x, "ts": by + x["ts"] * slower, "dur": x["dur"] * slower} for x in events]
 
 
 def shown(name: str, files: list[str], capsys: Captured, *options: str) -> tuple[int, str, str]:
-    """What ``show --measured`` says: status, stdout, stderr."""
+    """Status, stdout and stderr of ``show --measured``."""
     sizes = [x for key, value in LIBRARY[name].items() for x in (f"--{key}", str(value))]
     given = [x for file in files for x in ("--measured", file)]
     status = main(["show", name, *sizes, "--cost", COSTS, *given, *options])
@@ -116,7 +116,7 @@ def rows_of(text: str) -> list[tuple[str, str]]:
 
 
 def calibrated(ranks: list[Events], torch: bool, folder: Path, capsys: Captured) -> dict[str, Any]:
-    """The object of `calibrate`."""
+    """The JSON object of `calibrate`."""
     assert main(["calibrate", *written(folder, ranks, torch=torch), "--digits", "9", "--json"]) == 0
     made: dict[str, Any] = json.loads(capsys.readouterr().out)
     return made

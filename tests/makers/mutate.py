@@ -1,4 +1,4 @@
-"""Ways in which a program goes wrong: one slip at one place of one list.
+"""Slips in a program: one at one place of one list.
 
 Each takes the lists of a program, one list of records a rank, and changes them in place; it says whether it found
 something to change. What comes out may still be right: two neighbours that do not care may change places. Slips at
@@ -55,7 +55,7 @@ def _drop(wanted: Wanted) -> Mutation:
 
 
 def _duplicate(wanted: Wanted) -> Mutation:
-    """The same again: next to it, or anywhere in its list."""
+    """Repeat an entry: next to it, or anywhere in its list."""
 
     def duplicate(rng: random.Random, lists: Lists) -> bool:
         if found := spot(rng, lists, wanted):
@@ -67,7 +67,7 @@ def _duplicate(wanted: Wanted) -> Mutation:
 
 
 def _move(wanted: Wanted) -> Mutation:
-    """To a near place of its list, or to any."""
+    """Move an entry to a near place of its list, or to any."""
 
     def move(rng: random.Random, lists: Lists) -> bool:
         if found := spot(rng, lists, wanted):
@@ -81,7 +81,7 @@ def _move(wanted: Wanted) -> Mutation:
 
 
 def _swap(wanted: Wanted) -> Mutation:
-    """With one of the nearest of its kind on the same rank."""
+    """Swap with one of the nearest of its kind on the same rank."""
 
     def swap(rng: random.Random, lists: Lists) -> bool:
         found = spot(rng, lists, wanted)
@@ -126,13 +126,13 @@ def _peer(rng: random.Random, lists: Lists, x: Instruction) -> Mapping[str, Any]
 
 
 def _operation(rng: random.Random, lists: Lists, x: Instruction) -> Mapping[str, Any]:
-    """A compute becomes another one, a message goes the other way or carries the other thing."""
+    """Change a compute into another one, or the direction or content of a message."""
     kinds = (Op.F, Op.I, Op.W, Op.B) if x.op.compute else (Op.SEND_F, Op.SEND_B, Op.RECV_F, Op.RECV_B)
     return {"op": rng.choice([op for op in kinds if op is not x.op])}
 
 
 def _elsewhere(wanted: Wanted) -> Mutation:
-    """To another rank."""
+    """Move an entry to another rank."""
 
     def elsewhere(rng: random.Random, lists: Lists) -> bool:
         found = spot(rng, lists, wanted)

@@ -12,7 +12,7 @@ TWIN = {Op.SEND_F: (Op.RECV_F, 1), Op.RECV_F: (Op.SEND_F, -1), Op.SEND_B: (Op.RE
 
 
 def _other_end(lists: Lists, rank: int, x: Instruction) -> Spot | None:
-    """Where a message of a rank is sent or received on the other one, by name."""
+    """Place of the other end of a message of a rank, by name."""
     op, step = TWIN[x.op]
     for j, y in enumerate(lists[x.peer] if 0 <= x.peer < len(lists) else ()):
         if (y.op, y.stage, y.microbatch, y.peer) == (op, x.stage + step, x.microbatch, rank):
@@ -28,7 +28,7 @@ def _both_ends(rng: random.Random, lists: Lists) -> tuple[Spot, Spot] | None:
 
 
 def swap_messages(rng: random.Random, lists: Lists) -> bool:
-    """Two messages of one channel change places on both sides."""
+    """Swap two messages of one channel on both sides."""
     ends = _both_ends(rng, lists)
     if ends is None:
         return False
@@ -67,7 +67,7 @@ def rename_message(rng: random.Random, lists: Lists) -> bool:
 
 
 def shift_message(rng: random.Random, lists: Lists) -> bool:
-    """Both ends name another stage, the same number of stages away."""
+    """Both ends name another stage, at the same distance."""
     ends = _both_ends(rng, lists)
     by = rng.choice((-2, -1, 1, 2))
     for rank, i in ends or ():
@@ -84,7 +84,7 @@ def own_communicator(rng: random.Random, lists: Lists) -> bool:
 
 
 def redirect_message(rng: random.Random, lists: Lists) -> bool:
-    """One end of a message, with its stage, goes to a third rank, at about the same place; the other end follows."""
+    """Move one end of a message, with its stage, to a third rank, at about the same place; the other end follows."""
     ends = _both_ends(rng, lists)
     if ends is None or len(lists) < 3:
         return False
@@ -98,7 +98,7 @@ def redirect_message(rng: random.Random, lists: Lists) -> bool:
 
 
 def drop_everywhere(rng: random.Random, lists: Lists) -> bool:
-    """All REDUCE_GRADs, SYNCs or STEPs of one stage, or of all, on every rank."""
+    """Drop all REDUCE_GRADs, SYNCs or STEPs of one stage, or of all, on every rank."""
     found = spot(rng, lists, ending)
     if found is None:
         return False
@@ -109,7 +109,7 @@ def drop_everywhere(rng: random.Random, lists: Lists) -> bool:
 
 
 def duplicate_sync(rng: random.Random, lists: Lists) -> bool:
-    """Both ends of a SYNC, again."""
+    """Repeat both ends of a SYNC."""
     found = spot(rng, lists, lambda x: x.op is Op.SYNC)
     if found is None:
         return False
@@ -121,7 +121,7 @@ def duplicate_sync(rng: random.Random, lists: Lists) -> bool:
 
 
 def split(rng: random.Random, lists: Lists) -> bool:
-    """A B becomes its I and, there or later, its W."""
+    """Split a B into its I and, there or later, its W."""
     found = spot(rng, lists, lambda x: x.op is Op.B)
     if found is None:
         return False
@@ -133,7 +133,7 @@ def split(rng: random.Random, lists: Lists) -> bool:
 
 
 def fuse(rng: random.Random, lists: Lists) -> bool:
-    """An I becomes a B, and its W goes."""
+    """Make an I a B, and drop its W."""
     found = spot(rng, lists, lambda x: x.op is Op.I)
     if found is None:
         return False
@@ -145,7 +145,7 @@ def fuse(rng: random.Random, lists: Lists) -> bool:
 
 
 def batch(rng: random.Random, lists: Lists) -> bool:
-    """Two to four messages that stand side by side become one fused batch."""
+    """Merge two to four adjacent messages into one batch."""
     found = spot(rng, lists, message)
     if found is None:
         return False

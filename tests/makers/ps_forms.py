@@ -1,4 +1,4 @@
-"""Random files over all forms of the language, right and wrong: a run is written down, and what ranks did is dressed.
+"""Random files with all forms of the language, right and wrong: a random run, written in varied forms.
 
     a model ──> a run of it, word by word ──> loops, choices, lets, functions, expressions ──> text in any layout
 
@@ -46,7 +46,7 @@ LEVELS["/"] = 6
 
 
 def shown(e: Tree, level: int = 0) -> str:
-    """An expression with the brackets that the table of precedence asks for, and no others."""
+    """An expression with the brackets that the table of precedence requires, and no others."""
     match e:
         case ("number", x):
             said = str(x) if isinstance(x, int) or x.denominator == 1 else str(float(x))
@@ -82,7 +82,7 @@ def number(x: Any) -> Tree:
 
 @dataclass
 class Scope:
-    """What is known at a place: numbers, functions of numbers, truths, lists; names that are taken anywhere."""
+    """Names known at a place: numbers, functions of numbers, booleans, lists; and names that are taken anywhere."""
 
     numbers: dict[str, int]
     functions: dict[str, tuple[int, Callable[..., int]]]
@@ -116,7 +116,7 @@ NAMES = (
 
 
 class Expressions:
-    """Expressions of a value that is known."""
+    """Expressions with a known value."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -180,7 +180,7 @@ class Expressions:
         return ("binary", "+" if value > x else "-", e, number(abs(value - x)))
 
     def truth(self, wanted: bool, scope: Scope, depth: int = 1) -> Tree:
-        """A condition that is true, or false."""
+        """A condition with this value."""
         pick = self.rng.random()
         if depth > 0 and pick < 0.12:
             return ("unary", "not", self.truth(not wanted, scope, depth - 1))
@@ -212,7 +212,7 @@ COMPARED: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def model_of(rng: random.Random) -> Model:
-    """Any placement; with routes, readers, slices and frozen stages where chance says so."""
+    """Any placement; sometimes with routes, readers, slices and frozen stages."""
     p = rng.choice((1, 2, 2, 3, 3, 4))
     row = rng.choice(
         (
@@ -249,7 +249,7 @@ def _few(rng: random.Random, of: Sequence[int]) -> list[int]:
 
 
 class Run:
-    """A run of a model as if all of it were trained, written down word by word."""
+    """A run of a model with all stages trained, recorded word by word."""
 
     def __init__(self, rng: random.Random, model: Model) -> None:
         self.rng = rng
@@ -285,7 +285,7 @@ class Run:
                 self.put(rank, found)
 
     def possible(self, rank: Rank) -> Iterator[tuple[str, int, int]]:
-        """What can be written next: letter, chunk, microbatch."""
+        """Possible next words: letter, chunk, microbatch."""
         for chunk, (route, s) in enumerate(rank.chunks):
             for letter in "FRO" if self.forward_only else "FIBROL":
                 low, end = self.model.taken[route]
@@ -330,7 +330,7 @@ class Run:
         self.words[rank.rank].append(words[0] if len(words) == 1 else ("overlap", *words))
 
     def weigh(self, rank: Rank) -> None:
-        """A W: the oldest, that of a chunk, one by its name, or all."""
+        """Run a W: the oldest, that of a chunk, one by its name, or all."""
         pending, chance = rank.waiting["W"], self.rng.random()
         chunk, i = self.rng.choice(pending)
         taken: list[tuple[int, int]] = [pending[0]]
@@ -548,7 +548,7 @@ class File:
     # Programs
 
     def spoil(self, words: list[list[Word]]) -> None:
-        """One word is lost, doubled, moved or another; or a microbatch or a chunk is."""
+        """Drop, double, move or change one word; or a microbatch or a chunk."""
         rng = self.rng
         rank = rng.choice([x for x in words if x] or [[("F", 0, None)]])
         at = rng.randrange(len(rank))
@@ -602,7 +602,7 @@ class File:
         return f"if {condition} {{ {body} }} else {inner}"
 
     def rules(self) -> Iterator[str]:
-        """A rule for each rank, now and then a list."""
+        """A rule for each rank, sometimes a list."""
         rng, model = self.rng, self.model
         lists = Run(rng, model)
         lists.again.clear()
@@ -651,7 +651,7 @@ FORMULAS: Sequence[tuple[str, Callable[[int, int], int]]] = (
 
 
 class Body:
-    """What a rank wrote, as statements."""
+    """The words of a rank, as statements."""
 
     def __init__(self, file: File, rank: int) -> None:
         self.file, self.rng, self.e = file, file.rng, file.e
@@ -684,7 +684,7 @@ class Body:
         return "  ".join(said)
 
     def again(self, words: Sequence[Word], at: int) -> tuple[int, int] | None:
-        """How long a part is that comes again at once, and how often it comes."""
+        """Length of a part that repeats at once, and its count."""
         best = None
         for period in range(1, min(6, (len(words) - at) // 2) + 1):
             part, count = words[at : at + period], 1
@@ -695,7 +695,7 @@ class Body:
         return best
 
     def series(self, words: Sequence[Word], at: int) -> int:
-        """How many words name microbatches in even steps, if two do at least."""
+        """Number of words that name microbatches in even steps, if at least two do."""
         first = words[at]
         if first[0] in ("drain", "overlap") or first[2] is None:
             return 0
@@ -798,7 +798,7 @@ def laid_out(rng: random.Random, text: str) -> str:
 
 
 def spoilt(rng: random.Random, text: str) -> str:
-    """A number of the text is another."""
+    """Change a number of the text."""
     numbers = list(re.finditer(r"(?<![\w.\"])\d+(?![\w.])", text))
     if not numbers:
         return text
@@ -807,7 +807,7 @@ def spoilt(rng: random.Random, text: str) -> str:
 
 
 def with_claims(rng: random.Random, text: str, given: Mapping[str, Any]) -> str:
-    """With claims that are true of it, as a rule."""
+    """Add claims, usually true ones."""
     try:
         written = interpret(read(text), given)
     except Refused:
@@ -847,7 +847,7 @@ def with_claims(rng: random.Random, text: str, given: Mapping[str, Any]) -> str:
 
 
 def program(seed: int) -> tuple[str, dict[str, Any]]:
-    """The text of a seed, and the parameters that it is given."""
+    """The text of a seed, and its parameters."""
     rng = random.Random(-seed - 1)
     if rng.random() < 0.06:
         return library(rng)
@@ -861,7 +861,7 @@ def program(seed: int) -> tuple[str, dict[str, Any]]:
 
 
 def asked(seed: int) -> tuple[str, dict[str, Fraction] | None]:
-    """A release rule, and now and then costs, as a command line has them."""
+    """A release rule, and sometimes costs, as on a command line."""
     rng = random.Random(f"asked {seed}")
     release = rng.choice(("W", "I", "split:1/4", "torch"))
     if rng.random() < 0.85:

@@ -1,4 +1,4 @@
-"""Random programs of the language in which no operation but O and L names its microbatch, and what they write.
+"""Random programs in which only O and L name their microbatches, and their orders.
 
 A program is a run that was written down: at each step some rank writes a word for what can go next there, a letter with
 its chunk, a bare W, `drain W`, or an overlap. So every order of a rank comes up, and nothing waits in a cycle.
@@ -48,7 +48,7 @@ class Written:
         return [(route, s) for route, row in enumerate(self.homes) for s, home in enumerate(row) if home == rank]
 
     def text(self, *lines: str) -> str:
-        """The file, with more lines behind its placement."""
+        """The file, with more lines after its placement."""
         named = [f"route r{n}: " if len(self.homes) > 1 else "" for n in range(len(self.homes))]
         said = ["schedule random(p, m)"]
         for route, row in enumerate(self.homes):
@@ -59,7 +59,7 @@ class Written:
 
 
 class Writer:
-    """Writes one."""
+    """Writer of a program."""
 
     def __init__(
         self, seed: int, *, ranks: int = 4, microbatches: int = 4, recompute: float = 0, offload: float = 0
@@ -100,7 +100,7 @@ class Writer:
                 self.put(rank, self.rng.choice(ready), ready)
 
     def possible(self, rank: int) -> list[tuple[int, Step]]:
-        """What can be written next for each chunk: an F, a backward, an R; an O and an L of any microbatch."""
+        """Possible next operations of each chunk: an F, a backward, an R; an O and an L of any microbatch."""
         found = []
         for chunk, (route, stage) in enumerate(self.made.chunks(rank)):
             low, high = self.made.first[route]
@@ -147,15 +147,15 @@ class Writer:
                 self.pending[rank].append((chunk, step))
 
     def named(self, step: Step) -> str:
-        """The microbatch of an O or L, where it is not that of the oldest F or O of its chunk that has had none."""
+        """The microbatch of an O or L, unless it is that of the oldest pending F or O of its chunk."""
         return "" if step[0] not in "OL" or self.oldest(step) == step[2] else f"({step[2]})"
 
     def oldest(self, step: Step) -> int:
-        """The microbatch that the letter takes where it names none."""
+        """The microbatch that the letter takes without a name."""
         return self.waiting(step)[0]
 
     def waiting(self, step: Step) -> list[int]:
-        """The F or O of its chunk that have had none, oldest first."""
+        """The pending F or O of its chunk, oldest first."""
         letter, stage, i = step
         before = "O" if letter == "L" else "F"
         return [
@@ -166,7 +166,7 @@ class Writer:
         ]
 
     def weigh(self, rank: int) -> None:
-        """A W: the oldest, that of a chunk, or all."""
+        """Run a W: the oldest, that of a chunk, or all."""
         pending, chance = self.pending[rank], self.rng.random()
         chunk = self.rng.choice(pending)[0]
         taken, word = [pending[0]], "W"
@@ -185,7 +185,7 @@ def _any(rng: random.Random, ranks: int) -> Iterator[int]:
 
 
 def program(seed: int, *, recompute: float = 0, offload: float = 0) -> Written:
-    """The program of a seed. recompute: how many stages compute their forwards again; offload: how many activations of
-    the others are offloaded.
+    """The program of a seed. recompute: number of stages that recompute; offload: number of offloaded activations of
+    the others.
     """
     return Writer(seed, recompute=recompute, offload=offload).write()

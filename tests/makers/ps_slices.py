@@ -1,4 +1,4 @@
-"""Random programs of sequences that are cut: as `ps_programs`, and a slice runs only when its sequence has come to it.
+"""Random programs with sliced sequences: like `ps_programs`, and a slice runs only after the slices that it waits for.
 
 Forwards go along a sequence and backwards against it, so what is next is written down here by looking, not by counting:
 of the sequences that have a backward left the first, and of that the last slice. So it is for R and L, of the sequences
@@ -11,7 +11,7 @@ from tests.makers.ps_programs import Step, Writer, Written
 
 
 class Sliced(Writer):
-    """Writes one of sequences of q slices."""
+    """Writer of a program with sequences of q slices."""
 
     def __init__(
         self, seed: int, *, ranks: int = 4, sequences: int = 2, recompute: float = 0, offload: float = 0
@@ -24,7 +24,7 @@ class Sliced(Writer):
         }
 
     def possible(self, rank: int) -> list[tuple[int, Step]]:
-        """An F or a backward for each chunk, where the rest of its sequence lets it go; R, O and L as they may."""
+        """An F or a backward for each chunk, if the rest of its sequence allows it; R, O and L likewise."""
         found = [x for x in super().possible(rank) if x[1][0] in "OL"]
         for chunk, (route, stage) in enumerate(self.made.chunks(rank)):
             low, high = self.made.first[route]
@@ -42,7 +42,7 @@ class Sliced(Writer):
         return found
 
     def oldest(self, step: Step) -> int:
-        """An L goes against its sequence, as R does; an O does not."""
+        """An L runs in reverse order of its sequence, like R; an O does not."""
         waiting = self.waiting(step)
         return self.turn(waiting) if step[0] == "L" else waiting[0]
 
@@ -51,6 +51,6 @@ class Sliced(Writer):
 
 
 def sliced(seed: int, *, recompute: float = 0, offload: float = 0) -> tuple[Written, int]:
-    """The program of a seed, and of how many slices its sequences are."""
+    """The program of a seed, with sequences of a number of slices."""
     writer = Sliced(seed, recompute=recompute, offload=offload)
     return writer.write(), writer.q

@@ -1,4 +1,4 @@
-"""Schedules as .ps text and back: what the tests of the printer of schedules share."""
+"""Schedules as .ps text and back: helpers of the tests of the printer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(text: str, **sizes: int) -> Unit:
 
 
 def laws(schedule: Schedule, text: str, **sizes: int) -> None:
-    """What holds of every schedule and its text."""
+    """Laws of every schedule and its text."""
     assert format_source(Source("x.ps", text)) == text
     again = read(text, **sizes).schedule
     for column in COLUMNS:
@@ -40,7 +40,7 @@ def tokens(text: str) -> int:
 
 
 def written(schedule: Schedule) -> str | list[Code]:
-    """The text, or the codes of why there is none."""
+    """The text, or the codes of the refusal."""
     try:
         return writer.write(schedule)
     except PipeschedError as error:

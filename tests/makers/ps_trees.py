@@ -1,4 +1,4 @@
-"""Random files of the language: trees, and the words that say them.
+"""Random files of the language: trees, and texts of them.
 
 The printer of trees here is written from the reference (grammars/README.md), not from the grammar: it puts the brackets
 that the table of precedence asks for and no others, so that reading the words back proves the precedence too.
@@ -31,7 +31,7 @@ NAMES = ("p", "m", "k", *SOFT, "fwd", "FB", "Fx", "W1", "torch", "split", "min",
 
 
 def made(kind: type[Any], *parts: Any, **named: Any) -> st.SearchStrategy[Any]:
-    """Nodes of a kind, at no place in particular."""
+    """Nodes of a kind, without a place."""
     return st.builds(kind, st.just(NOWHERE), *parts, **named)
 
 
@@ -115,7 +115,7 @@ files = made(ast.File, names, parameters, documents, some(items, 6), st.none() |
 
 
 def words(node: Any, level: int = LOOSEST) -> list[str]:
-    """The words of a node; brackets around an expression that is looser than `level`."""
+    """The words of a node; brackets around an expression that binds looser than `level`."""
     match node:
         case ast.Number(value=value):
             return [f"{float(value)}" if isinstance(value, Fraction) else str(value)]
@@ -226,7 +226,7 @@ TIGHT = set("()[]{},:")
 
 @st.composite
 def written(draw: st.DrawFn) -> tuple[ast.File, str]:
-    """A tree, and a text that says it, with any blanks and comments between the words."""
+    """A tree, and a text of it, with random blanks and comments between the words."""
     file = draw(files)
     said = words(file)
     gaps = draw(st.lists(st.sampled_from(GAPS), min_size=1, max_size=7))

@@ -25,7 +25,7 @@ LOCAL = (Op.F, Op.I, Op.B, Op.W, Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP, O
 
 
 def random_program(rng: random.Random) -> Program:
-    """A program of 2 to 4 ranks and some 2 to 10 instructions a rank."""
+    """A program of 2 to 4 ranks with about 2 to 10 instructions per rank."""
     while True:
         lists = [whole(instructions) for instructions in _Draft(rng).lists]
         places = prod(len(instructions) + 1 for instructions in lists)
@@ -39,13 +39,13 @@ def program(lists: list[list[Instruction]]) -> Program:
 
 
 def whole(instructions: list[Instruction]) -> list[Instruction]:
-    """The same list, where an overlap pair that was torn apart is two slots."""
+    """The same list, with torn overlap pairs as two slots."""
     after_compute = [False, *(x.op.compute for x in instructions)]
     return [replace(x, second=x.second and after_compute[i]) for i, x in enumerate(instructions)]
 
 
 class _Draft:
-    """One program in the making."""
+    """A program in the making."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -67,11 +67,11 @@ class _Draft:
                 harm()
 
     def _pair(self) -> list[int]:
-        """Two ranks, often the first two, so that messages between the same ranks pile up."""
+        """Two ranks, often the first two, so that messages between the same ranks accumulate."""
         return self.rng.sample(range(2 if self.rng.random() < 0.3 else self.ranks), 2)
 
     def _ends(self, source: int, target: int, group: int = -1) -> tuple[Instruction, Instruction]:
-        """A SEND and its RECV; of one kind as a rule, but any two may meet on a channel."""
+        """A SEND and its RECV; usually of one kind, but any two may meet on a channel."""
         forward = self.rng.random() < 0.5
         same = self.rng.random() < 0.9
         send = Op.SEND_F if forward else Op.SEND_B
@@ -94,7 +94,7 @@ class _Draft:
             self.lists[source].append(Instruction(WAITS[send.op], send.stage, send.microbatch))
 
     def _use(self, rank: int, receive: Instruction) -> None:
-        """The compute that consumes what is received, at times as the first or second half of an overlap pair."""
+        """The compute that consumes the received value, sometimes as the first or second half of an overlap pair."""
         if self.rng.random() > 0.4 + 0.5 * self.talk:
             return
         user = Instruction(self.rng.choice(USERS[receive.op]), receive.stage, receive.microbatch)
@@ -117,7 +117,7 @@ class _Draft:
         return self.groups
 
     def _exchange(self) -> None:
-        """Both ways at once between two ranks: one batch on each, or on one of them only."""
+        """Both directions at once between two ranks: one batch on each, or on one of them only."""
         a, b = self._pair()
         group_a, group_b = self._group(), self._group() if self.rng.random() < 0.8 else -1
         to_b, from_a = self._ends(a, b)
@@ -127,7 +127,7 @@ class _Draft:
             self.lists[rank] += [replace(end, group=group) for end in ends]
 
     def _shift(self) -> None:
-        """Every rank sends to the next one and receives from the one before, in one batch."""
+        """Every rank sends to the next one and receives from the previous one, in one batch."""
         group = self._group()
         batches: list[list[Instruction]] = [[] for _ in range(self.ranks)]
         for rank in range(self.ranks):
@@ -138,7 +138,7 @@ class _Draft:
             instructions += batch
 
     def _burst(self) -> None:
-        """Several messages on one channel, received only after something else that these two ranks do."""
+        """Several messages on one channel, received only after another action of these two ranks."""
         source, target = self._pair()
         ends = [self._ends(source, target) for _ in range(self.rng.randint(2, 4))]
         self.lists[source] += [send for send, _ in ends]
@@ -157,14 +157,14 @@ class _Draft:
         return self.rng.choice(places) if places else None
 
     def _swap(self) -> None:
-        """Two near entries change places."""
+        """Swap two near entries."""
         if found := self._somewhere(lambda _: True):
             instructions, i = found
             j = min(i + self.rng.randint(1, 3), len(instructions) - 1)
             instructions[i], instructions[j] = instructions[j], instructions[i]
 
     def _fuse(self, chance: float) -> None:
-        """Neighbours become batches."""
+        """Merge neighbours into batches."""
         for instructions in self.lists:
             for i in range(1, len(instructions)):
                 before, after = instructions[i - 1], instructions[i]
@@ -178,7 +178,7 @@ class _Draft:
             del instructions[i]
 
     def _redirect(self) -> None:
-        """One end, or a SYNC, names another communicator, or a rank that is not there."""
+        """Change one end, or a SYNC, to another communicator, or to a rank that does not exist."""
         if found := self._somewhere(lambda x: _message(x) or x.op is Op.SYNC):
             instructions, i = found
             elsewhere = self.rng.choice((replace(instructions[i], communicator=2), replace(instructions[i], peer=9)))
@@ -199,7 +199,7 @@ def _message(x: Instruction) -> bool:
 
 
 def features(program: Program) -> set[str]:
-    """What a program has in it, so that a report can say what was tried."""
+    """Features of a program, for a report of what was tried."""
     lists = [program.instructions(rank) for rank in range(program.ranks)]
     found = {f"{program.ranks} ranks"}
     messages = [(rank, x) for rank, instructions in enumerate(lists) for x in instructions if _message(x)]
@@ -226,7 +226,7 @@ def _unmatched(messages: list[tuple[int, Instruction]]) -> bool:
 
 
 def _local_features(instructions: list[Instruction]) -> set[str]:
-    """What one rank's list has in it."""
+    """Features of one rank's list."""
     found = {"SYNC"} if any(x.op is Op.SYNC for x in instructions) else set()
     for i, x in enumerate(instructions):
         earlier = {(y.op, y.stage, y.microbatch) for y in instructions[:i]}

@@ -1,4 +1,4 @@
-"""Runs of instruction lists by a player of its own, and what each recorder would have written of them.
+"""Runs of instruction lists by an independent player, and the records that each recorder would write of them.
 
 Every rank does its list step after step: it posts a message, or a batch of them, and goes on when all of them are over;
 the i-th send of a channel meets the i-th receive. A rank may stop for ever before some instruction.
@@ -22,7 +22,7 @@ Lists = Sequence[Sequence[Instruction]]
 
 @dataclass
 class Post:
-    """A message that a rank posted. batch: the posts of a rank that were made together have one number."""
+    """A message that a rank posted. batch: number of the posts that the rank made together."""
 
     what: Instruction
     index: int
@@ -35,7 +35,7 @@ class Post:
 
     @property
     def name(self) -> str:
-        """The message by the stage that made it, of a chain."""
+        """Name of a message in a chain, by the stage that made it."""
         letter, shift = {"SEND_F": ("F", 0), "RECV_F": ("F", -1), "SEND_B": ("B", 0), "RECV_B": ("B", 1)}[
             self.what.op.name
         ]
@@ -44,7 +44,7 @@ class Post:
 
 @dataclass
 class Run:
-    """posts: by rank, in order. waits: by rank that does not go on, the ranks that did not post what it waits for."""
+    """posts: by rank, in order. waits: by blocked rank, the ranks that did not post the awaited messages."""
 
     posts: list[list[Post]]
     waits: dict[int, set[int]]
@@ -52,7 +52,7 @@ class Run:
 
 
 def play(lists: Lists, steps: int = 1, stopped: Mapping[int, int] | None = None, *, eager: bool = False) -> Run:
-    """stopped: by rank, how many instructions it does in all. eager: no rank waits for what it sends."""
+    """stopped: by rank, its total number of instructions. eager: no rank waits for its sends."""
     halts = stopped or {}
     groups = [[list(group) for _, group in groupby(enumerate(rank), _batch)] * steps for rank in lists]
     posts: list[list[Post]] = [[] for _ in lists]
@@ -97,7 +97,7 @@ def _meet(sides: dict[tuple[int, int, int, bool], list[Post]], rank: int, post: 
 
 
 def orders(run: Run, folder: Path) -> None:
-    """In the order notation, a file a rank."""
+    """In the order notation, one file per rank."""
     for rank, posts in enumerate(run.posts):
         words = [f"{'send' if p.send else 'recv'}:{p.name}{'>' if p.send else '<'}{p.what.peer}{_on(p)}" for p in posts]
         (folder / f"rank{rank}.txt").write_text(f"rank {rank}: {' '.join(words)}\n")
@@ -108,7 +108,7 @@ def _on(post: Post) -> str:
 
 
 def traces(run: Run, folder: Path) -> None:
-    """As our recorder, which writes what is over, of a runtime that waits for no send: of an eager run."""
+    """In our recorder's form, which has finished messages only, for a runtime that waits for no send."""
     for rank, posts in enumerate(run.posts):
         events = [{"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}]
         for clock, p in enumerate(p for p in posts if p.over or p.send):
@@ -128,9 +128,7 @@ def dumps(
     sizes: Mapping[str, list[int]] | None = None,
     chatter: bool = True,
 ) -> None:
-    """As torch's flight recorder on NCCL. sizes: by the first letter of a message's name. chatter: collectives of the
-    job, and shapes that neighbours exchange before the first step.
-    """
+    """In the form of torch's flight recorder on NCCL. sizes: by the first letter of a message's name."""
     ranks = list(job or range(len(run.posts)))
     lengths = sizes or {"F": [2, 8], "B": [2, 8]}
     groups = {"0": ("default_pg", list(range(max(ranks) + 1)))}

@@ -1,4 +1,4 @@
-"""Scripts of bash that start a training, made by chance of the ways in which people set a value and pass options."""
+"""Random bash scripts that start a training, with the usual ways to set values and pass options."""
 
 from __future__ import annotations
 

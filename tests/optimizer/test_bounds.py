@@ -32,7 +32,7 @@ SMALL = [seed for seed in range(deep(450)) if len(steps(random_instance(seed))) 
 
 @pytest.fixture(scope="module")
 def optima() -> dict[int, int | None]:
-    """The best makespan of every small instance, None where no schedule is within the caps."""
+    """Best makespan of every small instance, None if no schedule is within the caps."""
     return {seed: optimum(random_instance(seed)) for seed in SMALL}
 
 
@@ -44,19 +44,19 @@ def test_no_bound_is_above_the_optimum(optima: dict[int, int | None]) -> None:
 
 
 def test_bounds_are_often_the_optimum(optima: dict[int, int | None]) -> None:
-    """A bound that is true and far off is of no use: of small instances nine in ten are met."""
+    """A true bound that is far off is useless: nine in ten small instances meet theirs."""
     solved = [seed for seed in SMALL if optima[seed] is not None]
     met = [seed for seed in solved if lower_bound(problem_of(random_instance(seed))).value == optima[seed]]
     assert len(met) > 0.9 * len(solved)
 
 
 def test_microbatches_may_as_well_keep_their_order(optima: dict[int, int | None]) -> None:
-    """The FIFO lemma: of schedules that run every kind of a stage in microbatch order, one is best."""
+    """The FIFO lemma: one of the best schedules runs every kind of a stage in microbatch order."""
     assert {seed for seed in SMALL if optimum(random_instance(seed), fifo=True) != optima[seed]} == set()
 
 
 def test_least_cap_is_the_least(optima: dict[int, int | None]) -> None:
-    """There is a schedule exactly if every rank may hold what one microbatch alone needs there."""
+    """A schedule exists exactly if every rank may hold what a single microbatch needs there."""
     for seed in SMALL:
         problem = problem_of(random_instance(seed))
         assert (infeasible(problem) is None) == (optima[seed] is not None)
@@ -73,7 +73,7 @@ def test_the_reason_names_the_rank_and_what_it_needs() -> None:
 
 
 def test_the_busiest_set_is_the_best_of_all_sets() -> None:
-    """Jackson's schedule finds the largest of least head + work + least tail, with two numbers that tell the set."""
+    """Jackson's schedule finds the largest of least head + work + least tail, with two numbers that describe the set."""
     rng = np.random.default_rng(0)
     for _ in range(300):
         n = int(rng.integers(1, 8))
@@ -86,7 +86,7 @@ def test_the_busiest_set_is_the_best_of_all_sets() -> None:
 
 @pytest.mark.parametrize("seed", range(deep(20)))
 def test_heads_and_tails_are_longest_paths(seed: int) -> None:
-    """Nothing can be relaxed further along any edge, and everything is told by some edge or by nothing before it."""
+    """Nothing can be relaxed further along any edge, and each value is that of an edge or of a start."""
     problem = problem_of(random_instance(seed, ranks=4, microbatches=6))
     if infeasible(problem):
         return
@@ -103,7 +103,7 @@ def test_heads_and_tails_are_longest_paths(seed: int) -> None:
 
 
 def test_every_schedule_keeps_its_windows() -> None:
-    """Heads and tails, memory's links among them, hold in schedules made by chance."""
+    """Random schedules keep heads and tails, with the links of memory."""
     schedules = 0
     for seed in range(250):
         x = random_instance(seed, ranks=3, microbatches=6)
@@ -119,7 +119,7 @@ def test_every_schedule_keeps_its_windows() -> None:
 
 
 def _by_chance(problem: Problem, rng: random.Random) -> Iterator[Ints]:
-    """Starts of schedules in which the next operation of any sequence goes next, if its input is there and memory."""
+    """Starts of schedules that always run a random next operation whose input and memory are available."""
     before = dict(
         zip(problem.after.tolist(), zip(problem.before.tolist(), problem.lag.tolist(), strict=True), strict=True)
     )
@@ -162,8 +162,8 @@ def _asked(placement: Placement, chunks: int, costs: Costs) -> Problem:
 
 @pytest.mark.parametrize("ranks", range(2, 6 + deep(1)))
 def test_a_vee_waits_for_its_first_gradient(ranks: int) -> None:
-    """Unit costs: 6m of work; before the first gradient at 3p - 1 only as many F as there is room for; after the last
-    F, 3p to go, only I and W of as many chunks.
+    """Unit costs: 6m of work; before the first gradient at 3p - 1 only as many F as fit; after the last F, with 3p to
+    go, only I and W of as many chunks.
     """
     p, m = ranks, 2 * ranks
     for k in range(2, 2 * p + 1):
@@ -175,14 +175,14 @@ def test_a_vee_waits_for_its_first_gradient(ranks: int) -> None:
     [(4, 12, 5, 80), (4, 12, 6, 77), (4, 12, 7, 76), (4, 12, 8, 75), (6, 12, 8, 83), (8, 16, 9, 116), (8, 24, 8, 167)],
 )
 def test_the_bound_is_the_optimum_that_engines_found(ranks: int, microbatches: int, chunks: int, best: int) -> None:
-    """V placement, unit costs: the makespans that SAT engines reached, with one less refuted."""
+    """V placement, unit costs: the makespans that SAT engines found, with one tick less refuted."""
     assert lower_bound(_vee(ranks, microbatches, chunks)).value == best
 
 
 @pytest.mark.parametrize(("cap", "best"), [*enumerate([272, 145, 102, 79, 68, 61, 58, 55, 55], 1)])
 def test_one_stage_a_rank(cap: int, best: int) -> None:
-    """p = 8, m = 16, unit costs: never above the makespans that engines proved; near them where round trips do not
-    slow a rank down, from cap (2p + 1) / 3 on.
+    """p = 8, m = 16, unit costs: never above proved makespans; near them from cap (2p + 1) / 3 on, where round trips do
+    not slow a rank down.
     """
     line = np.arange(8, dtype=np.int32)[None]
     bound = lower_bound(_asked(Placement(line, np.zeros(16, dtype=np.int32), 8), cap, Costs()))
@@ -193,7 +193,7 @@ def test_one_stage_a_rank(cap: int, best: int) -> None:
 @pytest.mark.parametrize("row", ROWS[:: max(1, 4 - deep(1))], ids=lambda row: f"{row['model']}-m{row['m']}")
 def test_published_schedules_reach_the_bound(row: dict[str, Any]) -> None:
     """Measured costs of the zero-bubble paper (ICLR 2024, tables 5 and 6), microseconds, span: at cap p its automatic
-    schedules cannot be beaten, at cap 2p by less than one per cent.
+    schedules are optimal, at cap 2p within one per cent.
     """
     p, m = row["p"], row["m"]
     share = Fraction(-row["mem_B"], row["mem_F"])
@@ -209,7 +209,7 @@ def test_published_schedules_reach_the_bound(row: dict[str, Any]) -> None:
 
 
 def test_large_sizes_are_told_at_once() -> None:
-    """p = 64, m = 1024 at cap p: ZB-H1, whose makespan is (p - 1) + 3m, cannot be beaten."""
+    """p = 64, m = 1024 at cap p: ZB-H1, with makespan (p - 1) + 3m, is optimal."""
     line = np.arange(64, dtype=np.int32)[None]
     problem = _asked(Placement(line, np.zeros(1024, dtype=np.int32), 64), 64, Costs())
     assert lower_bound(problem).value == 63 + 3 * 1024

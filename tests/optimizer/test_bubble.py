@@ -1,4 +1,4 @@
-"""A number is one number wherever it is shown: the bubble, per cent, and the decimals next to what is exact in JSON."""
+"""A number is the same wherever it is shown: the bubble, per cent, and the decimals beside exact JSON numbers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def told(command: str, capsys: pytest.CaptureFixture[str]) -> Any:
 @settings(derandomize=True, deadline=None, max_examples=deep(15))
 @given(st.data())
 def test_the_bubble_is_what_of_the_machine_does_not_compute(data: st.DataObject) -> None:
-    """Idle time of all ranks, second by second, over that of all ranks; by span over ranks x the largest span."""
+    """Idle time of all ranks, second by second, over the time of all ranks; by span over ranks x the largest span."""
     schedule = data.draw(strategies.schedules())
     costs = data.draw(strategies.costs(schedule.stages))
     played = simulate.run(schedule, simulate.rows(costs, schedule.stages))
@@ -54,7 +54,7 @@ def test_the_bubble_is_what_of_the_machine_does_not_compute(data: st.DataObject)
 
 
 def test_every_command_tells_the_same_bubble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Uneven stages: of a makespan of 72 rank 0 idles 48 and rank 3 12; of 4 x 72 all of them 132, which is 45.8 %."""
+    """Uneven stages: of a makespan of 72 rank 0 idles 48 and rank 3 12; of 4 x 72 all ranks 132, which is 45.8 %."""
     one = [f"{command} 1f1b --p 4 --m 8 --cost {UNEVEN}" for command in ("verify", "compare", "why", "show")]
     values = [told(command, capsys) for command in one]
     found = [values[0]["time"], values[1]["rows"][0], values[2], values[3]]
@@ -78,7 +78,7 @@ def test_every_command_tells_the_same_bubble(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_even_work_is_told_as_a_sum() -> None:
-    """Then the bubble is idle / makespan of any rank; zero-bubble schedules have their own, by span, beside it."""
+    """Then the bubble is idle / makespan of any rank; zero-bubble schedules show theirs by span too."""
     assert "makespan 33 = 24 work + 9 idle   bubble 27.3 % (3/11)\n" in str(pipesched.verify("1f1b", p=4, m=8))
     line = "makespan 27 = 24 work + 3 idle   bubble 11.1 % (1/9);  span 24, bubble by span 0 %"
     assert line in str(pipesched.verify("zb_h2", p=4, m=8))
@@ -109,13 +109,13 @@ OWN = [
 
 @pytest.mark.parametrize(("definition", "use"), OWN)
 def test_a_file_may_give_the_name_another_meaning(definition: str, use: str) -> None:
-    """Files of the time before `bubble` had one keep theirs: a value or a function."""
+    """Older files that define `bubble` keep their meaning: a value or a function."""
     report = pipesched.verify(gpipe(f"{definition}\nclaim {use} == 7"))
     assert report.ok and report.claims[0].holds
 
 
 def test_a_parameter_or_a_rank_may_have_the_name() -> None:
-    """A parameter keeps its value in claims, and a claim with the variable of ranks is made for each."""
+    """A parameter keeps its value in claims, and a claim with the rank variable is checked for each rank."""
     text = gpipe("claim bubble == 7 or bubble == 3").text
     assert pipesched.verify(pipesched.Source("g.ps", text.replace("m = 8", "m = 8, bubble = 3"))).claims[0].holds
     ranks = gpipe("claim bubble < p and peak(bubble) == m").text.replace("rank r", "rank bubble")
@@ -123,7 +123,7 @@ def test_a_parameter_or_a_rank_may_have_the_name() -> None:
 
 
 def test_an_unknown_name_in_a_claim_lists_those_that_there_are() -> None:
-    """What claims know, then what the file defines; and the nearest one."""
+    """The names of claims, then those of the file; and the nearest one."""
     (found,) = pipesched.verify(gpipe("let share = 1\nclaim bubbel == share")).diagnostics
     assert found.code == "PS201" and found.help is not None
     assert found.help.startswith("did you mean `bubble`? a claim knows makespan, span, bubble, span_bubble, work(r)")
@@ -136,7 +136,7 @@ def gpipe(more: str) -> pipesched.Source:
 
 
 def test_a_gap_is_never_rounded_to_none() -> None:
-    """A schedule above its bound says by how much; above a bound of 0 no part of it says that."""
+    """A schedule above its bound shows a gap; relative to a bound of 0 there is none."""
     for value, lower, said in (
         (103, 100, "gap 3.0 %, bound 100"),
         (100_001, 100_000, "gap 0.001 %"),
@@ -147,7 +147,7 @@ def test_a_gap_is_never_rounded_to_none() -> None:
 
 
 def test_per_cent_has_the_digits_that_are_asked_for() -> None:
-    """One decimal, or so many significant digits; no zeros behind the point; a large fraction is not shown."""
+    """One decimal, or the given significant digits; no trailing zeros; a large fraction is not shown."""
     third = Fraction(1, 3)
     assert [percent(x) for x in (third, Fraction(1, 5), Fraction(1), Fraction(0))] == ["33.3 %", "20 %", "100 %", "0 %"]
     for digits, shown in ((1, "33 %"), (2, "33 %"), (4, "33.33 %"), (9, "33.3333333 %")):
@@ -190,7 +190,7 @@ JSON = [
 def test_decimals_stand_beside_every_number_that_may_be_a_fraction(
     command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KEY_decimal is KEY in JSON numbers, shape by shape; a key has it whole or not, and in every object."""
+    """KEY_decimal is KEY as a JSON number; a key has it in every object or in none."""
     monkeypatch.chdir(tmp_path)
     Path("broken.ps").write_text("schedule broken(")
     pairs = [*walked(told(command, capsys))]
@@ -205,7 +205,7 @@ NUMBERS |= {"start", "end", "begin", "common"}
 
 
 def walked(value: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Every number that may be a fraction with what stands beside it."""
+    """Every number that may be a fraction, with its decimal."""
     if isinstance(value, list):
         for entry in value:
             yield from walked(entry)
@@ -232,7 +232,7 @@ def as_floats(value: Any) -> Any:
 
 
 def test_a_decimal_of_an_answer_is_compared_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A bound that is told as 22.5 and as 20 is two bounds: no answer is right with both."""
+    """A bound given as 22.5 and as 20 is two bounds: no answer with both is right."""
     answer = told("optimize --p 2 --m 3 --mem-cap 2 --cost F=1/2,B=1", capsys)
     file = tmp_path / "answer.json"
     places = [(answer, "lower_bound_decimal"), (answer["costs_decimal"], "F"), (answer["certificate"], "gap_decimal")]
@@ -246,7 +246,7 @@ def test_a_decimal_of_an_answer_is_compared_too(tmp_path: Path, capsys: pytest.C
 
 
 def test_large_fractions_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """After `calibrate` a bubble is 65873/427073: the table and the verdict say it in per cent."""
+    """After `calibrate` a bubble is 65873/427073: the table and the verdict show per cent."""
     costs = "F=10007,I=10009,W=9973,C=13"
     for command in ("verify 1f1b", "compare 1f1b zb_h1", "why 1f1b", "show 1f1b"):
         main([*command.split(), *SIZE, "--cost", costs])
@@ -255,7 +255,7 @@ def test_large_fractions_are_not_shown(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_schedule_in_memory_has_the_same_bubble() -> None:
-    """The report of an object and that of its file."""
+    """The report of an object equals that of its file."""
     schedule = pipesched.load("zb_v", p=4, m=8)
     one, two = pipesched.verify(schedule).time, pipesched.verify("zb_v", p=4, m=8).time
     assert one is not None and two is not None and (one.bubble, one.span_bubble) == (two.bubble, two.span_bubble)

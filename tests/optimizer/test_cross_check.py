@@ -1,4 +1,4 @@
-"""All that compute the least makespan or span compute the same one.
+"""All computations of the least makespan or span agree.
 
     trying everything   up to 18 operations: `brute`, which knows nothing of microbatch order, clauses or bounds
     engines             Z3, CaDiCaL, CP-SAT: sat at the optimum, unsat a tick below
@@ -46,7 +46,7 @@ RULES = {(0, 1): "W", (1, 1): "I", (1, 3): "split:2/3", (-3, 5): "torch"}
 
 
 def instance(seed: int) -> Instance:
-    """Every other one is so small that everything can be tried; some ask for the span, some have F of no length."""
+    """Every other instance is small enough to try everything; some ask for the span, some have F of no length."""
     rng = random.Random(seed)
     x = random_instance(seed) if seed % 2 else random_instance(seed, ranks=4, microbatches=5)
     ranks = max(max(row) for row in x.rank_of) + 1  # a file ends at the last rank with a stage
@@ -59,7 +59,7 @@ def instance(seed: int) -> Instance:
 
 
 def asked(x: Instance, limits: Limits) -> Request:
-    """The same question as a user asks it."""
+    """The same question in a user's form."""
     costs, release, caps = given(x)
     share = release.at_input
     rule = Release.parse(RULES[share.numerator, share.denominator])
@@ -77,7 +77,7 @@ def asked(x: Instance, limits: Limits) -> Request:
 
 @dataclass(frozen=True)
 class Seen:
-    """What was said of one instance. tried: whether everything was tried; unknown: engines that declined."""
+    """Results for one instance. tried: whether everything was tried; unknown: engines that declined."""
 
     answer: Optimum
     best: int | None
@@ -86,7 +86,7 @@ class Seen:
 
 
 def seen(seed: int) -> Seen:
-    """All answers to one instance; fails where two of them differ."""
+    """All answers for one instance; fails if two of them differ."""
     x = instance(seed)
     request = asked(x, Limits(30.0))
     answer = optimize(request)
@@ -101,7 +101,7 @@ def seen(seed: int) -> Seen:
 
 
 def least(problem: Problem, answer: Optimum) -> int | None:
-    """The optimum by an engine that is asked tick after tick below the answer; nothing else of the answer is used."""
+    """The optimum by an engine that is asked tick after tick below the answer."""
     if answer.value is None:
         return None
     bound = ticks(problem, answer.value)
@@ -112,14 +112,14 @@ def least(problem: Problem, answer: Optimum) -> int | None:
 
 
 def ticks(problem: Problem, value: Fraction | int) -> int:
-    """A time in ticks; all costs here are whole, so an objective is a whole number of them."""
+    """A time in ticks; all costs here are whole numbers."""
     exact = value * problem.scale
     assert exact.denominator == 1
     return exact.numerator
 
 
 def agrees(answer: Optimum, best: int | None) -> None:
-    """Infeasible exactly if nothing is feasible; proved means least; the bound is none above the least."""
+    """Infeasible exactly if nothing is feasible; proved means least; no bound is above the least."""
     assert (answer.status == "infeasible") == (best is None)
     if best is not None:
         assert answer.value is not None and answer.lower_bound is not None
@@ -147,7 +147,7 @@ def reads_back(answer: Optimum, request: Request) -> None:
 
 
 def all_seen(seeds: range) -> Iterator[tuple[int, Seen]]:
-    """Each instance with what was said of it."""
+    """Each instance with its results."""
     for seed in seeds:
         try:
             yield seed, seen(seed)
@@ -176,7 +176,7 @@ def test_the_instances_are_of_every_kind() -> None:
 
 
 def main() -> int:
-    """So many instances, and what they were like."""
+    """Compare many instances; the counts of their kinds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)

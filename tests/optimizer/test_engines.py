@@ -1,4 +1,4 @@
-"""What an engine says of small instances is what trying everything (`walk.py`) says."""
+"""Engines agree with trying everything (`walk.py`) on small instances."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ CASES = [random_case(seed) for seed in range(deep(36))]
 def test_an_engine_agrees_with_trying_everything(
     engine: str, part: int, alone: bool, optima: dict[Case, int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sat exactly from the least makespan on, whether or not each rank alone is looked at first; unknown only where
-    it is told in advance.
-    """
+    """sat exactly from the least makespan on, whether or not each rank alone is tried first; unknown only as announced."""
     if engine == "cpsat":
         pytest.importorskip("ortools")
     if not alone:
@@ -51,7 +49,7 @@ def test_an_engine_agrees_with_trying_everything(
 
 @pytest.fixture(scope="module")
 def optima() -> dict[Case, int | None]:
-    """The least makespan of every case."""
+    """Least makespan of every case."""
     return {case: least(case) for case in CASES}
 
 
@@ -70,7 +68,7 @@ def test_the_cases_are_of_every_kind(optima: dict[Case, int | None]) -> None:
 
 
 def test_what_one_rank_cannot_do_all_cannot_do() -> None:
-    """A question about some ranks is refuted only if the whole is; a sat answer to it is no schedule."""
+    """A question about some ranks is refuted only if the whole is; a sat answer to it is not a schedule."""
     verdicts = set()
     for seed in range(deep(20)):
         case = random_case(seed)
@@ -86,7 +84,7 @@ def test_what_one_rank_cannot_do_all_cannot_do() -> None:
 
 
 def test_all_ranks_by_name_are_the_whole() -> None:
-    """A question about every rank, listed, has the verdict of the whole."""
+    """A question that lists every rank has the verdict of the whole."""
     for seed in range(deep(20)):
         case = random_case(seed)
         for bound in range(4, 24, 4):
@@ -96,7 +94,7 @@ def test_all_ranks_by_name_are_the_whole() -> None:
 
 
 def reached(problem: Problem) -> int:
-    """The least bound that ranks alone do not refute."""
+    """Least bound that ranks alone do not refute."""
     for bound in count():
         low, high = longest_paths.within(problem, bound)
         if (high >= low).all():
@@ -107,7 +105,7 @@ def reached(problem: Problem) -> int:
 
 
 def test_ranks_alone_refute_only_what_cannot_be(optima: dict[Case, int | None]) -> None:
-    """The lattice never refutes what is in reach, and on one rank, where nothing is left out, all that is not."""
+    """The lattice never refutes a possible bound, and on a single rank it refutes every impossible one."""
     for case, optimum in optima.items():
         problem = problem_of_case(case)
         if optimum is None or (case.ranks > 1 and reached(problem) <= optimum):
@@ -117,7 +115,7 @@ def test_ranks_alone_refute_only_what_cannot_be(optima: dict[Case, int | None]) 
 
 
 def test_the_last_rank_of_a_folded_pipeline_decides() -> None:
-    """V placement, 4 ranks, 12 microbatches: the optima that solvers proved from all ranks together, in minutes."""
+    """V placement, 4 ranks, 12 microbatches: the optima that solvers proved in minutes from all ranks together."""
     for cap, optimum in [(5, 80), (7, 76)]:
         problem = linear(4, 12, cap, folded=True)
         refuted = decide(Question(problem, optimum - 1, ranks=(3,)))
@@ -143,7 +141,7 @@ def tables(length: int, bound: int) -> Iterator[tuple[list[int], list[int]]]:
 
 @pytest.mark.parametrize("engine", ["cadical", "z3"])
 def test_a_periodic_part_is_what_it_says(engine: str) -> None:
-    """sat exactly if some table of starts repeats itself: as many more by t + T as n, for every t in the window."""
+    """sat exactly if some table of starts repeats: as many more by t + T as n, for every t in the window."""
     length, bound = 4, 9
     one, none = (1,), (0,)
     case = Case(1, ((0,),), (0,) * length, one, none, one, none, (30,), "W", (30 * length,), True)
@@ -166,14 +164,14 @@ def test_a_periodic_part_is_what_it_says(engine: str) -> None:
 
 
 def test_a_forward_without_length_is_declined() -> None:
-    """Where F takes no time, the answer is unknown, with the reason."""
+    """If F takes no time, the answer is unknown, with the reason."""
     case = replace(random_case(0), forward=(0,) * len(random_case(0).forward))
     assert decide(Question(problem_of_case(case), 20)).reason == "a forward takes no time"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_leaves_ctrl_c_to_python(engine: str) -> None:
-    """In a process that asks an engine, such as a notebook, Ctrl-C is a KeyboardInterrupt afterwards too."""
+    """After a process, such as a notebook, has asked an engine, Ctrl-C is still a KeyboardInterrupt."""
     if engine == "cpsat":
         pytest.importorskip("ortools")
     code = (
@@ -198,7 +196,7 @@ def test_cpsat_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever an engine makes up is looked at: any model of its own is a schedule, or unknown."""
+    """Any model of an engine is checked: it is a schedule, or the answer is unknown."""
     from pipesched.optimizer.solve.engines import sat_engines
 
     rng = np.random.default_rng(0)
@@ -216,7 +214,7 @@ def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_heads_and_tails_leave_every_best_schedule(optima: dict[Case, int | None]) -> None:
-    """No longest path is above the least makespan."""
+    """No longest path exceeds the least makespan."""
     for case, optimum in optima.items():
         problem = problem_of_case(case)
         if optimum is not None:

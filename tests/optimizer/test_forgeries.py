@@ -1,4 +1,4 @@
-"""No forged answer is called proved, and none of its fields is shown to hold that is false.
+"""No forged answer is called proved, and no accepted answer has a false field.
 
     honest answer ──> forged ──> pipesched verify ──> proved, holds, or refused
           tiny           │                               │
@@ -86,7 +86,7 @@ QUESTIONS: list[Json] = [
 
 @lru_cache(maxsize=1)
 def honest() -> tuple[Json, ...]:
-    """What `optimize --json` prints."""
+    """The output of `optimize --json`."""
     return tuple(json.loads(json.dumps(pipesched.optimize(**x, time_limit=10).to_json())) for x in QUESTIONS)
 
 
@@ -95,8 +95,8 @@ def honest() -> tuple[Json, ...]:
 
 @dataclass(frozen=True)
 class Truth:
-    """figures: of the schedule of an answer, as played. value: its objective; best: the least that there is. finished:
-    whether it is a whole schedule within the caps.
+    """figures: of the answer's schedule, as simulated. value: its objective; best: the least of all. finished: whether
+    it is a complete schedule within the caps.
     """
 
     schedule: Schedule
@@ -113,7 +113,7 @@ SHARES = {"W": (Fraction(0), Fraction(1)), "I": (Fraction(1), Fraction(0)), "tor
 
 
 def shares(rule: str) -> tuple[Fraction, Fraction]:
-    """What I and W free of what F took."""
+    """Shares of F's memory that I and W free."""
     if rule.startswith("split:"):
         weight = Fraction(rule.removeprefix("split:"))
         return 1 - weight, weight
@@ -129,7 +129,7 @@ def bubble(length: Fraction, work: list[Fraction]) -> Fraction:
 
 
 def truth(told: Json) -> Truth:
-    """Of an answer whose schedule can be read."""
+    """The truth about an answer with a readable schedule."""
     loaded = compile.load(Source("source.ps", told["source"]), Options())
     schedule = loaded.schedule
     rows = simulate.rows(loaded.own_costs, schedule.stages)
@@ -179,8 +179,8 @@ def truth(told: Json) -> Truth:
 
 @lru_cache(maxsize=4096)
 def least(question: str) -> tuple[Fraction | None, bool]:
-    """The best of all schedules, by trying all of them; None where none is within the caps. Where there are too many to
-    be tried, and then it says so, what none is below: a schedule that meets it is the best.
+    """The best of all schedules, by trying all of them; None if none is within the caps. If they are too many, a lower
+    bound, marked as such: a schedule that meets it is the best.
     """
     table, routes, ranks, fused, caps, release, objective, rows = json.loads(question)
     costs = {key: [Fraction(x) for x in row] for key, row in rows.items()}
@@ -199,8 +199,8 @@ def least(question: str) -> tuple[Fraction | None, bool]:
 
 
 def met_by_work(x: Instance, scale: int) -> Fraction:
-    """What no schedule of one stage a rank is below: the first F to come to a rank, then all the rank's work; one
-    microbatch after the other where rank 0 holds no two.
+    """Lower bound for one stage per rank: the arrival of the first F, then all the rank's work; one microbatch after
+    another if rank 0 cannot hold two.
     """
     whole = [x.F[s] + (x.B[s] if x.fused else x.I[s] + x.W[s]) for s in range(x.stages)]
     first = [sum(x.F[:s]) + sum(x.C[:s]) for s in range(x.stages)]
@@ -212,7 +212,7 @@ def met_by_work(x: Instance, scale: int) -> Fraction:
 
 
 def lies(told: Json, report: Report) -> list[str]:
-    """What is false and is called proved, or shown to hold."""
+    """False statements that are called proved, or reported to hold."""
     shown = json.loads(json.dumps(report.to_json()))
     says_proved = shown["proved"] is True or PROVED in str(report)
     if not report.ok:
@@ -230,7 +230,7 @@ def lies(told: Json, report: Report) -> list[str]:
 
 
 def decimal(value: Any) -> Any:
-    """What stands beside a number, a list or a table of them."""
+    """The decimal of a number, a list or a table of them."""
     if isinstance(value, dict):
         return {key: decimal(x) for key, x in value.items()}
     if isinstance(value, list):
@@ -239,7 +239,7 @@ def decimal(value: Any) -> Any:
 
 
 def false_words(told: Json, true: Truth, proved: bool) -> Iterator[str]:
-    """What an accepted answer says of its optimum."""
+    """False statements of an accepted answer about its optimum."""
     lower, value = Fraction(told.get("lower_bound", true.value)), true.value
     worded = "on the word of" in told.get("status", "") or told.get("told_by") is not None
     if not worded and true.best is not None and lower > true.best:
@@ -267,7 +267,7 @@ def shown_number(value: Fraction) -> str:
 
 
 def late(told: Json, copies: int) -> bool:
-    """Whether the schedule of m0 + copies * K microbatches takes more than is told, or more than is best."""
+    """Tell whether the schedule of m0 + copies * K microbatches takes more than stated, or more than the best."""
     every = told["every"]
     m = every["microbatches"] + copies * every["step"]
     loaded = compile.load(Source("source.ps", told["source"]), Options({"m": m}))
@@ -280,7 +280,7 @@ def late(told: Json, copies: int) -> bool:
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of everything that can be told otherwise."""
+    """Paths of everything that can be changed."""
     yield path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, x in inner:
@@ -288,7 +288,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def otherwise(value: Any, rng: random.Random) -> Any:
-    """Something like it that is not it."""
+    """A similar but different value."""
     if isinstance(value, bool) or value is None:
         return rng.choice([not value, 0, "x", None, [], {}])
     if isinstance(value, int):
@@ -308,7 +308,7 @@ def otherwise(value: Any, rng: random.Random) -> Any:
 
 
 def leaf(told: Json, rng: random.Random) -> None:
-    """One entry, anywhere, is another, missing, or new."""
+    """Change, drop or add one entry anywhere."""
     path = rng.choice(list(leaves(told))[1:])
     at = told
     for key in path[:-1]:
@@ -320,13 +320,13 @@ def leaf(told: Json, rng: random.Random) -> None:
 
 
 def headline(told: Json, rng: random.Random) -> None:
-    """One of the entries that everybody reads."""
+    """Change one of the main entries."""
     name = rng.choice([key for key in told if key not in (*NOT_JUDGED, "source", "certificate")])
     told[name] = otherwise(told[name], rng)
 
 
 def slower(told: Json, rng: random.Random) -> None:
-    """Operations of a rank are moved, into another order that runs; the books are kept."""
+    """Move operations of a rank into another order that runs; derived entries are adapted."""
     before = simulate.orders_of(truth(told).schedule)
     source = told["source"]
     for _ in range(8):
@@ -358,8 +358,8 @@ ENGINES |= dict.fromkeys(("ranks", "", "x"), "the optimizer")
 
 
 def kept_books(told: Json, rng: random.Random) -> None:
-    """All that follows from the schedule follows, from a bound that is true; that it is optimal is a lie, told by an
-    engine, or proved.
+    """All entries follow from the schedule and a true bound; only its optimality is false, on an engine's word or
+    proved.
     """
     true = truth(told)
     costs = compile.load(Source("source.ps", told["source"]), Options()).own_costs
@@ -390,7 +390,7 @@ def kept_books(told: Json, rng: random.Random) -> None:
 
 
 def moved(told: Json, rng: random.Random) -> None:
-    """A verdict is shown under other caps, another release rule or another objective; the books are kept, or not."""
+    """Put a verdict under other caps, another release rule or another objective; derived entries are adapted, or not."""
     how = rng.randrange(4)
     if how == 0 and told["mem_cap"]:
         told["mem_cap"] = [exact(Fraction(cap) + rng.choice([1, 2, Fraction(1, 2)])) for cap in told["mem_cap"]]
@@ -406,7 +406,7 @@ def moved(told: Json, rng: random.Random) -> None:
 
 
 def cheaper(told: Json, rng: random.Random) -> None:
-    """The costs in the file are others."""
+    """Change the costs in the file."""
     rates = ", ".join(f"{key} = {rng.randint(1, 3)}" for key in "FIW")
     source = re.sub(r"\ncosts .*", "", told["source"])
     told["source"] = re.sub(r"(\nstage .*)", rf"\1\ncosts {rates}", source, count=1)
@@ -416,7 +416,7 @@ def cheaper(told: Json, rng: random.Random) -> None:
 
 
 def bolder(told: Json, rng: random.Random) -> None:
-    """A bound that is higher, by a term that fits it; a schedule that meets it; all that follows."""
+    """Raise the bound with a matching term; a schedule that meets it; all derived entries."""
     slower(told, rng)
     bound, value = told["certificate"]["bound"], Fraction(told["certificate"]["schedule"])
     bound[rng.choice(["head", "tail"])] = rng.choice([exact(value), exact(value - 1), 1, 2])
@@ -424,7 +424,7 @@ def bolder(told: Json, rng: random.Random) -> None:
 
 
 def everywhere(told: Json, rng: random.Random) -> None:
-    """What makes it for every m: a number, a start, the file."""
+    """Change a part of a certificate for every m: a number, a start, the file."""
     every = told["certificate"]["every"]
     if every is None:
         return headline(told, rng)
@@ -449,12 +449,12 @@ def everywhere(told: Json, rng: random.Random) -> None:
 
 
 def lrat(proof: Json) -> bytes:
-    """The text of a proof."""
+    """Text of a proof."""
     return lzma.decompress(b64decode(proof["lrat"]))
 
 
 def unfollowed(told: Json, rng: random.Random) -> None:
-    """A proof is damaged, at one number or line; or it is of the same value, and a slower schedule has it."""
+    """Damage a proof at one number or line; or use it for a slower schedule."""
     proof = (told["certificate"]["refuted"] or {}).get("proof")
     if proof is None:
         return headline(told, rng)
@@ -482,7 +482,7 @@ FORGERS: list[Callable[[Json, random.Random], None]] = [
 
 
 def forged(seed: int) -> tuple[str, Json]:
-    """The forger, and what came of an honest answer."""
+    """The forger, and its version of an honest answer."""
     rng = random.Random(seed)
     told, forger = deepcopy(rng.choice(honest())), FORGERS[seed % len(FORGERS)]
     told["certificate"] = single(told["certificate"])  # each number once, or every lie is betrayed by its double
@@ -496,7 +496,7 @@ def judged(told: Json, **options: Any) -> Report:
 
 
 def forge(cases: Iterator[int]) -> Counter[str]:
-    """Verdicts by forger; raises AssertionError for a lie that is shown to hold."""
+    """Verdicts by forger; raises AssertionError for an accepted lie."""
     counted: Counter[str] = Counter()
     for seed in cases:
         forger, told = forged(seed)
@@ -512,8 +512,8 @@ def forge(cases: Iterator[int]) -> Counter[str]:
 
 
 def test_no_forgery_is_proved_and_no_false_field_holds() -> None:
-    """Of some hundred forgeries most are refused; the others say nothing false, and none of them is called proved
-    unless it is optimal.
+    """Most of some hundred forgeries are refused; the others state nothing false, and none is called proved unless it
+    is optimal.
     """
     counted = forge(iter(range(deep(40))))
     assert counted["refused"] > 0.75 * counted["all"] and counted["unchanged"] < 0.25 * counted["all"]
@@ -521,7 +521,7 @@ def test_no_forgery_is_proved_and_no_false_field_holds() -> None:
 
 @pytest.mark.parametrize("at", range(len(QUESTIONS)))
 def test_an_honest_answer_holds_with_all_its_fields(at: int) -> None:
-    """It is accepted, what it says is true, and with --require-proof it holds exactly if it is proved."""
+    """It is accepted, its statements are true, and with --require-proof it holds exactly if it is proved."""
     told = honest()[at]
     report = judged(told)
     assert report.ok and lies(told, report) == []

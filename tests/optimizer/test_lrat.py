@@ -1,4 +1,4 @@
-"""A proof is followed only if it proves its terms: the clauses hold of what can be done, and each step follows.
+"""A proof is accepted only if it proves its terms: the clauses hold for every schedule, and each step follows.
 
 python -m tests.optimizer.test_lrat --cases 1000    instances against trying all schedules, in any order of microbatches
 python -m tests.optimizer.test_lrat --mutants 10000 damaged proofs, and whole ones under other terms
@@ -58,19 +58,19 @@ def clauses(made: Problem, bound: int) -> dict[int, list[int]]:
 
 
 def proved(made: Problem, bound: int) -> bytes:
-    """CaDiCaL's proof that nothing is at most so many ticks; empty where there is a schedule."""
+    """CaDiCaL's proof that no objective is at most the given ticks; empty if there is a schedule."""
     written = Clauses(made, bound)
     text = refutation(written.known, written.count, time.process_time() + 30)
     return text or b""
 
 
 def best(made: Problem) -> int:
-    """The least that the clauses allow."""
+    """Least objective that the clauses allow."""
     return next(bound for bound in range(1000) if not proved(made, bound))
 
 
 def possible(made: Problem, bound: int) -> bool:
-    """Whether the clauses can hold, by another engine than the one that writes proofs."""
+    """Tell whether the clauses can hold, by an engine that does not write the proofs."""
     solver = Glucose4()
     known = clauses(made, bound)
     for literals in known.values():
@@ -81,7 +81,7 @@ def possible(made: Problem, bound: int) -> bool:
 
 
 def compare(first: int, count: int, objective: str) -> Counter[str]:
-    """Raises AssertionError where the clauses allow less than the best of all schedules, or not that."""
+    """Raises AssertionError if the least objective of the clauses is not that of the best schedule."""
     seen: Counter[str] = Counter()
     for x, optimum in instances(first, count, objective):
         made = problem_of(x)
@@ -94,13 +94,13 @@ def compare(first: int, count: int, objective: str) -> Counter[str]:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_clauses_hold_of_exactly_what_can_be_done(objective: str) -> None:
-    """At the best of all schedules they can hold, a tick below they cannot."""
+    """They can hold at the best of all schedules, but not one tick below."""
     seen = compare(0, deep(80), objective)
     assert min(seen["all"], seen["fused"], seen["split"], 2 * seen["2 routes"]) > 4
 
 
 def damaged(steps: list[Step], rng: random.Random) -> list[Step]:
-    """One literal, hint or number is another, or missing; or a step is."""
+    """Change or drop one literal, hint, number or step."""
     made = [(number, list(literals), list(hints)) for number, literals, hints in steps]
     at = rng.randrange(len(made))
     number, literals, hints = made[at]
@@ -122,7 +122,9 @@ def damaged(steps: list[Step], rng: random.Random) -> list[Step]:
 
 
 def look(count: int) -> Counter[str]:
-    """Verdicts on damaged proofs, and whole ones of other terms; raises AssertionError where a false one holds."""
+    """Verdicts on damaged proofs, and on whole ones under other terms; raises AssertionError if a false one is
+    accepted.
+    """
     made, seen = terms(), Counter[str]()
     least = best(made)
     whole, below, at = proved(made, least - 1), clauses(made, least - 1), clauses(made, least)
@@ -137,8 +139,8 @@ def look(count: int) -> Counter[str]:
 
 
 def test_a_damaged_proof_proves_nothing_false() -> None:
-    """Whatever is done to the proof that C - 1 is out of reach, it does not say so of C, and whole it does not say so
-    of terms that allow it.
+    """However the proof that C - 1 is out of reach is changed, it does not refute C; unchanged it does not refute terms
+    that allow C - 1.
     """
     seen = look(deep(100))
     assert seen["refused"] > seen["harmless"]
@@ -166,7 +168,7 @@ def own(answer: Optimum) -> Any:
 
 
 def test_what_rests_on_a_word_is_proved_when_asked(answer: Optimum) -> None:
-    """With --certify it is proved, and verify says so of what was printed; without its proof it is not what is told."""
+    """With --certify the answer is proved, which verify confirms; without its proof its verdict does not follow."""
     assert answer.proved and "checked one by one" in answer.proved_by
     verdict = judged(answer, own(answer)).verdict
     assert verdict is not None and verdict.proved
@@ -174,7 +176,7 @@ def test_what_rests_on_a_word_is_proved_when_asked(answer: Optimum) -> None:
 
 
 def test_a_proof_that_is_damaged_proves_nothing(answer: Optimum) -> None:
-    """Cut short, empty, no text of this kind, or with another entry: each is named."""
+    """Cut short, empty, not LRAT, or with another entry: each is reported."""
     text = unpacked(b64decode(own(answer)["lrat"]))
     for lines, said in (
         (text.splitlines(keepends=True)[:-1], "does not end in the empty clause"),
@@ -190,8 +192,8 @@ def test_a_proof_that_is_damaged_proves_nothing(answer: Optimum) -> None:
 
 
 def test_the_files_for_other_checkers_are_the_clauses_and_the_proof(answer: Optimum, folder: Path) -> None:
-    """optimize --certify --proof PATH: every line of PATH.lrat follows from PATH.cnf, by unit propagation.
-    verify --proof PATH writes the same two files of the answer, and of one without them says so.
+    """optimize --certify --proof PATH: every line of PATH.lrat follows from PATH.cnf, by unit propagation. verify
+    --proof PATH writes the same two files, or reports that the answer has no proof.
     """
     assert any("x.cnf" in note for note in answer.notes)
     cnf, lrat = (folder / "x.cnf").read_text(), (folder / "x.lrat").read_text()
@@ -208,7 +210,7 @@ def test_the_files_for_other_checkers_are_the_clauses_and_the_proof(answer: Opti
 
 @pytest.mark.parametrize("name", ["cake_lpr", "lrat-check", "drat-trim", "dratify"])
 def test_another_checker_accepts_the_files(name: str, answer: Optimum, folder: Path) -> None:
-    """One that others wrote, and that knows nothing of schedules; without its last step the proof is none for it."""
+    """An independent checker accepts them; without its last step it refuses the proof."""
     if name not in installed():
         pytest.skip(f"{name} is not installed")
     cnf, lrat = folder / "x.cnf", folder / "x.lrat"
@@ -218,8 +220,8 @@ def test_another_checker_accepts_the_files(name: str, answer: Optimum, folder: P
 
 
 def test_a_proof_of_the_least_m_is_one_for_every_m(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where paths keep its microbatches a period apart; of a bound that is the value it holds too. Without its proof,
-    with a damaged one or another period it is not what is told; other checkers are given the files of the least m.
+    """If paths keep its microbatches a period apart, and for a bound that equals the value. Without its proof, or with
+    a damaged one or another period, the verdict does not follow; other checkers get the files of the least m.
     """
     paths = pipesched.optimize(p=3, mem_cap=2, all_m=True, costs="C=1")
     assert paths.proved and paths.every == (6, 2) and "proof" not in str(paths.certificate["every"])
@@ -241,8 +243,8 @@ def test_a_proof_of_the_least_m_is_one_for_every_m(tmp_path: Path, monkeypatch: 
 
 
 def test_z3_is_a_second_voice(answer: Optimum) -> None:
-    """It finds what can be reached and nothing below; where it would say otherwise, that is no answer. What takes it
-    long it is asked when that is wanted.
+    """It confirms a schedule, and nothing below it; a disagreement prevents the answer. Slow questions are asked only
+    on request.
     """
     assert [note for note in answer.notes if note == "Z3 agrees: 57 can be reached, at most 56 cannot"]
     for value, below in ((56, 55), (58, 57)):
@@ -254,7 +256,7 @@ def test_z3_is_a_second_voice(answer: Optimum) -> None:
 
 
 def test_a_solver_that_writes_no_proof_is_named_before_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A python-sat without that call, or one that writes something else: PS820, and no minute is lost."""
+    """A python-sat without that call, or with another output: PS820, at once."""
     for broken in ({}, {"cadical195_tracepr": lambda solver, file: None}):
         monkeypatch.setitem(
             sys.modules, "pysolvers", SimpleNamespace(cadical195_del=lambda solver, file: None, **broken)
@@ -264,7 +266,7 @@ def test_a_solver_that_writes_no_proof_is_named_before_the_search(monkeypatch: p
 
 
 def test_what_is_too_large_is_said() -> None:
-    """More clauses than are written for one proof: nothing is made, nothing is followed, and that is the reason."""
+    """More clauses than the limit of one proof: none is made or checked, with that reason."""
     asked = Terms(linear(32, 512), Costs.parse("F=100,I=1,W=1"), AT_W, (Fraction(16),) * 32, False, "makespan")
     assert "more than 2,500,000 clauses" in unproved(b"10000000 0 1 0", problem(asked), 100_000)
 

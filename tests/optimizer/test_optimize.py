@@ -1,4 +1,4 @@
-"""The answer of `optimize`, from the question to the printed file: optimal where it says so, and never below the bound.
+"""Answers of `optimize`, from the question to the printed file: optimal if stated, and never below the bound.
 
 What is right is told by formulas of the literature, by `verify`, and by how answers to related questions compare.
 """
@@ -30,7 +30,7 @@ SKEWED = "F=3,I=5,W=2,C=1"
 
 
 def right(answer: Optimum, costs: str | None = None, release: str = "W", **sizes: Any) -> Report:
-    """The verdict on the printed file, which holds, is within the caps and takes what the answer says."""
+    """Verdict on the printed file, which holds, is within the caps and takes the stated time."""
     report = pipesched.verify(Source("answer.ps", answer.source), release=release, costs=costs, **sizes)
     assert report.ok and report.time is not None and report.memory is not None, str(report)
     assert all(claim.holds is not False for claim in report.claims) and report.claims
@@ -66,14 +66,14 @@ def test_the_best_full_backward_is_1f1b(p: int, m: int) -> None:
 
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8)])
 def test_with_memory_for_2p_there_is_no_bubble_in_the_span(p: int, m: int) -> None:
-    """ZB-H2: 2p - 1 microbatches in flight leave a span of work alone, which nothing can beat."""
+    """ZB-H2: with 2p - 1 microbatches in flight the span is work alone, the least possible."""
     answer = pipesched.optimize(p=p, m=m, mem_cap=2 * p - 1, objective="span")
     assert answer.status == "proved optimal" and answer.span == 3 * m
     right(answer)
 
 
 def test_at_the_least_memory_one_microbatch_goes_after_another() -> None:
-    """Cap 1: the next F of a rank waits for W; so rank 0 has a round trip of 2p + 1 for each, F to W."""
+    """Cap 1: the next F of a rank waits for W, so rank 0 has a round trip of 2p + 1 for each, F to W."""
     for p in (2, 3, 4):
         answer = pipesched.optimize(p=p, m=4, mem_cap=1)
         assert answer.status == "proved optimal" and answer.makespan == 4 * (2 * p + 1)
@@ -84,7 +84,7 @@ STUDY = {1: 272, 2: 145, 3: 102, 4: 79, 5: 68, 6: 61, 7: 58, 8: 55, 9: 55}
 
 
 def test_the_optima_of_an_earlier_study() -> None:
-    """p=8 m=16, unit costs: the same, and proved."""
+    """p=8 m=16, unit costs: the same optima, proved."""
     found = {cap: pipesched.optimize(p=8, m=16, mem_cap=cap) for cap in (3, 4, 6)}
     assert {cap: answer.makespan for cap, answer in found.items()} == {cap: STUDY[cap] for cap in found}
     assert all(answer.status == "proved optimal" for answer in found.values())
@@ -117,9 +117,9 @@ def named(question: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=named)
 def test_an_answer_beside_those_to_related_questions(question: dict[str, Any]) -> None:
-    """The printed file is verified with its own costs, without telling them again; its certificate is accepted, and no
-    other verdict with it. Three times the costs are three times the optimum, as time has no unit of its own. A larger
-    cap allows every schedule of a smaller one, and no cap allows all.
+    """The printed file is verified with its own costs; its certificate is accepted, and no other verdict with it. Three
+    times the costs give three times the optimum. A larger cap allows every schedule of a smaller one, and no cap allows
+    all.
     """
     answer = pipesched.optimize(**question)
     right(answer, release=question.get("release", "W"))
@@ -148,7 +148,7 @@ def test_an_answer_beside_those_to_related_questions(question: dict[str, Any]) -
 
 @pytest.mark.parametrize("question", QUESTIONS[:6:2], ids=named)
 def test_time_never_makes_it_worse(question: dict[str, Any]) -> None:
-    """With no time at all a schedule and a bound come out, and the optimum lies between them."""
+    """Even with no time there are a schedule and a bound, and the optimum lies between them."""
     least = pipesched.optimize(**question).value
     hasty = pipesched.optimize(**question, time_limit=0)
     assert least is not None and hasty.value is not None and hasty.lower_bound is not None
@@ -158,7 +158,7 @@ def test_time_never_makes_it_worse(question: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("engine", ["z3", "sat", "cpsat"])
 def test_engines_alone_agree(engine: str) -> None:
-    """Without known schedules and heuristics, every engine finds the optimum and refutes what is below."""
+    """Without known schedules and heuristics, every engine finds the optimum and refutes everything below."""
     if engine == "cpsat":
         pytest.importorskip("ortools")
     answer = pipesched.optimize(p=3, m=5, mem_cap=2, engine=engine, portfolio=False)
@@ -181,7 +181,7 @@ def given() -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize(("name", "sizes"), list(given()), ids=lambda value: Path(str(value)).stem)
 def test_an_answer_is_never_worse_than_what_was_given(name: str, sizes: dict[str, Any]) -> None:
-    """At the memory of a schedule, with its placement and its kind of backward: at most its makespan."""
+    """With the memory, placement and kind of backward of a schedule: at most its makespan."""
     schedule = pipesched.load(name, **sizes)
     computes = schedule.computes if isinstance(schedule, pipesched.Program) else schedule
     before = pipesched.verify(computes)
@@ -201,7 +201,7 @@ def test_an_answer_is_never_worse_than_what_was_given(name: str, sizes: dict[str
 
 
 def test_an_answer_that_holds_more_says_how_to_ask_for_less() -> None:
-    """Without a cap it may hold more than what was given; with that peak as its cap it does not, and says nothing."""
+    """Without a cap it may hold more than the given schedule; with that peak as the cap it does not."""
     held = "    v_half holds less, 2: --mem-cap 2 asks for the best under that cap\n"
     free, capped = (pipesched.optimize("v_half", p=3, m=4, mem_cap=cap) for cap in (None, 2))
     assert held in str(free) and max(free.peak) > 2
@@ -209,7 +209,7 @@ def test_an_answer_that_holds_more_says_how_to_ask_for_less() -> None:
 
 
 def test_what_cannot_be_optimized_says_why() -> None:
-    """Overlap slots at their place in the file; a schedule that only goes forward."""
+    """Overlap slots at their place in the file; a forward-only schedule."""
     with pytest.raises(PipeschedError) as caught:
         pipesched.optimize("dualpipe", p=4)
     (told,) = caught.value.diagnostics
@@ -234,7 +234,7 @@ def test_what_cannot_be_optimized_says_why() -> None:
     ids=str,
 )
 def test_one_file_for_every_m(question: dict[str, Any], optimal: bool) -> None:
-    """The file runs m = m0 + jK microbatches, each K of which add the same time; the optimum of each m where proved."""
+    """The file runs m = m0 + jK microbatches, each K of which add the same time; the optimum of each m if proved."""
     answer = pipesched.optimize(**question, all_m=True)
     assert answer.every is not None and (answer.status == "proved optimal") == optimal
     first, step = answer.every
@@ -251,7 +251,7 @@ def test_one_file_for_every_m(question: dict[str, Any], optimal: bool) -> None:
 
 
 def test_the_least_at_one_m_alone_says_so() -> None:
-    """An answer for every m that meets its bound at one of them, and is not proved for all: no gap of 0 % is told."""
+    """An answer for every m that meets its bound at one m, and is not proved for all: no gap of 0 % is shown."""
     verdict = Verdict(
         "makespan", Fraction(44), Fraction(44), "so", "work", every=(12, 3), grown=(Fraction(44), Fraction(10, 3))
     )
@@ -264,7 +264,7 @@ def test_the_least_at_one_m_alone_says_so() -> None:
 
 
 def test_python_and_the_command_line_give_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    """All options by name; the JSON is the same but for the time it took, and by the schema."""
+    """All options by name; the JSON is the same except for the seconds, and follows the schema."""
     answer = pipesched.optimize(p=3, m=5, mem_cap=[2, 3, "5/2"], costs=SKEWED, release="I", objective="span")
     line = "--p 3 --m 5 --mem-cap 2,3,5/2 --release I --objective span --json --cost"
     assert main(["optimize", *line.split(), SKEWED]) == answer.exit_status
@@ -275,7 +275,7 @@ def test_python_and_the_command_line_give_the_same(capsys: pytest.CaptureFixture
 
 
 def test_progress_is_told_and_can_stop_the_search() -> None:
-    """The callback sees bounds that close in; KeyboardInterrupt from it ends the search with the best so far."""
+    """The callback sees converging bounds; a KeyboardInterrupt from it ends the search with the best so far."""
     seen: list[tuple[int, int]] = []
 
     def watch(state: State) -> None:
@@ -314,7 +314,7 @@ def test_progress_is_told_and_can_stop_the_search() -> None:
     ],
 )
 def test_an_option_that_means_nothing_is_refused(option: str, value: Any) -> None:
-    """PS2xx, with what would mean something, in the message (`mem_cap is -1, not a number …`) or in the help."""
+    """PS2xx, with valid values in the message (`mem_cap is -1, not a number …`) or in the help."""
     with pytest.raises(PipeschedError) as caught:
         pipesched.optimize(**{option: value})
     (told,) = caught.value.diagnostics
@@ -322,14 +322,14 @@ def test_an_option_that_means_nothing_is_refused(option: str, value: Any) -> Non
 
 
 def test_the_function_stays_the_function() -> None:
-    """`pipesched.optimize` can be called, whatever of the package was imported before."""
+    """`pipesched.optimize` can be called, whatever part of the package was imported before."""
     search = import_module("pipesched.optimizer.solve.search.search")
 
     assert search.__name__ == "pipesched.optimizer.solve.search.search" and isfunction(pipesched.optimize)
 
 
 def test_caps_are_rounded_down_to_what_can_be_held() -> None:
-    """Whole activations come and go, so a cap between two is the lower one, which is noted."""
+    """Only whole activations are held, so a cap between two is the lower one, with a note."""
     answer, lower = (pipesched.optimize(p=3, m=4, mem_cap=cap) for cap in ("2.9", 2))
     assert answer.makespan == lower.makespan and answer.status == "proved optimal"
     assert any("the effective cap is 2" in note for note in answer.notes) and len(lower.notes) == 1
@@ -337,7 +337,7 @@ def test_caps_are_rounded_down_to_what_can_be_held() -> None:
 
 @pytest.mark.parametrize("costs", ["F=[2,1],I=1,W=1", "F=2,I=1,W=1"])
 def test_a_printed_file_holds_at_other_costs(costs: str) -> None:
-    """Times that it claims are of its own costs: at others they are not applicable, or they are not claimed."""
+    """Its claims about times are for its own costs: at others they are not applicable, or there are none."""
     answer = pipesched.optimize(p=2, m=3, mem_cap=2, costs=costs)
     for others in ("F=5", "F=[1,7],C=2"):
         report = pipesched.verify(Source("optimum.ps", answer.source), costs=others)
@@ -347,7 +347,7 @@ def test_a_printed_file_holds_at_other_costs(costs: str) -> None:
 
 
 def test_a_large_comparison_shows_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond so many operations the others are shown up to there, and it is said."""
+    """Beyond a number of operations fewer baselines are shown, with a note."""
     question: dict[str, Any] = {"p": 4, "m": 8, "mem_cap": 4, "backward": "fused"}
     assert not any("others are shown" in note for note in pipesched.optimize(**question).notes)
     monkeypatch.setattr("pipesched.optimizer.optimize._COMPARED", 100)
@@ -356,7 +356,7 @@ def test_a_large_comparison_shows_less(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_m_of_an_answer_gets_the_best_bound_there() -> None:
-    """Of a schedule that is not proved for every m: between the work of a rank and the optimum of that m."""
+    """For a schedule that is not proved for every m: between the work of a rank and the optimum of that m."""
     question: dict[str, Any] = {"p": 2, "v": 2, "placement": "loop", "mem_cap": 2}
     answer = pipesched.optimize(**question, all_m=True)
     assert answer.every is not None and not answer.proved

@@ -1,4 +1,4 @@
-"""A cap in bytes: what is left for activations, by hand, and answers that are within it byte by byte."""
+"""A cap in bytes: the rest for activations, computed by hand, and answers that are within it byte by byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHOLE = 18 * SBH
 
 
 def cap(rank: int, activations: Q | int) -> Bytes:
-    """What rank needs for so many microbatches, and four messages of 2 s b h."""
+    """Bytes that a rank needs for a number of microbatches, and for four messages of 2 s b h."""
     return Bytes(STATES[rank] + int(activations * SAVED[rank]) + WHOLE + 4 * 2 * SBH + 1000)
 
 
@@ -49,7 +49,7 @@ def test_a_cap_in_bytes_is_what_is_left_for_activations() -> None:
 @pytest.mark.parametrize("backward", ["split", "fused"])
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_every_answer_is_within_the_bytes(count: int, backward: str) -> None:
-    """Counted operation by operation; the printed file too, under the same flags."""
+    """Counted operation by operation; for the printed file too, under the same flags."""
     caps = [cap(0, count), cap(1, count)]
     found = pipesched.optimize(p=2, m=6, backward=backward, model=MODEL, mem_cap=caps)
     used = found.report.bytes
@@ -61,7 +61,7 @@ def test_every_answer_is_within_the_bytes(count: int, backward: str) -> None:
 
 
 def test_messages_beyond_what_is_set_aside_are_set_aside_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With nothing set aside an answer may have too many in hand: another is asked for, and it fits."""
+    """With nothing set aside an answer may hold too many; another attempt fits."""
     monkeypatch.setattr(optimize_bytes, "MESSAGES", 0)
     for more in range(0, 12, 2):
         caps = [Bytes(cap(r, 3) - 4 * 2 * SBH + more * SBH) for r in range(2)]
@@ -79,13 +79,13 @@ def test_messages_beyond_what_is_set_aside_are_set_aside_then(monkeypatch: pytes
     ],
 )
 def test_what_cannot_fit_is_refused_by_rank(caps: tuple[int, int], code: str, said: str) -> None:
-    """Parameters and what belongs to them alone; or one microbatch beside them."""
+    """Parameters and their state alone, or with one microbatch."""
     with pytest.raises(PipeschedError, match=f"{code}.*{said}"):
         pipesched.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[Bytes(one) for one in caps])
 
 
 def test_what_i_leaves_counts_where_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted on every stage as on the one with most, two microbatches leave a slower order; both fit."""
+    """Counted on every stage like on the largest, two microbatches give a slower order; both fit."""
     room, caps = optimize_bytes.room, [cap(0, 2), cap(1, 2)]
     found = pipesched.optimize(p=2, m=6, model=MODEL, mem_cap=caps)
     monkeypatch.setattr(optimize_bytes, "room", lambda *way, **rest: room(*way, **{**rest, "until_w": True}))
@@ -96,7 +96,7 @@ def test_what_i_leaves_counts_where_it_is_left(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_schedules_are_compared_in_bytes() -> None:
-    """Those of `verify`, by rank; a row over the cap has its verdict, and the bound is that of any memory."""
+    """The bytes of `verify`, by rank; a row over the cap has its verdict, and the bound is for any memory."""
     given = {"p": 4, "m": 8, "model": "llama3-70b", "device": "h100", "mem_cap": "55GB"}
     found = pipesched.compare("1f1b", "zb_h1", **given)
     for row, name in zip(found.rows, ("1f1b", "zb_h1"), strict=True):
@@ -107,7 +107,7 @@ def test_schedules_are_compared_in_bytes() -> None:
 
 
 def test_the_command_prints_the_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    """The fastest that fits 60 GB, with the bytes by rank, and from which side it is; a range of bytes is refused."""
+    """The fastest that fits 60 GB, with the bytes by rank, and the direction of rounding; a range of bytes is refused."""
     command = ["optimize", "--p", "4", "--m", "8", "--model", "llama3-70b", "--device", "h100", "--mem-cap"]
     assert main([*command, "60GB"]) == 0
     told = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`optimize` on what a user types by mistake, at the edge, or takes back: a code, a status, and never a wrong `proved`.
+"""`optimize` with mistakes, edge cases and interrupts: a code, a status, and never a wrong `proved`.
 
 Every answer, with --json, is one object of a published schema.
 """
@@ -33,7 +33,7 @@ SMALL = ("--p", "2", "--m", "3")
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments, the status, the code, and what the message says."""
+    """Arguments, the status, the code, and a part of the message."""
 
     arguments: tuple[str, ...]
     status: int
@@ -111,7 +111,7 @@ def _in_a_folder(folder: Path, request: pytest.FixtureRequest) -> None:
 
 
 def answered(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
-    """The status and the object of --json, by its schema."""
+    """The status and the object of --json, valid under its schema."""
     status = main(["optimize", *arguments, "--json"])
     value = json.loads(capsys.readouterr().out)
     (OPTIMUM if "status" in value or "frontier" in value else REPORT).validate(value)
@@ -121,7 +121,7 @@ def answered(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("case", MISTAKES, ids=str)
 def test_a_mistake_gets_its_code(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
-    """On stderr with its code, with --json as a report; nothing is written, and nothing is proved."""
+    """On stderr with its code, with --json as a report; nothing is written or proved."""
     before = sorted(path.name for path in Path().iterdir())
     assert main(["optimize", *case.arguments]) == case.status
     told = capsys.readouterr()
@@ -134,7 +134,7 @@ def test_a_mistake_gets_its_code(case: Case, capsys: pytest.CaptureFixture[str])
 
 @dataclass(frozen=True)
 class Edge:
-    """Arguments at the edge of what makes sense, and the makespan that has to come out."""
+    """Arguments at the edge of the valid, and the expected makespan."""
 
     arguments: tuple[str, ...]
     makespan: int
@@ -165,7 +165,7 @@ EDGES = [
 
 @pytest.mark.parametrize("edge", EDGES, ids=str)
 def test_the_edges_are_proved(edge: Edge, capsys: pytest.CaptureFixture[str]) -> None:
-    """One rank, one microbatch, costs of 0: the makespan that counting on fingers gives, proved."""
+    """One rank, one microbatch, costs of 0: the obvious makespan, proved."""
     status, value = answered(edge.arguments, capsys)
     assert (status, value["status"]) == (0, "proved optimal")
     if "F=3/2,I=1/3,W=0.25" in edge.arguments:
@@ -190,7 +190,7 @@ def test_the_edges_are_proved(edge: Edge, capsys: pytest.CaptureFixture[str]) ->
 def test_a_cap_below_the_minimum_names_rank_minimum_and_reason(
     arguments: tuple[str, ...], rank: int, minimum: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every schedule holds one microbatch at some time, all its stages of a rank with it."""
+    """Every schedule holds one microbatch at some time, on all stages of a rank."""
     assert main(["optimize", *arguments]) == 1
     said = capsys.readouterr().out
     assert re.match(rf"infeasible: rank {rank} alone needs {re.escape(minimum)}: when [FI] of stage \d+ has run", said)
@@ -201,7 +201,7 @@ def test_a_cap_below_the_minimum_names_rank_minimum_and_reason(
 
 
 def test_a_cap_of_just_the_minimum_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
-    """One microbatch after another is a schedule at the least cap; at p=3, cap 1 takes m (2p + 1) where W ends each."""
+    """One microbatch after another is a schedule at the least cap; at p=3, cap 1 takes m (2p + 1), each ended by its W."""
     status, value = answered(("--p", "3", "--m", "2", "--mem-cap", "1"), capsys)
     assert (status, value["status"], value["peak"]) == (0, "proved optimal", [1, 1, 1])
     assert value["makespan"] == 2 * 7
@@ -219,7 +219,7 @@ def test_no_time_is_time_for_a_schedule_and_a_bound(
 
 
 def test_without_or_tools_cpsat_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """PS820 with the command that installs it, before any search; the other engines need none."""
+    """PS820 with the command that installs it, before any search; other engines work without it."""
     monkeypatch.setitem(sys.modules, "ortools", None)
     for arguments in (("--engine", "cpsat"), ("--engine", "cpsat", "--p", "1")):
         assert main(["optimize", *arguments]) == 2
@@ -229,7 +229,7 @@ def test_without_or_tools_cpsat_is_refused(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_a_range_prints_a_line_a_cap_with_what_is_infeasible(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both ends are there; makespans fall; a cap that is too small says so in its line."""
+    """Both ends are included; makespans fall; the line of too small a cap says so."""
     assert main(["optimize", *SMALL, "--mem-cap", "1/2..3:1/2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in lines[2:]]
@@ -251,7 +251,7 @@ def test_a_range_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_answer_for_every_m_is_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where m0, the step, the makespan at m0 and its growth are told; growth is the work of a microbatch, 3."""
+    """It has m0, the step, the makespan at m0 and its growth, which is the work of a microbatch, 3."""
     status, value = answered(("--p", "2", "--mem-cap", "2", "--all-m"), capsys)
     assert status == 0
     assert value["every"]["growth"] == 3 and value["every"]["value"] <= value["makespan"]
@@ -276,7 +276,7 @@ def test_every_way_to_write_the_schedule_writes_the_same(capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("form", ["concise", "github"])
 def test_other_forms_say_the_verdict(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line: the verdict, or the finding that there is no schedule."""
+    """One line: the verdict, or the finding that there is no schedule."""
     assert main(["optimize", *SMALL, "--format", form]) == 0
     assert capsys.readouterr().out == "proved optimal: makespan 10\n"
     assert main(["optimize", *SMALL, "--format", form, "--mem-cap", "0.1"]) == 1
@@ -286,7 +286,7 @@ def test_other_forms_say_the_verdict(form: str, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("arguments", [("--p", "3", "--m", "5", "--mem-cap", "2"), ("--p", "2", "--mem-cap", "2")])
 def test_a_written_proof_convinces_a_checker(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    """What is just below the optimum is refuted in two files, which the checker of the tests accepts step by step."""
+    """Everything below the optimum is refuted in two files, which the tests' checker accepts step by step."""
     assert main(["optimize", *arguments, "--proof", "why"]) == 0
     out = capsys.readouterr().out
     optimum = re.match(r"proved optimal: makespan (\d+)", out)
@@ -296,7 +296,7 @@ def test_a_written_proof_convinces_a_checker(arguments: tuple[str, ...], capsys:
 
 
 def test_where_there_is_no_proof_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing takes less than no time; engines decline forwards of no length. No file is there then."""
+    """An optimum of 0 has no refutation; engines decline forwards without duration. No file is written then."""
     for costs in ("F=0,I=0,W=0", "F=0"):
         assert main(["optimize", *SMALL, "--cost", costs, "--proof", "why"]) == 0
         assert re.search(r"note: (nothing is below 0|no refutation of)", capsys.readouterr().out)
@@ -307,8 +307,8 @@ def test_where_there_is_no_proof_it_says_so(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_every_baseline_is_named_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The table has seven rows, in the order of their makespans and the answer among them, with what answers the
-    question too; the others stand by name below it.
+    """The table has seven rows, sorted by makespan, with the answer and what answers the question; the others are named
+    below it.
     """
     assert main(["optimize", "--p", "3", "--m", "6", "--mem-cap", "3", "-o", "best.ps"]) == 0
     shown = capsys.readouterr().out.partition("unit of time")[2].splitlines()

@@ -1,4 +1,4 @@
-"""`optimize` as a process: it can be interrupted, and its output closed, at any time."""
+"""`optimize` as a process can be interrupted, and its output closed, at any time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def start(*arguments: str, **how: Any) -> subprocess.Popen[str]:
 
 
 def group(leader: int) -> set[int]:
-    """The live processes of a session."""
+    """Live processes of a session."""
     found = set()
     for entry in Path("/proc").iterdir():
         try:
@@ -46,7 +46,7 @@ def group(leader: int) -> set[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_an_interrupt_ends_with_the_best_so_far() -> None:
-    """SIGINT in a search that has no end in sight: status 3, a schedule with its bound, and no process is left."""
+    """SIGINT in an endless search: status 3, a schedule with its bound, and no process is left."""
     with start(*HARD, "--time-limit", "300", "--json", stdout=subprocess.PIPE) as process:
         until = time.monotonic() + 60
         while len(group(process.pid)) < 3 and time.monotonic() < until:  # engines have started
@@ -66,7 +66,7 @@ def test_an_interrupt_ends_with_the_best_so_far() -> None:
 
 
 def test_a_closed_stdout_is_silent() -> None:
-    """A reader that goes away gets no complaint."""
+    """A reader that goes away causes no message."""
     reader, writer = os.pipe()
     os.close(reader)
     with start(*SMALL, stdout=writer) as process:

@@ -1,4 +1,4 @@
-"""A certificate is accepted only if what it says is true."""
+"""A certificate is accepted only if it is true."""
 
 from __future__ import annotations
 
@@ -39,23 +39,24 @@ class Case:
         self.instance, self.orders, self.certificate = instance, orders, certificate
 
     def judged(self) -> Judgement:
-        """What the checker says."""
+        """Result of the checker."""
         return judge(schedule_of(self.instance, self.orders), terms_of(self.instance), self.certificate)
 
     def codes(self) -> set[str]:
-        """What the checker finds."""
+        """Codes of the checker."""
         return {str(found.code) for found in self.judged().findings}
 
     def concluded(self) -> Case:
-        """With the verdict that follows."""
+        """Add the verdict that follows."""
         verdict = self.judged().verdict
         assert verdict is not None, self.judged()
         told = {"verdict": verdict.status, "lower_bound": plain(verdict.lower), "gap": plain(verdict.gap)}
         return Case(self.instance, self.orders, json.loads(json.dumps({**self.certificate, **told})))
 
     def true(self, best: int | None) -> bool:
-        """Whether the schedule is right, takes what is told, and what is told about the optimum holds. What an engine
-        refuted may be false, and then nothing is proved; it is of the instance, and of no more than a schedule takes.
+        """Tell whether the schedule is right, has the stated figures, and the statements about the optimum hold. An
+        engine's refutation may be false, and then nothing is proved; it is about the instance, and below the schedule's
+        objective.
         """
         told = self.certificate
         value = simulated(self.instance, self.orders)
@@ -75,7 +76,7 @@ class Case:
 
 
 def good(seed: int, *, ranks: int = 2, microbatches: int = 3) -> Case | None:
-    """A schedule and its certificate; for some with a refutation of what is below the optimum."""
+    """A schedule and its certificate; for some with a refutation of everything below the optimum."""
     rng = random.Random(seed)
     x = random_instance(seed, ranks=ranks, microbatches=microbatches)
     orders = some_orders(x, rng, 20 if ranks == 2 else 3)
@@ -92,18 +93,18 @@ def good(seed: int, *, ranks: int = 2, microbatches: int = 3) -> Case | None:
 
 
 def terms_of(x: Instance) -> Terms:
-    """What a verdict is for, and a refutation about."""
+    """Terms of a verdict, and of a refutation."""
     return Terms(placement_of(x), *given(x), x.fused, x.objective)
 
 
 def told_otherwise(case: Case, rng: random.Random) -> None:
-    """One number of the statement, or of the bound, is one more or less."""
+    """Change one number of the statement, or of the bound, by one."""
     part = rng.choice([case.certificate, case.certificate["bound"] or case.certificate])
     part[rng.choice([key for key, x in part.items() if isinstance(x, int)])] += rng.choice([-1, 1])
 
 
 def higher(case: Case, rng: random.Random) -> None:
-    """A bound of more, and a verdict that would follow."""
+    """Raise the bound, with a matching verdict."""
     bound = case.certificate["bound"] or {"rank": 0, "head": 0, "tail": 0}
     bound[rng.choice(["head", "tail"])] += 1
     case.certificate["bound"] = bound
@@ -111,7 +112,7 @@ def higher(case: Case, rng: random.Random) -> None:
 
 
 def refuted(case: Case, rng: random.Random) -> None:
-    """A refutation of what the schedule reaches, by nobody, of ranks that are not there; or none, and it was needed."""
+    """Refute the schedule's own objective, without an engine, or for missing ranks; or drop a needed refutation."""
     value = case.certificate["schedule"] + rng.choice([-1, 0, 1])
     told = {"value": value, "engine": rng.choice(["cadical", "oracle"]), "ranks": rng.choice([None, [0], [99], []])}
     told["terms"] = json.loads(json.dumps(terms_of(case.instance).to_json()))
@@ -130,7 +131,7 @@ def concluded(case: Case, lower: int) -> None:
 
 
 def elsewhere(case: Case, rng: random.Random) -> None:
-    """Another rank, entry, objective, backward, verdict or gap."""
+    """Change a rank, entry, objective, backward, verdict or gap."""
     told, bound = case.certificate, case.certificate["bound"] or {}
     choices: list[Callable[[], None]] = [
         lambda: bound.update(rank=bound.get("rank", 0) + rng.choice([-1, 1, 5])),
@@ -144,14 +145,14 @@ def elsewhere(case: Case, rng: random.Random) -> None:
 
 
 def lost(case: Case, rng: random.Random) -> None:
-    """An entry is missing or of another type."""
+    """Drop an entry, or change its type."""
     part = rng.choice([case.certificate, case.certificate["bound"] or case.certificate])
     key = rng.choice(list(part))
     part[key] = rng.choice([None, "many", [], {}, True, 1.5, "1/0"])
 
 
 def order(case: Case, rng: random.Random) -> None:
-    """Two operations swapped, one left out, run twice or moved to another rank."""
+    """Swap two operations; drop, repeat or move one to another rank."""
     some = [one for one in case.orders if len(one) > 1]
     if not some:
         return told_otherwise(case, rng)
@@ -169,7 +170,7 @@ def order(case: Case, rng: random.Random) -> None:
 
 
 def less_memory(case: Case, rng: random.Random) -> None:
-    """A rank's cap below what the schedule holds there."""
+    """Lower a rank's cap below the schedule's memory."""
     rank = rng.randrange(case.instance.ranks)
     caps = [cap // 3 if r == rank else cap for r, cap in enumerate(case.instance.cap)]
     case.instance = replace(case.instance, cap=caps)
@@ -187,7 +188,7 @@ def cases() -> Iterator[tuple[int, Case]]:
 
 
 def test_no_false_certificate_is_accepted() -> None:
-    """Of hundreds of slips in certificates, schedules and caps each is found, or what is left is true."""
+    """Of hundreds of slips in certificates, schedules and caps each is found, or the rest is true."""
     rejected, codes = 0, set()
     for seed, case in cases():
         rng = random.Random(seed + 1)
@@ -205,8 +206,8 @@ def test_no_false_certificate_is_accepted() -> None:
 
 
 def test_what_the_optimizer_says_is_accepted() -> None:
-    """On larger instances of all placements, fused and split, with all release rules, uneven costs and caps; and its
-    bound is derived of most.
+    """Larger instances of all placements, fused and split, with all release rules, uneven costs and caps; the bound of
+    most is derived.
     """
     found = [case for seed in range(deep(80)) if (case := good(seed, ranks=4, microbatches=6)) is not None]
     assert [case.instance for case in found if case.codes()] == []
@@ -243,7 +244,7 @@ def _span(x: Instance, orders: Orders) -> int:
 
 @pytest.mark.parametrize("word", ["lattice", "cadical", "ranks"])
 def test_what_ranks_show_is_proved_whoever_says_it(word: str) -> None:
-    """Of an older version, of an engine, or of the optimizer; what says less than its own terms come to is refused."""
+    """From an older version, an engine, or the optimizer; a claim of less than its own terms give is refused."""
     x = random_instance(186, ranks=2, microbatches=3)
     best, orders = optimum(x), some_orders(x, random.Random(3), 5)
     assert best is not None and orders is not None and simulated(x, orders) == best
@@ -275,7 +276,7 @@ TINY: dict[str, Any] = {
 
 
 def verified(answer: object, folder: Path) -> list[str]:
-    """The codes that ``pipesched verify`` finds in an answer."""
+    """Codes of ``pipesched verify`` for an answer."""
     file = folder / "answer.json"
     file.write_text(json.dumps(answer), encoding="utf-8")
     return [str(d.code) for d in pipesched.verify(file).diagnostics]
@@ -307,12 +308,12 @@ def verified(answer: object, folder: Path) -> list[str]:
     ],
 )
 def test_an_answer_can_be_verified_by_others(change: dict[str, Any], code: Code | None, tmp_path: Path) -> None:
-    """The JSON of an answer is an input: its schedule is checked as any other, and its certificate too."""
+    """The JSON of an answer is an input: its schedule is checked like any other, and its certificate too."""
     assert set(verified(TINY | change, tmp_path)) == (set() if code is None else {str(code)})
 
 
 def test_the_verdict_of_an_answer_is_a_claim(tmp_path: Path) -> None:
-    """What the certificate says is shown as one more claim of the file."""
+    """The verdict of a certificate is shown as one more claim of the file."""
     file = tmp_path / "answer.json"
     file.write_text(json.dumps(TINY), encoding="utf-8")
     assert [(c.text, c.holds) for c in pipesched.verify(file).claims] == [("certificate: proved optimal", True)]
@@ -320,7 +321,7 @@ def test_the_verdict_of_an_answer_is_a_claim(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["lattice", ""])
 def test_a_word_of_an_older_version_is_the_optimizers(engine: str, tmp_path: Path) -> None:
-    """Where nothing derives what it says, it is on that word, which nobody follows; so is one without a name."""
+    """If nothing derives its statement, it rests on that word, which nobody checks; so does one without a name."""
     page = (Path(pipesched.__file__).parent / "explain" / "pages" / "PS908.md").read_text("utf-8")
     told = json.loads(page.split("```json")[1].split("```")[0])
     told["certificate"]["refuted"]["engine"] = engine

@@ -1,4 +1,4 @@
-"""Nothing that the checker of optima derives is above the best of all schedules, for the makespan and for the span."""
+"""Nothing that the checker of optima derives exceeds the best of all schedules, for makespan and span."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def of(placement: Placement, costs: Costs, cap: int | None, *, fused: bool = Fal
 
 
 def instances(first: int, count: int, objective: str, most: int = 14) -> Iterator[tuple[Instance, int]]:
-    """Those that are small enough, with their optimum, found without the order of microbatches."""
+    """Small instances with their optimum, found without assuming the order of microbatches."""
     for seed in range(first, first + count):
         x = replace(random_instance(seed, ranks=3, microbatches=3), objective=objective)
         best = optimum(x) if len(steps(x)) <= most else None
@@ -50,7 +50,7 @@ def instances(first: int, count: int, objective: str, most: int = 14) -> Iterato
 
 
 def bounds(made: Problem, rng: random.Random) -> Iterator[Work]:
-    """Of each rank between heads and tails that it has, in every frame; between others the work is none, or less."""
+    """Bounds of each rank between its heads and tails, in every frame; other pairs have less or no work."""
     for rank in sorted(set(made.rank.values())):
         yield everything(made, rank)
         for frame in range(len(made.cap)) if made.span else [None]:
@@ -62,7 +62,7 @@ def bounds(made: Problem, rng: random.Random) -> Iterator[Work]:
 
 
 def look(first: int, count: int, objective: str) -> Counter[str]:
-    """How many bounds there were; raises AssertionError for one that is above the optimum."""
+    """Number of bounds; raises AssertionError for one above the optimum."""
     seen: Counter[str] = Counter()
     for x, best in instances(first, count, objective):
         made = problem_of(x)
@@ -79,14 +79,14 @@ def look(first: int, count: int, objective: str) -> Counter[str]:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_no_bound_is_above_the_optimum(objective: str) -> None:
-    """A rank's first start is not fixed: with the span as objective nothing is assumed of it."""
+    """The first start of a rank is not fixed: for the span nothing is assumed about it."""
     seen = look(0, 160, objective)
     assert seen["instances"] > 60 and all(seen[kind] > 100 for kind in ("path", "work"))
     assert seen["refuted below"] > seen["instances"] / 2
 
 
 def leave_out(first: int, count: int) -> Counter[str]:
-    """Raises AssertionError where the best of m + n microbatches is less than that of m and what n are apart."""
+    """Raises AssertionError if the best of m + n microbatches is less than that of m plus the distance of n."""
     seen: Counter[str] = Counter()
     for seed in range(first, first + count):
         x = random_instance(seed, ranks=3, microbatches=1)
@@ -101,7 +101,7 @@ def leave_out(first: int, count: int) -> Counter[str]:
 
 
 def test_microbatches_that_are_left_out_take_at_least_what_they_are_apart() -> None:
-    """The best of more microbatches, in any order, is the best of fewer and what is between them, or more."""
+    """The best of more microbatches, in any order, is at least the best of fewer plus the distance between them."""
     seen = leave_out(0, deep(120))
     assert seen["met"] > 0.2 * seen["all"] > 10
 
@@ -113,13 +113,13 @@ def test_microbatches_that_are_left_out_take_at_least_what_they_are_apart() -> N
     + [(64, 44, 128, 507), (6, 4, 13, 53), (6, 4, 17, 67)],
 )
 def test_meetings_are_never_above_a_known_optimum(p: int, cap: int, m: int, best: int) -> None:
-    """Optima that engines proved; from k = 2 up and below (2p + 2) / 3 the formula meets them."""
+    """Optima that engines proved; from k = 2 to below (2p + 2) / 3 the formula meets them."""
     found = meetings(of(linear(p, m), Costs(), cap))
     assert 0 < found[0] <= best
 
 
 def test_meetings_are_of_unit_costs_alone() -> None:
-    """Another cost, a message, a V placement, B, or another release rule: the theorem says nothing."""
+    """For another cost, a message, a V placement, B, or another release rule the theorem does not apply."""
     assert meetings(of(linear(4, 9), Costs(), 3))[0] > 0
     vee = Placement(np.array([[0, 1, 1, 0]], dtype=np.int32), np.zeros(4, dtype=np.int32), 2)
     others = [

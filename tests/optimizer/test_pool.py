@@ -1,4 +1,4 @@
-"""Questions to other processes: every one is answered, and nothing is left behind."""
+"""Questions to other processes: every one is answered, and no process is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.makers.instances import linear
 
 
 def hard() -> Question:
-    """A question that takes an engine a minute: out of reach, and with a proof in clauses, which is long."""
+    """A question that takes an engine a minute: out of reach, with a long proof in clauses."""
     return Question(linear(16, 64, 16), 206, proof=os.path.join(tempfile.gettempdir(), "never"))
 
 
@@ -30,7 +30,7 @@ def pool() -> Iterator[Pool]:
 
 
 def test_a_pool_says_what_is_said_here(pool: Pool) -> None:
-    """Every ticket gets its own answer, the same as in this process; more questions than workers wait their turn."""
+    """Every ticket gets its own answer, as in this process; more questions than workers wait their turn."""
     questions = [Question(linear(2, m, 2), bound) for m in (2, 3, 4) for bound in (8, 11, 14, 20)]
     tickets = {pool.submit(question): question for question in questions}
     while (got := pool.wait(60)) is not None:
@@ -57,7 +57,7 @@ def test_a_cancelled_question_is_not_answered(pool: Pool) -> None:
 
 
 def test_a_worker_that_dies_is_an_unknown(pool: Pool) -> None:
-    """The death is told with its signal, and the pool goes on."""
+    """The death is reported with its signal, and the pool continues."""
     ticket = pool.submit(hard())
     assert pool.wait(0.3) is None
     (busy,) = [worker for worker in pool._workers if worker.ticket == ticket]
@@ -69,7 +69,7 @@ def test_a_worker_that_dies_is_an_unknown(pool: Pool) -> None:
 
 
 def test_what_an_engine_refuses_is_an_unknown_in_a_pool(pool: Pool) -> None:
-    """An error in a worker is an answer with a reason; the worker lives on."""
+    """An error in a worker is an answer with a reason; the worker continues."""
     pool.submit(Question(linear(2, 2, 2), 20, engine="abacus"))
     got = pool.wait(60)
     assert got is not None and got[1].verdict == "unknown" and "abacus" in got[1].reason
@@ -93,7 +93,7 @@ if sys.argv[1] == "wait":
 @pytest.mark.parametrize("end", ["return", "raise", "interrupt", "kill"])
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's end by a signal on Linux only")
 def test_no_worker_outlives_its_parent(end: str) -> None:
-    """However the parent ends, both workers, in the middle of a question, end with it."""
+    """However the parent ends, both workers, in the middle of a question, end too."""
     how = {"interrupt": "wait", "kill": "wait"}.get(end, end)
     command = [sys.executable, "-c", PARENT, how]
     root = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ def test_no_worker_outlives_its_parent(end: str) -> None:
 
 
 def running(pid: int) -> bool:
-    """Whether a process is there and is no mere entry of a table."""
+    """Tell whether a process is running, and not a zombie."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"

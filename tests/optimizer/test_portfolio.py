@@ -1,4 +1,4 @@
-"""The heuristics give schedules, at every cap at which there is one, and not worse than those that are published."""
+"""Heuristics give schedules at every cap that has one, and not worse than published ones."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def instance(
 
 
 def measured(asked: Instance, problem: Problem, found: Orders) -> Fraction:
-    """The objective by the analysis that judges every file; fails where the order does not run or holds too much."""
+    """The objective by the ordinary analysis; fails if the order deadlocks or holds too much."""
     schedule = convert.to_schedule(problem, found)
     ticks = asked.costs.ticks(schedule.stages)
     times = timeline(schedule, Dependencies.of(schedule), ticks)
@@ -82,7 +82,7 @@ def measured(asked: Instance, problem: Problem, found: Orders) -> Fraction:
 @pytest.mark.parametrize("release", RULES)
 @pytest.mark.parametrize("kind", PLACEMENTS)
 def test_what_comes_is_a_schedule_and_better_each_time(kind: str, release: str) -> None:
-    """Every order ends, keeps to the caps and beats all before it, by the ordinary analysis."""
+    """Every order finishes, keeps the caps and beats all before it, by the ordinary analysis."""
     for fused in (False, True):
         rule = Release.parse(release)
         asked = instance(
@@ -99,7 +99,7 @@ def test_what_comes_is_a_schedule_and_better_each_time(kind: str, release: str) 
 
 @pytest.mark.parametrize("seed", range(deep(90)))
 def test_there_is_an_order_exactly_if_there_is_a_schedule(seed: int) -> None:
-    """Nothing comes where no schedule keeps to the caps; else something, and nothing that is better than the best."""
+    """No order if no schedule keeps the caps; otherwise one, and none better than the best."""
     x = brute.random_instance(seed, microbatches=2)
     problem = problem_of(x)
     best = brute.optimum(x)
@@ -111,7 +111,7 @@ def test_there_is_an_order_exactly_if_there_is_a_schedule(seed: int) -> None:
 @pytest.mark.parametrize("ranks", range(2, 8, max(1, 3 - deep(1))))
 @pytest.mark.parametrize("kind", PLACEMENTS)
 def test_no_cap_from_the_least_up_brings_a_list_schedule_to_a_stop(kind: str, ranks: int) -> None:
-    """Whatever is urgent, and however little room there is beyond the least."""
+    """For any urgency, and any room above the least cap."""
     for release in RULES:
         plain = instance(kind, ranks, ranks + 2, release=Release.parse(release)).problem()
         least = least_cap(plain)
@@ -130,7 +130,7 @@ def test_no_cap_from_the_least_up_brings_a_list_schedule_to_a_stop(kind: str, ra
 @pytest.mark.parametrize("cap", [1, 2])
 @pytest.mark.parametrize("row", range(0, 12, max(1, 4 - deep(1))))
 def test_not_above_the_published_heuristic(row: int, cap: int) -> None:
-    """On the published instances of the zero-bubble paper the span is not above that of its own schedules."""
+    """On the published instances of the zero-bubble paper the span is not above that of the paper's schedules."""
     rows = json.loads((HERE / "data" / "zb_iclr_table5_6.json").read_text("utf-8"))["rows"]
     x = rows[row]
     times = {key: round(x[f"T_{name}"] * 1000) for key, name in (("F", "F"), ("I", "B"), ("W", "W"), ("C", "comm"))}
@@ -157,7 +157,7 @@ def test_blocks_pushed_together_are_not_worse_than_the_published_ones(cap: int, 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6, 7])
 def test_a_block_never_meets_itself(ranks: int) -> None:
-    """Run as early as it goes, it ends no later than its last slot; it holds what it says once it has filled."""
+    """Run as early as possible, it ends no later than its last slot; once filled, it holds the stated amount."""
     problem = instance("vee", ranks, 4 * ranks).problem()
     for made in blocks(ranks):
         at = slots(problem, made)
@@ -169,7 +169,7 @@ def test_a_block_never_meets_itself(ranks: int) -> None:
 
 @pytest.mark.parametrize("seed", range(deep(30)))
 def test_pushing_loses_nothing(seed: int) -> None:
-    """Forward and backward: still within the caps, every operation there, and not longer."""
+    """Forward and backward: still within the caps, complete, and not longer."""
     x = brute.random_instance(seed, ranks=4, microbatches=6)
     problem = problem_of(x)
     justifier = Justifier(problem)
@@ -180,7 +180,7 @@ def test_pushing_loses_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_patterns_are_whole(seed: int) -> None:
-    """Every operation once, each sequence in order, whatever the placement."""
+    """Every operation once, each sequence in order, for any placement."""
     problem = problem_of(brute.random_instance(seed, ranks=4, microbatches=6))
     for _, found in islice(patterns(problem), 14):
         assert sorted(x for order in found for x in order) == list(range(problem.operations))
@@ -195,7 +195,7 @@ def by_sequence(problem: Problem, found: Orders) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("kind", PLACEMENTS)
 def test_local_search_stays_among_the_schedules_and_repeats_itself(kind: str) -> None:
-    """Wherever a walk is, it is within the caps; the same seed and steps lead to the same place."""
+    """Every state of a walk is within the caps; the same seed and steps give the same result."""
     caps = [Fraction(3)] * 4
     asked = instance(kind, 4, 8, caps, "F=2,I=3,W=2,C=1")
     problem = asked.problem()
@@ -211,7 +211,7 @@ def test_local_search_stays_among_the_schedules_and_repeats_itself(kind: str) ->
 
 @pytest.mark.parametrize("ticks", [1, 2, 3, 5, 7, 100])
 def test_a_coarse_clock(ticks: int) -> None:
-    """Durations are off by half a multiple at most, none that is above 0 vanishes, and memory is what it was."""
+    """Durations change by at most half a multiple, none above 0 vanishes, and memory is unchanged."""
     asked = instance("linear", 4, 6, [Fraction(3)] * 4, "F=[10,12,0,7],I=12,W=3,C=2", Release.parse("split:1/2"))
     problem = asked.problem()
     coarse = coarsened(problem, ticks)
@@ -225,7 +225,7 @@ def test_a_coarse_clock(ticks: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_one_by_one_needs_least(seed: int) -> None:
-    """One microbatch at a time holds what every schedule must, and no more."""
+    """One microbatch at a time holds the least that any schedule must."""
     problem = problem_of(brute.random_instance(seed, ranks=4, microbatches=4))
     found = one_by_one(problem)
     assert convert.run(problem, found) is not None
@@ -234,7 +234,7 @@ def test_one_by_one_needs_least(seed: int) -> None:
 
 @pytest.mark.parametrize("kind", PLACEMENTS)
 def test_a_pattern_holds_no_more_with_more_microbatches(kind: str) -> None:
-    """Once it repeats, it repeats; and it leaves no bubble that grows, where its period is the work."""
+    """Once it repeats, memory stays constant; and its bubble does not grow if its period is the work."""
     few, many = (instance(kind, 3, m).problem() for m in (40, 80))
     work = int(few.work.max())
     for (_, one), (_, two) in islice(zip(patterns(few), patterns(many), strict=True), 0, 70, 7):
@@ -245,8 +245,8 @@ def test_a_pattern_holds_no_more_with_more_microbatches(kind: str) -> None:
 
 @pytest.mark.parametrize("ranks", range(2, 8 + deep(1)))
 def test_the_zero_bubble_heuristic_meets_the_bound_of_meetings(ranks: int) -> None:
-    """Unit costs and few microbatches in flight: no schedule is below the bound, and where the last trip is not a whole
-    one the order is at it.
+    """Unit costs and few microbatches in flight: no schedule is below the bound, and the order meets it if the last
+    trip is not a whole one.
     """
     for room in range(2, (2 * ranks + 2) // 3 + 1):
         for microbatches in range(room + 1, 4 * room + 3):
@@ -263,6 +263,6 @@ def test_the_zero_bubble_heuristic_meets_the_bound_of_meetings(ranks: int) -> No
 
 @pytest.mark.parametrize("member", MEMBERS.values(), ids=lambda member: member.name)
 def test_what_an_ablation_leaves_out_is_there(member: Member) -> None:
-    """The table of `bench/ablation.py` names what the optimizer calls."""
+    """The table of `bench/ablation.py` names functions that the optimizer calls."""
     for path in (*member.where, *filter(None, [member.seen])):
         assert callable(getattr(*target(path)))

@@ -1,4 +1,4 @@
-"""A refutation that is written down convinces a checker that knows nothing of us."""
+"""A written refutation convinces an independent checker."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_the_proof_of_a_refutation_is_accepted(name: str, tmp_path: Path) -> Non
 
 
 def test_a_proof_cut_short_or_changed_is_refused(tmp_path: Path) -> None:
-    """Without its last line a proof proves nothing; a forced literal turned round does not follow, nor does the end
-    from nothing.
+    """Without its last line a proof proves nothing; a negated forced literal does not follow, nor does an empty proof's
+    end.
     """
     cnf, drat = written(tmp_path, *REFUTED["vee"])
     lines = drat.splitlines(keepends=True)
@@ -52,7 +52,7 @@ def test_a_proof_cut_short_or_changed_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_can_be_has_no_refutation(tmp_path: Path) -> None:
-    """What is in reach gets no files, and the proof that C is out of reach does not refute C + 1."""
+    """A possible objective gets no files, and the proof that C is out of reach does not refute C + 1."""
     problem, bound, ranks = REFUTED["vee"]
     _, drat = written(tmp_path, problem, bound, ranks)
     assert decide(Question(problem, bound + 1, proof=str(tmp_path / "none"))).verdict == "sat"
@@ -62,8 +62,8 @@ def test_what_can_be_has_no_refutation(tmp_path: Path) -> None:
 
 
 def test_the_checker_refuses_whatever_has_a_model() -> None:
-    """All formulas of two clauses over two variables: one with a model has no proof among all short ones, and one
-    with none is refuted by the empty clause after some unit.
+    """All formulas of two clauses over two variables: one with a model has no short proof, and one without is refuted
+    by the empty clause after some unit.
     """
     literals = (1, -1, 2, -2)
     some = [(a,) for a in literals] + [(1, 2), (1, -2), (-1, 2), (-1, -2)]
@@ -78,7 +78,7 @@ def test_the_checker_refuses_whatever_has_a_model() -> None:
 
 
 def test_a_deleted_clause_proves_nothing_more() -> None:
-    """What is deleted before anything was forced by it is not used again."""
+    """A clause deleted before it forced a literal is not used again."""
     formula = "p cnf 2 4\n1 2 0\n1 -2 0\n-1 2 0\n-1 -2 0\n"
     assert refusal(formula, "1 0\n0\n") == ""
     assert refusal(formula, "d 1 -2 0\n1 0\n0\n") == "line 2 does not follow"
@@ -86,12 +86,12 @@ def test_a_deleted_clause_proves_nothing_more() -> None:
 
 @pytest.mark.parametrize("cnf", ["", "p cnf 1 2\n1 0\n", "p cnf 1 1\n2 0\n", "p cnf 1 1\n1\n", "p dnf 0 0\n"])
 def test_a_formula_that_is_none_is_refused(cnf: str) -> None:
-    """A formula is what its first line says."""
+    """A formula must match its first line."""
     assert refusal(cnf, "0\n")
 
 
 def test_the_comments_tell_every_variable_of_a_start(tmp_path: Path) -> None:
-    """One line an operation, and their variables follow each other from 1."""
+    """One line per operation, with consecutive variables from 1."""
     problem, bound, _ = REFUTED["linear"]
     cnf, _ = written(tmp_path, problem, bound, None)
     line = re.compile(r"c   (\w) (\d+) (\d+) (\d+) (\d+): starts (\d+) \.\. (\d+), takes 1; variables (\d+) \.\. (\d+)")

@@ -1,4 +1,4 @@
-"""A file that is said to repeat a part for every m does so at each m."""
+"""A file for every m repeats its part at each m."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ OTHERS = {
 
 
 def said(program: str, step: int, stages: int) -> str:
-    """What keeps a program from being a repeated part."""
+    """Reason why a program is not a repeated part."""
     return unrepeated(parse(Source("one.ps", HEAD.format(program=program, stages=stages))), step, [stages // 2] * 2)
 
 
 @pytest.mark.parametrize(("program", "step", "stages"), REPEATED)
 def test_a_part_is_repeated_at_each_m(program: str, step: int, stages: int) -> None:
-    """The orders of m0 + jK are x b^j y, read as text, for the x, b and y that those of j = 0 and 1 show."""
+    """The orders of m0 + jK are x b^j y, read as text, for the x, b and y of j = 0 and 1."""
     assert said(program, step, stages) == ""
     text = HEAD.format(program=program, stages=stages)
     words = [orders(text, 6 + j * step) for j in range(6)]
@@ -70,20 +70,20 @@ def test_a_part_is_repeated_at_each_m(program: str, step: int, stages: int) -> N
 
 
 def orders(text: str, m: int) -> list[list[str]]:
-    """The letters of every rank: kinds and stages."""
+    """Letters of every rank: kinds and stages."""
     schedule = compile.load(Source("one.ps", text), Options({"m": m})).schedule
     return [[f"{one.op.name}{one.stage}" for one in schedule.order(rank)] for rank in range(schedule.ranks)]
 
 
 @pytest.mark.parametrize("why", OTHERS)
 def test_what_is_no_repeated_part_is_named(why: str) -> None:
-    """Each of these may run another order at some m, and none is taken for copies of a part."""
+    """Each of these may run another order at some m, and none is accepted as copies of a part."""
     assert all(why in said(*case) for case in OTHERS[why]), [said(*case) for case in OTHERS[why]]
 
 
 @pytest.mark.parametrize("line", ["stage s in 0 .. p on rank (s + m) % p", "costs F = m", "slices 2", "let a = m"])
 def test_m_is_nowhere_else(line: str) -> None:
-    """Not in the placement, the costs, or a name."""
+    """m is not in the placement, the costs, or a name."""
     text = HEAD.format(program="repeat m { F I W }", stages=2).replace("stage", line + "\nstage", 1)
     assert "line 2" in unrepeated(parse(Source("one.ps", text)), 1, [1, 1])
 
@@ -101,7 +101,7 @@ def test_m_is_nowhere_else(line: str) -> None:
     ],
 )
 def test_a_file_of_every_m_is_for_every_m(condition: str, step: int, holds: bool) -> None:
-    """Where a file may refuse a larger m, it is not for every m; where not, it is for all that were tried."""
+    """A file that may refuse a larger m is not for every m; any other one is for all m that were tried."""
     text = HEAD.format(program="repeat m { F I W }", stages=2).replace("stage", f"require {condition}\nstage", 1)
     wrong = unrepeated(parse(Source("one.ps", text)), step, [1, 1])
     assert wrong == ("" if holds else "not every m is allowed, in line 2")
@@ -110,7 +110,7 @@ def test_a_file_of_every_m_is_for_every_m(condition: str, step: int, holds: bool
 
 
 def test_no_size_at_which_it_is_another_order_is_overlooked() -> None:
-    """An answer for every m whose file is another at one size alone, far away, is refused."""
+    """An answer for every m whose file differs at a single, distant size is refused."""
     answer = pipesched.optimize(p=2, mem_cap=2, all_m=True).to_json()
     source = str(answer["source"])
     changed = re.sub(r"\n  W\n}", "\n  W  if m == 97 { F }\n}", source, count=1)
@@ -122,8 +122,8 @@ def test_no_size_at_which_it_is_another_order_is_overlooked() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_where_starts_repeat_is_found_however_fine_ticks_are(seed: int) -> None:
-    """All ranges of t in which every table has K more starts a period later, by counting at each t; and the same,
-    stretched, where a tick is a hundred millionth of that, for which no memory holds all t.
+    """All ranges of t in which every table has K more starts a period later, by counting at each t; and stretched by a
+    hundred million, where no memory holds all t.
     """
     draw, (every, period) = random.Random(seed), [(1, 3), (1, 4), (2, 5), (1, 1)][seed % 4]
     tables = [sorted(draw.sample(range(24), draw.randint(2, 9))) for _ in range(draw.randint(1, 3))]

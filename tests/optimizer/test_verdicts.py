@@ -1,4 +1,4 @@
-"""What is said of an optimum is what it rests on: proved, on an engine's word, or best found; in every output."""
+"""Statements on an optimum match their basis: proved, on an engine's word, or best found; in every output."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def codes(report: dict[str, Any]) -> list[str]:
 
 
 def test_an_engines_word_is_called_that_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    """In text, JSON, the printed file and the table of caps; it ends with 0, and with 3 where a proof is required."""
+    """In text, JSON, the printed file and the table of caps; the status is 0, and 3 if a proof is required."""
     assert main(["optimize", *WORDED]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"{WORD}: makespan 57\n") and f'\n"{WORD[0].upper()}{WORD[1:]}: makespan 57.\n' in text
@@ -70,7 +70,7 @@ def test_an_engines_word_is_called_that_everywhere(capsys: pytest.CaptureFixture
 
 
 def test_an_engines_word_is_no_claim_that_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`verify` ends with 0, since the schedule is right, warns, and with --require-proof ends with 1."""
+    """`verify` exits with 0, since the schedule is right, and warns; with --require-proof it exits with 1."""
     status, report = verified(worded(), tmp_path, capsys)
     assert (status, report["proved"], codes(report)) == (0, False, ["PS908"])
     assert report["optimum"]["status"] == WORD and not any("certificate" in claim["text"] for claim in report["claims"])
@@ -84,7 +84,7 @@ def test_an_engines_word_is_no_claim_that_holds(tmp_path: Path, capsys: pytest.C
 def test_a_word_that_is_told_as_a_proof_is_refused(
     told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In any of the fields that say it, alone, in the certificate, or in the file's own documentation."""
+    """In any of the fields that state it, alone, in the certificate, or in the file's documentation."""
     for change in (
         {"status": told},
         {"verdict": f"{told}: makespan 57"},
@@ -99,7 +99,7 @@ def test_a_word_that_is_told_as_a_proof_is_refused(
 
 
 def test_a_schedule_alone_has_no_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """However good: --require-proof is about all schedules."""
+    """However good it is: --require-proof is about all schedules."""
     assert main(["verify", "zb_h1", "--p", "4", "--require-proof", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert codes(report) == ["PS712"] and report["proved"] is None
@@ -111,7 +111,7 @@ MAKESPAN = 48
 
 
 def slow(makespan: int, refuted: int) -> dict[str, Any]:
-    """Four ranks that run eight microbatches two at a time, told to be the best there is."""
+    """Four ranks that run eight microbatches two at a time, claimed to be the best."""
     source = (
         "schedule slow(p = 4, m = 8)\nstage s in 0 .. p on rank s\nrank r { for k in 0 .. m // 2 { F F I W I W } }\n"
     )
@@ -129,8 +129,8 @@ def slow(makespan: int, refuted: int) -> dict[str, Any]:
 
 
 def test_a_refutation_is_about_terms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What an engine is told to have refuted is on its word, and no proof, however false; without its terms, or with
-    those of other caps, it is about nothing.
+    """An engine's refutation is on its word, and no proof, even if false; without its terms, or with other caps, it is
+    refused.
     """
     forged = slow(MAKESPAN, MAKESPAN - 1)
     status, report = verified(forged, tmp_path, capsys)
@@ -144,7 +144,7 @@ def test_a_refutation_is_about_terms(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_an_answer_for_every_m_holds_at_every_m(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """At sizes that it was not made for, proved; at a size before its first it says nothing."""
+    """Proved at sizes that it was not made for; at a size below its first it does not apply."""
     first = for_every_m()["every"]["microbatches"]
     for m in (first, first + 1, 37, 1000):
         status, report = verified(for_every_m(), tmp_path, capsys, "--m", str(m))
@@ -156,7 +156,7 @@ def test_an_answer_for_every_m_holds_at_every_m(tmp_path: Path, capsys: pytest.C
 def test_an_answer_for_every_m_holds_where_it_is_too_large_to_be_expanded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For a million microbatches the objective is what the formula says, and that the file was not expanded is said."""
+    """For a million microbatches the objective is that of the formula, with a note that the file was not expanded."""
     every = for_every_m()["every"]
     m = every["microbatches"] + 10**6 * every["step"]
     value = every["value"] + Fraction(every["growth"]) * (m - every["microbatches"])
@@ -181,7 +181,7 @@ def test_a_file_that_changes_at_some_m_is_refused_at_all(
 
 
 def test_an_answer_for_one_m_says_nothing_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """PS209 of its file, or, where the file runs at any m, PS225."""
+    """PS209 of its file, or, if the file runs at any m, PS225."""
     assert verified(worded(), tmp_path, capsys, "--m", "4")[0] == 1
     bare, gap = slow(MAKESPAN, MAKESPAN - 1), str(Fraction(MAKESPAN - 27, 27))
     certificate = {**bare["certificate"], "refuted": None, "verdict": "best found", "lower_bound": 27, "gap": gap}
@@ -190,7 +190,7 @@ def test_an_answer_for_one_m_says_nothing_of_others(tmp_path: Path, capsys: pyte
 
 
 def test_an_answer_has_its_own_terms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Other costs and another release rule are refused; a cap is asked for beside its own."""
+    """Other costs and another release rule are refused; a cap may be given in addition."""
     assert verified(worded(), tmp_path, capsys, "--cost", "F=1")[0] == 2
     assert verified(worded(), tmp_path, capsys, "--release", "I")[0] == 2
     status, report = verified(worded(), tmp_path, capsys, "--mem-cap", "1")
@@ -208,13 +208,13 @@ def test_an_answer_has_its_own_terms(tmp_path: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_what_is_no_answer_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Entries that are there twice, and what is not JSON."""
+    """Repeated entries, and texts that are not JSON."""
     status, report = verified(text, tmp_path, capsys)
     assert (status, codes(report)) == (1, ["PS710"])
 
 
 def test_an_entry_that_is_there_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of two, one would be read, and the other be shown by another program."""
+    """Of two entries another program could show the other one."""
     text = json.dumps(worded())
     status, report = verified(text.replace('"proved": false', '"proved": true, "proved": false'), tmp_path, capsys)
     assert (status, codes(report)) == (1, ["PS710"])

@@ -40,7 +40,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Step:
-    """An operation: its rank, its time, what it waits for and how long the message takes, memory at start and end."""
+    """An operation: its rank, its time, its inputs with the latency of their messages, memory at start and end."""
 
     name: tuple[str, int, int]
     rank: int
@@ -52,7 +52,7 @@ class Step:
 
 
 def steps(x: Instance) -> list[Step]:
-    """Every operation of an instance, inputs before what needs them."""
+    """Every operation of an instance, after its inputs."""
     made = []
     for i, route in enumerate(x.route_of):
         where, last = x.rank_of[route], x.stages - 1
@@ -111,7 +111,7 @@ class _Search:
         return made
 
     def best(self) -> int | None:
-        """Layer by layer: for every set of done operations the clocks of ranks, ends still needed, first starts."""
+        """Layer by layer: for every set of done operations the clocks of ranks, pending ends, first starts."""
         ranks = self.instance.ranks
         layer: dict[int, list[tuple[tuple[int, ...], dict[int, int], tuple[int, ...]]]] = {
             0: [((0,) * ranks, {}, (-1,) * ranks)]
@@ -129,7 +129,7 @@ class _Search:
         return min((self.value(clock, first) for clock, _, first in finals), default=None)
 
     def begun(self, done: int) -> bool:
-        """Whether what is ahead now stays ahead."""
+        """Tell whether a state that is ahead stays ahead."""
         ranks = {step.rank for n, step in enumerate(self.all) if done >> n & 1}
         return self.instance.objective == "makespan" or ranks == {step.rank for step in self.all}
 
@@ -160,7 +160,7 @@ def _keep(
     *,
     ahead: bool,
 ) -> None:
-    """Add a state unless another one is nowhere later; first starts count as later when they are earlier."""
+    """Add a state unless another one is nowhere later; an earlier first start counts as later."""
     flat = _flat(new)
     if not ahead:
         kept += [] if new in kept else [new]

@@ -1,4 +1,4 @@
-"""DeepSpeed's pipeline engine on tokens: what an emitted module makes it do, with its buffers and its blocking sends.
+"""DeepSpeed's pipeline engine on tokens: it runs an emitted module, with its buffers and its blocking sends.
 
 Tensors are the numbers of microbatches, and lie where the engine keeps them: inputs, labels and outputs in numbered
 buffers, one loss, one received gradient that the next one overwrites. A send waits for its receive.
@@ -49,7 +49,7 @@ class Input:
 
 @dataclass
 class Output:
-    """What a forward made of a leaf."""
+    """Output of a forward."""
 
     leaf: Input
     used: bool = False
@@ -165,7 +165,7 @@ Engine._INSTRUCTION_MAP = {  # type: ignore[attr-defined]
 
 
 def loaded(text: str) -> dict[str, Any]:
-    """The names of an emitted module."""
+    """Names of an emitted module."""
     schedule = ModuleType("schedule")
     vars(schedule).update(CLASSES, PipeSchedule=PipeSchedule, BufferOpInstruction=BufferOpInstruction)
     folders = ("deepspeed", "deepspeed.runtime", "deepspeed.runtime.pipe")
@@ -177,7 +177,7 @@ def loaded(text: str) -> dict[str, Any]:
 
 
 def trained(names: dict[str, Any], stages: int, micro_batches: int) -> list[Ran]:
-    """What every stage runs in a training step of a loaded module.
+    """Instructions that every stage of a loaded module runs in a training step.
 
     Raises:
         Stop: it does not come to its end, or is wrong.
@@ -202,7 +202,7 @@ def trained(names: dict[str, Any], stages: int, micro_batches: int) -> list[Ran]
 
 
 def answered(step: Iterator[Any], microbatch: int) -> Any:
-    """The next message of a stage that has received."""
+    """The next message of a stage that has received one."""
     try:
         return step.send(microbatch)  # type: ignore[attr-defined]
     except StopIteration:

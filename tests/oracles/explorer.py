@@ -21,7 +21,7 @@ Readable: TypeAlias = Program | Script
 
 
 def explore(machine: Machine) -> set[Stops]:
-    """Where the maximal runs end: every state that can be reached is visited."""
+    """Ends of the maximal runs: every reachable state is visited."""
     seen = {machine.start()}
     new, ends = list(seen), set()
     while new:
@@ -37,7 +37,7 @@ def explore(machine: Machine) -> set[Stops]:
 
 
 def walk(machine: Machine, rng: random.Random) -> Stops:
-    """Where one random maximal run ends: for programs too large to explore."""
+    """End of one random maximal run, for programs too large to explore."""
     state = machine.start()
     while steps := machine.steps(state):
         state = rng.choice(steps)
@@ -49,8 +49,8 @@ def read(program: Readable) -> Script:
 
 
 def stops(program: Readable, model: str) -> Stops:
-    """Per rank the instruction (from 0) that it can never complete; the list's length if only its SENDs are missing
-    at the end; -1 if it finishes. All interleavings agree, or this raises.
+    """Per rank the instruction (from 0) that it can never complete; the list's length if only its SENDs are missing at
+    the end; -1 if it finishes. Raises if interleavings differ.
     """
     script = read(program)
     if model not in script.known:

@@ -1,4 +1,4 @@
-"""The communication models as machines: which steps does a state allow?
+"""The communication models as machines: the steps that a state allows.
 
     strict       rendezvous: a message goes over when both of its ranks stand at a line that it is in
     buffered(k)  a SEND waits only while k messages of its channel are on the way
@@ -23,7 +23,7 @@ At: TypeAlias = tuple[int, ...]  # the line at which each rank stands
 
 
 class Machine(Protocol):
-    """A model of communication at work on one script."""
+    """A communication model that runs a script."""
 
     script: Script
 
@@ -45,18 +45,19 @@ def machine(script: Script, model: str) -> Machine:
 
 
 def _moved(at: At, ranks: Sequence[int]) -> At:
-    """These ranks have gone to their next line."""
+    """Move these ranks to their next line."""
     return tuple([n + 1 if rank in ranks else n for rank, n in enumerate(at)])
 
 
 def _met(script: Script, at: At, rank: int) -> list[list[int]]:
-    """The two ranks of the SYNC at which this one stands, if both are there; named by the lower of them."""
+    """The two ranks of the SYNC at which this one is, if both are there; named by the lower of them."""
     other = script.other_sync.get((rank, at[rank]))
     return [[rank, other[0]]] if other and rank < other[0] and at[other[0]] == other[1] else []
 
 
 class Strict:
-    """Rendezvous: messages go over one at a time between ranks that stand; a line is left when none of its is missing.
+    """Rendezvous: messages complete one at a time between ranks at their lines; a line is left when none of its
+    messages is missing.
 
     State: the line of each rank; the messages that are over, a bit each.
     """
@@ -97,7 +98,7 @@ class Strict:
 
 @dataclass(frozen=True)
 class Member:
-    """A SEND or RECV of a batch (a lone one is a batch of one); `after`: the members before it on its channel.
+    """A SEND or RECV of a batch (a single one is a batch of one); `after`: the members before it on its channel.
 
     `lonely`: it has no partner and never completes, not even a SEND to which a slot is free.
     """
@@ -110,7 +111,7 @@ class Member:
 
 
 class Buffered:
-    """A SEND waits only while k messages of its channel are on the way; members of a batch go on independently.
+    """A SEND waits only while k messages of its channel are on the way; members of a batch progress independently.
 
     State: the line of each rank; which members of that line are done, a bit each; messages on the way, by channel.
     """
@@ -155,7 +156,7 @@ class Buffered:
         return in_turn and (flying < self.capacity if member.send else flying > 0)
 
     def _done(self, state: State, rank: int, member: Member) -> State:
-        """One member is done; with the last one, the line."""
+        """Complete one member; with the last one, the line."""
         at, done, flying = state
         count = flying[member.channel] + (1 if member.send else -1)
         flying = (*flying[: member.channel], count, *flying[member.channel + 1 :])
@@ -167,14 +168,16 @@ class Buffered:
 
 @dataclass(frozen=True)
 class Transfer:
-    """A message: when its two lines are posted, and those before it in both queues (a bit each) are over, it goes."""
+    """A message: it completes when its two lines are posted, and the earlier ones in both queues (a bit each) are
+    complete.
+    """
 
     lines: tuple[Spot, ...]
     before: int
 
 
 class Posted:
-    """SENDs and RECVs are posted and never hold up the list; who needs one waits for it. `order` is the stream model.
+    """SENDs and RECVs are posted and never block the list; their users wait for them. `order` is the stream model.
 
     What a batch has in one queue goes as it can, once all before the batch is over; who needs some of it waits for all
     of it. State: the line of each rank; the
@@ -190,7 +193,7 @@ class Posted:
         self.needs = [[self._bits(self._whole(line.awaits)) for line in lines] for lines in script.lines]
 
     def _whole(self, ends: Sequence[End]) -> list[End]:
-        """These, and what is with them in a batch and a queue."""
+        """These messages, with the others of their batch and queue."""
         return [e for end in ends for e in self._batch(end) if e == end or self._queue(e) & self._queue(end)]
 
     def _batch(self, end: End) -> Sequence[End]:
@@ -205,12 +208,12 @@ class Posted:
         return Transfer(tuple(self.script.spot[end] for end in pair), self._bits(before))
 
     def _earlier(self, end: End) -> list[End]:
-        """What stands in an earlier line of this rank and in the same queue."""
+        """Messages of an earlier line of this rank in the same queue."""
         rank, n = self.script.spot[end]
         return [e for line in self.script.lines[rank][:n] for e in line.ends if self._queue(e) & self._queue(end)]
 
     def _queue(self, end: End) -> set[tuple[int, ...]]:
-        """The queue of a SEND or RECV on its rank; none where there is no order."""
+        """The queue of a SEND or RECV on its rank; none without an order."""
         x = self.script.instruction(end)
         keys = {"one-stream": {(x.communicator,)}, "pair-stream": {(x.communicator, x.peer)}}
         return keys.get(self.order, set())

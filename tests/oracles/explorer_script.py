@@ -1,4 +1,4 @@
-"""A program as the explorer reads it: lines, partners, turns.
+"""A program in the explorer's form: lines, partners, turns.
 
 A rank's list is read as *lines*: one instruction, one overlap pair, or one batch (a fused group). A rank that cannot
 leave a line is stuck at the line's first instruction. The i-th SEND of a channel (communicator, source, target) and
@@ -25,7 +25,7 @@ CONSUMED = {Op.F: Op.RECV_F, Op.I: Op.RECV_B, Op.B: Op.RECV_B, Op.WAIT_SEND_F: O
 
 @dataclass(frozen=True)
 class Line:
-    """What a rank does as one: `ends` are its SENDs and RECVs, `awaits` those that a posted model waits for here."""
+    """A unit of a rank's list: `ends` are its SENDs and RECVs, `awaits` those that a posted model waits for here."""
 
     first: int
     ends: tuple[End, ...] = ()
@@ -52,7 +52,7 @@ class Script:
         return self.instruction(end).op.send
 
     def _partners(self) -> dict[End, End]:
-        """Each end's partner; those beyond the shorter side of their channel have none."""
+        """Partner of each end; surplus ends of a channel have none."""
         sent: dict[Channel, list[End]] = defaultdict(list)
         received: dict[Channel, list[End]] = defaultdict(list)
         for end, channel in self.channel.items():
@@ -75,7 +75,7 @@ class Script:
         return [(end, other) for end, other in sorted(self.partner.items()) if self.sends(end)]
 
     def stops(self, at: Sequence[int]) -> Stops:
-        """Per rank the first instruction of the line it stands at; -1 when it has left its last line."""
+        """Per rank the first instruction of its current line; -1 after its last line."""
         return tuple(lines[n].first if n < len(lines) else -1 for lines, n in zip(self.lines, at, strict=True))
 
 
@@ -103,7 +103,7 @@ def _lines(rank: int, instructions: list[Instruction]) -> list[Line]:
 
 
 def _cuts(instructions: list[Instruction]) -> Iterator[tuple[int, int]]:
-    """The half-open ranges of the lines."""
+    """Half-open ranges of the lines."""
     i = 0
     for j in range(1, len(instructions) + 1):
         if j == len(instructions) or not _together(instructions[j - 1], instructions[j]):
@@ -116,7 +116,7 @@ def _message(x: Instruction) -> bool:
 
 
 def _together(before: Instruction, after: Instruction) -> bool:
-    """Whether two neighbours are one line: an overlap pair, or members of one batch."""
+    """Tell whether two neighbours are one line: an overlap pair, or members of one batch."""
     if _message(before) and _message(after):
         return before.group == after.group >= 0
     return before.op.compute and after.op.compute and after.second

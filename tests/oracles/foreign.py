@@ -1,4 +1,4 @@
-"""Checkers of refutations that others wrote, where they are installed.
+"""Independent checkers of refutations, if installed.
 
 cake_lpr      github.com/tanyongkiam/cake_lpr, `make`; it is verified, down to its machine code
 lrat-check    github.com/marijnheule/drat-trim, `make`
@@ -23,7 +23,7 @@ def installed() -> list[str]:
 
 
 def accepts(name: str, cnf: Path, lrat: Path) -> bool:
-    """Whether a checker calls it a refutation."""
+    """Tell whether a checker accepts a refutation."""
     if name == "dratify":
         from dratify import check_proof, parse_dimacs  # type: ignore[import-not-found, unused-ignore]
 

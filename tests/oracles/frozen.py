@@ -1,4 +1,5 @@
-"""Programs with frozen stages, recomputation and offloading, played by hand: names, sets, fractions, repeated sweeps.
+"""Programs with frozen stages, recomputation and offloading, simulated by hand: names, sets, fractions, repeated
+sweeps.
 
 A step is named by its letter, its stage and its microbatch. Who is behind a trained stage has a gradient to hand on;
 what the others do not need is struck out of the lists by name, and what is left is played:
@@ -24,14 +25,14 @@ Home: TypeAlias = Mapping[tuple[int, int], int]  # the rank of a stage and a mic
 
 
 def letters_of(stage: int, frozen: Collection[int]) -> str:
-    """What a stage runs: whose weights learn, whose do not but hand the gradient on, who needs none."""
+    """Kinds that a stage runs: trained, frozen but passing a gradient on, or without a gradient."""
     if stage not in frozen:
         return "FROLIWB"
     return "FROLI" if any(before not in frozen for before in range(stage)) else "F"
 
 
 def left_of(slots: Sequence[Slot], frozen: Collection[int]) -> list[Slot]:
-    """A rank's list without what is not needed; a B of which half is needed is an I."""
+    """A rank's list without unneeded operations; a half-needed B is an I."""
     kept = []
     for slot in slots:
         steps = []
@@ -48,8 +49,8 @@ def left_of(slots: Sequence[Slot], frozen: Collection[int]) -> list[Slot]:
 
 @dataclass(frozen=True)
 class Played:
-    """times: when every step that ran began and ended. messages: from stage, to stage, microbatch of each. copied: when
-    the copy of each O and L was over.
+    """times: start and end of every step that ran. messages: from stage, to stage, microbatch of each. copied: end of
+    the copy of each O and L.
     """
 
     times: Mapping[Step, tuple[Fraction, Fraction]]
@@ -62,7 +63,7 @@ class Played:
 
 
 def needed(step: Step, stages: int, ran: Collection[Step]) -> list[Step]:
-    """What a step waits for, of what there is."""
+    """Steps that a step waits for, among the existing ones."""
     letter, stage, i = step
     if letter == "F":
         return [("F", stage - 1, i)] if stage else []
@@ -74,7 +75,7 @@ def needed(step: Step, stages: int, ran: Collection[Step]) -> list[Step]:
 
 
 def play(orders: Sequence[Sequence[Slot]], home: Home, stages: int, cost: Mapping[str, Sequence[Fraction]]) -> Played:
-    """cost: by letter and stage; C is the latency of what a stage sends, FB of a pair by the stage of its F."""
+    """cost: by letter and stage; C is the latency of a stage's messages, FB of a pair by the stage of its F."""
     ran = {step for slots in orders for slot in slots for step in slot}
     free: dict[tuple[int, str], Fraction] = {}  # by rank and way, when its engine is
     copied: dict[Step, Fraction] = {}  # by O and L, when its copy is over
@@ -119,7 +120,7 @@ def peak(
     sizes: Sequence[Fraction],
     small: Sequence[Fraction],
 ) -> Fraction:
-    """Most that a rank holds, in even stages: an F takes at once; all else is freed when its slot is over.
+    """Most that a rank holds, in even stages: an F takes at once; everything else is freed when its slot ends.
 
     Who has no backward lets go when its F is over, and so does, but for what is small, who runs it again; that takes at
     once what was let go. Whose weights do not learn frees all at its I.
@@ -149,7 +150,7 @@ def peak(
 
 
 def host(slots: Sequence[Slot], sizes: Sequence[Fraction]) -> Fraction:
-    """Most in host memory: from an O to its L."""
+    """Most in host memory, from an O to its L."""
     away, most = dict[tuple[int, int], Fraction](), Fraction(0)
     for letter, stage, i in (step for slot in slots for step in slot):
         if letter == "O":

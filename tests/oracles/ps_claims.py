@@ -1,4 +1,4 @@
-"""Claims of a file, by what the language reference says of their names."""
+"""Claims of a file, with the names as the language reference defines them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def at_input(release: str) -> Fraction:
 
 
 def names(written: Written, figures: Figures, release: str) -> dict[str, Any]:
-    """The names of claims, functions where they may be asked of a rank."""
+    """Names of claims, functions if they take a rank."""
 
     def by_rank(values: list[Fraction]) -> Callable[..., Fraction]:
         def of(*rank: int) -> Fraction:
@@ -59,7 +59,7 @@ def names(written: Written, figures: Figures, release: str) -> dict[str, Any]:
 
 
 def judged(claim: Tree, written: Written, figures: Figures) -> bool | None:
-    """Whether it holds, for every rank where it names one; None where it is not applicable."""
+    """Tell whether a claim holds, for every rank if it names one; None if it is not applicable."""
     _, statement, release, condition = claim
     env = names(written, figures, release)
     every = [{}] if written.variable is None else [{written.variable: r} for r in range(len(figures.slots))]

@@ -1,4 +1,4 @@
-"""Orders by a rule, and what becomes of an order: played slot by slot, looking again until nothing moves.
+"""Orders by a rule, and the times of an order: simulated slot by slot, in sweeps until nothing changes.
 
     F(s)         waits for F of all that s reads
     I(s), B(s)   wait for I or B of all that read s; of the last stage, for its own F
@@ -19,7 +19,7 @@ ZERO = Fraction(0)
 
 
 def inputs(model: Model, step: Step) -> list[Step]:
-    """What a step takes, with the letter G for the I or B of a stage."""
+    """Inputs of a step, with the letter G for the I or B of a stage."""
     letter, s, i = step
     if letter == "F":
         return [("F", t, i) for t in model.reads[s] if t >= 0]
@@ -42,7 +42,7 @@ def length(model: Model, slot: Slot) -> Fraction:
 
 
 def clocked(model: Model, ranks: Sequence[Rank]) -> None:
-    """Completes the lists of all ranks, on one clock. Raises Refused: PS229, nothing can run and something is left."""
+    """Complete the lists of all ranks, on one clock. Raises Refused: PS229, operations are left and none can run."""
     begun, free = [0] * len(ranks), [ZERO] * len(ranks)
     lists = [len(rank.done) for rank in ranks]
     made: dict[Step, Fraction] = {}
@@ -61,7 +61,7 @@ def clocked(model: Model, ranks: Sequence[Rank]) -> None:
         )
 
     def able(rank: Rank) -> int:
-        """How many of what is written next can begin; a line of the rule is written when it can."""
+        """Number of the next words that can begin; a line of the rule is written when it can."""
         at = begun[rank.rank]
         if at == len(rank.done):
             for letter, chunk, when in rank.lines:
@@ -128,7 +128,7 @@ def begin(
 
 
 def change(model: Model, step: Step, at_input: Fraction) -> Fraction:
-    """What an F takes and backwards free, of what the F holds; a stage without a backward keeps nothing."""
+    """Memory that an F takes and backwards free; a stage without a backward keeps nothing."""
     letter, stage, _ = step
     if not model.runs("I", stage):
         return ZERO
@@ -142,14 +142,14 @@ def change(model: Model, step: Step, at_input: Fraction) -> Fraction:
 
 @dataclass
 class Played:
-    """times: when every step begins and ends. messages: kind, from stage, to stage, microbatch."""
+    """times: start and end of every step. messages: kind, from stage, to stage, microbatch."""
 
     times: Mapping[Step, tuple[Fraction, Fraction]]
     messages: set[tuple[str, int, int, int]]
 
 
 def wrong(model: Model, slots: Sequence[Sequence[Slot]]) -> str | None:
-    """What is wrong with the lists themselves: something is missing or twice, or comes before what it needs."""
+    """Faults of the lists themselves: a missing or repeated operation, or one before its input."""
     every = [(step, rank) for rank, list_ in enumerate(slots) for slot in list_ for step in slot]
     backward = any(step[0] in "IWB" for step, _ in every)
     if any(step[0] == "R" and model.cost["K", *step[1:]] > model.cost["M", *step[1:]] for step, _ in every):
@@ -182,14 +182,14 @@ def wrong(model: Model, slots: Sequence[Sequence[Slot]]) -> str | None:
 
 
 def allowed(model: Model, stage: int, *, backward: bool) -> list[set[str]]:
-    """The sets of F, I, W, B that a stage may run of a microbatch."""
+    """Sets of F, I, W, B that a stage may run for a microbatch."""
     if not backward or not model.runs("I", stage):
         return [{"F"}]
     return [{"F", "I"}] if stage in model.frozen else [{"F", "B"}, {"F", "I", "W"}]
 
 
 def along(model: Model, step: Step) -> Iterator[Step]:
-    """What a slice needs of those beside it in its sequence."""
+    """Inputs of a slice from its neighbours in the sequence."""
     letter, s, i = step
     if letter == "F" and i % model.slices:
         yield ("F", s, i - 1)
@@ -198,7 +198,7 @@ def along(model: Model, step: Step) -> Iterator[Step]:
 
 
 def play(model: Model, slots: Sequence[Sequence[Slot]]) -> Played | None:
-    """When everything runs; None where ranks wait for each other."""
+    """Times of everything; None if ranks wait for each other."""
     times: dict[Step, tuple[Fraction, Fraction]] = {}
     ends: dict[Step, Fraction] = {}
     messages = set()
@@ -238,7 +238,7 @@ def awaits(step: Step, copied: Mapping[Step, Fraction]) -> bool:
 
 
 def peak(model: Model, slots: Sequence[Slot], at_input: Fraction, *, backward: bool) -> Fraction:
-    """Most that a rank holds: what F, R and L take is there at once, all else goes when its slot is over."""
+    """Most that a rank holds: F, R and L take at once, all else is freed when its slot ends."""
     again = {step[1:] for slot in slots for step in slot if step[0] == "R"}
     now = most = ZERO
     for slot in slots:
@@ -272,7 +272,7 @@ def host(model: Model, slots: Sequence[Slot]) -> Fraction:
 
 @dataclass(frozen=True)
 class Figures:
-    """The numbers of an order, by rank where they are lists."""
+    """Figures of an order, by rank if they are lists."""
 
     model: Model
     slots: Sequence[Sequence[Slot]]

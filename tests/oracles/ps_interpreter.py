@@ -1,4 +1,5 @@
-"""What a .ps file writes, read off the language reference (grammars/README.md) alone: lists, sets, fractions, looking.
+"""An interpreter of .ps files, written from the language reference (grammars/README.md) alone: lists, sets, fractions,
+searches.
 
     tree (`ps_reader`) ──> sizes, who is where, who reads whom, costs ──> the words of every rank ──> slots
 
@@ -22,7 +23,7 @@ KEYS = ("F", "I", "W", "B", "R", "O", "L", "FB", "C", "M", "K")
 
 
 class Refused(Exception):
-    """The file is wrong: the code that the reference names for it."""
+    """The file is wrong: the code that the reference gives."""
 
 
 @dataclass
@@ -65,11 +66,11 @@ class Model:
         return [s for s in range(self.stages) if stage in self.reads[s]]
 
     def fed(self, stage: int) -> bool:
-        """Whether a stage somewhere before it is trained."""
+        """Tell whether an earlier stage is trained."""
         return any(s not in self.frozen or self.fed(s) for s in self.reads[stage] if s >= 0)
 
     def runs(self, letter: str, stage: int) -> str:
-        """The letter as that stage runs it; none where nobody wants it."""
+        """The letter as that stage runs it; none if it is not needed."""
         if stage not in self.frozen:
             return letter
         if not self.fed(stage):
@@ -155,7 +156,7 @@ FUNCTIONS: Env = {"min": min, "max": max, "abs": abs}
 
 
 def interpret(file: Tree, given: Mapping[str, Any], asked: Mapping[str, Fraction] | None = None) -> Written:
-    """The file at these parameters; asked: costs of the command line, which change no order. Raises Refused."""
+    """Evaluate the file at these parameters; asked: costs of the command line, which change no order. Raises Refused."""
     _, _, parameters, items = file
     env: dict[str, Any] = dict(FUNCTIONS)
     for name, size, default in parameters:
@@ -198,7 +199,7 @@ def interpret(file: Tree, given: Mapping[str, Any], asked: Mapping[str, Fraction
 
 
 def literal(items: Sequence[Tree], env: Env, model: Model) -> tuple[dict[int, Tree], Tree | None, str | None]:
-    """The programs of single ranks, that of every rank, and the name of its number."""
+    """Programs of single ranks, that of every rank, and the name of its number."""
     own: dict[int, Tree] = {}
     general, variable = None, None
     for item in items:
@@ -214,7 +215,7 @@ def literal(items: Sequence[Tree], env: Env, model: Model) -> tuple[dict[int, Tr
 
 
 def placed(items: Sequence[Tree], names: Sequence[str], env: dict[str, Any]) -> Model:
-    """Who is where: a line for one stage replaces what a formula before it says of that stage."""
+    """Ranks of the stages: a line for one stage replaces the formula before it."""
     m = env["m"]
     if m < 1:
         raise Refused("PS223")
@@ -275,7 +276,7 @@ def placed(items: Sequence[Tree], names: Sequence[str], env: dict[str, Any]) -> 
 
 
 def costs(items: Sequence[Tree], env: Env, model: Model, asked: Mapping[str, Fraction] | None = None) -> None:
-    """The costs of every stage and microbatch: what is given, key by key, and what follows from it by the table."""
+    """Costs of every stage and microbatch: the given ones, key by key, and those that follow by the table."""
     rows = [row for item in items if item[0] == "costs" for row in item[1]]
     if any(names is None and isinstance(e[0], tuple) and len(e) != model.stages for _, names, e in rows):
         raise Refused("PS222")
@@ -329,8 +330,8 @@ GRADIENT = ("I", "B")
 
 
 class Rank:
-    """What a rank has written. done: (letter, chunk, microbatch) in order, with whether it was named and overlaps what
-    is before it; I and B are one kind. lines: of a rule.
+    """The operations of a rank. done: (letter, chunk, microbatch) in order, with whether it was named and overlaps the
+    previous one; I and B are one kind. lines: of a rule.
     """
 
     def __init__(self, rank: int, model: Model) -> None:
@@ -447,7 +448,7 @@ class Rank:
                 self.waiting[later].append((chunk, i))
 
     def kept(self) -> list[Slot]:
-        """What is wanted of it, as stages. Raises Refused: PS310, what names its microbatch and nobody wants."""
+        """The needed operations, by stage. Raises Refused: PS310, an unneeded one that names its microbatch."""
         slots: list[Slot] = []
         whole = True
         for (letter, chunk, i), named, joined in zip(self.done, self.named, self.joined, strict=True):

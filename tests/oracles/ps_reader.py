@@ -1,4 +1,5 @@
-"""A .ps text as a tree of tuples: a reader by descent, written from the language reference (grammars/README.md) alone.
+"""A .ps text as a tree of tuples: a recursive-descent reader, written from the language reference (grammars/README.md)
+alone.
 
 file        ("file", name, parameters, items)          parameter   (name, size or None, default or None)
 item        ("require", e) ("let", name, names or None, e) ("stage", …) ("frozen", …) ("slices", e) ("rank", e, block)
@@ -143,7 +144,7 @@ class Reader:
         return ("let", name, names, self.expression())
 
     def some(self) -> Tree:
-        """``s in a .. b`` as (s, a, b), or an expression as (None, e, None)."""
+        """Read ``s in a .. b`` as (s, a, b), or an expression as (None, e, None)."""
         if self.rest[self.at + 1][1] == "in":
             name = self.name()
             self.take("in")
@@ -256,7 +257,7 @@ class Reader:
         return self.binary(0)
 
     def binary(self, level: int) -> Tree:
-        """Operators of one row group from the left, but comparisons, of which there is one."""
+        """Operators of one row group from the left, except comparisons, which do not chain."""
         if level == len(LOOSE):
             return self.factor()
         if level == 2 and self.accept("not"):

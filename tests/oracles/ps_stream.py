@@ -1,4 +1,4 @@
-"""A stream as its contract says it (emit/README.md), held against the slots of a file: what it runs and sends."""
+"""A stream, checked by its contract (emit/README.md) against the slots of a file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def message(x: dict[str, Any]) -> Message:
 
 
 def require(stream: dict[str, Any], model: Model, slots: Sequence[Sequence[Slot]], wanted: Collection[Message]) -> None:
-    """Its computes are the slots, its messages those that are wanted, once each; it ends where sends wait for receives;
-    what it runs and sends is there by then; gradients are reduced when they are complete.
+    """Require that its computes are the slots, its messages the needed ones, once each; that it finishes if sends wait
+    for receives; that inputs exist before use; and that gradients are reduced when complete.
     """
     assert len(stream["ranks"]) == len(slots)
     assert stream["fingerprint"] == fingerprint(stream)
@@ -42,7 +42,7 @@ def require(stream: dict[str, Any], model: Model, slots: Sequence[Sequence[Slot]
 
 
 def fields(x: dict[str, Any], routes: int) -> list[str]:
-    """The fields that an instruction has, in their order; the neighbour goes without saying."""
+    """Fields of an instruction, in order; the neighbour is implied."""
     if x["op"] in ("STEP", "REDUCE_GRAD", "SYNC"):
         return {"STEP": ["op"], "REDUCE_GRAD": ["op", "stage"], "SYNC": ["op", "stage", "peer"]}[x["op"]]
     found = ["op", "stage", "microbatch", *(["route"] if routes > 1 else [])]
@@ -53,7 +53,7 @@ def fields(x: dict[str, Any], routes: int) -> list[str]:
 
 
 def fingerprint(stream: dict[str, Any]) -> str:
-    """As the contract has it: SHA-256 of placement, of what is said of the model, and of the instructions by rank."""
+    """By the contract: SHA-256 of the placement, of the properties of the model, and of the instructions by rank."""
 
     def text(value: object) -> str:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -64,7 +64,7 @@ def fingerprint(stream: dict[str, Any]) -> str:
 
 
 def run(ranks: Sequence[Sequence[dict[str, Any]]], model: Model) -> list[Message]:
-    """The messages of a run in which every send waits until its receive is reached."""
+    """Messages of a run in which every send waits until its receive is reached."""
     at, delivered = [0] * len(ranks), list[Message]()
     there: list[set[tuple[str, int, int]]] = [set() for _ in ranks]
     got: list[set[Message]] = [set() for _ in ranks]
@@ -108,7 +108,7 @@ def alone(
     there: Sequence[set[tuple[str, int, int]]],
     got: Sequence[set[Message]],
 ) -> bool:
-    """Whether an instruction needs no other rank; a compute has what it takes, and leaves what it makes."""
+    """Tell whether an instruction needs no other rank; a compute takes its inputs, and leaves its outputs."""
     if "peer" in x:
         return False
     parts = x.get("parts", [x])
@@ -132,7 +132,7 @@ def alone(
 
 
 def reduced(list_: Sequence[dict[str, Any]], model: Model, rank: int, slots: Sequence[Sequence[Slot]]) -> None:
-    """REDUCE_GRAD once for each trained stage that runs here, behind its last W or B; then each SYNC, and STEP."""
+    """REDUCE_GRAD once for each trained stage that runs here, after its last W or B; then each SYNC, and STEP."""
     last: dict[int, int] = {}
     reductions: dict[int, int] = {}
     for at, x in enumerate(list_):

@@ -1,4 +1,4 @@
-"""A program played in time: who posts puts into queues, a message is served where it heads both, and leaves them.
+"""Times of a program with queues: posts enter queues, a message is served when it heads both, and then leaves them.
 
     strict        a rank has one list and stands at a line of it; a message lasts C from when both ranks stand at it
     buffered(k)   a send that has room leaves its rank at once and is there C later; k messages may be unreceived
@@ -31,7 +31,7 @@ Cost: TypeAlias = Callable[[str, int, int], Fraction | None]
 
 @dataclass
 class Rank:
-    """line: at which it stands. until: when it is free again. entered: whether it has begun the line."""
+    """line: its current line. until: when it is free again. entered: whether it has begun the line."""
 
     line: int = 0
     until: Fraction = Fraction(0)
@@ -40,7 +40,7 @@ class Rank:
 
 @dataclass
 class Play:
-    """A run. posted: the ends whose ranks have come to them. there: the ends that are over."""
+    """A run. posted: ends that their ranks have posted. there: completed ends."""
 
     script: Script
     model: str
@@ -57,7 +57,7 @@ class Play:
 
     @property
     def waits(self) -> bool:
-        """Whether a rank waits at its messages, and not where they are used."""
+        """Tell whether a rank waits at its messages, and not at their uses."""
         return self.model == "strict" or self.model.startswith("buffered")
 
     @property
@@ -66,7 +66,7 @@ class Play:
         return math.inf if text == "inf" else int(text)
 
     def run(self) -> Fraction | None:
-        """The instant at which the last rank leaves its last line; None if one never does."""
+        """Instant at which the last rank leaves its last line; None if one never does."""
         self.ranks = [Rank() for _ in self.script.lines]
         while True:
             while any(self._step(rank) for rank in range(len(self.ranks))) or self._serve():
@@ -81,7 +81,7 @@ class Play:
         return self.now if over else None
 
     def _step(self, number: int) -> bool:
-        """Whether a rank could go on by something."""
+        """Tell whether a rank could make progress."""
         rank, lines = self.ranks[number], self.script.lines[number]
         if rank.until > self.now or rank.line == len(lines):
             return False
@@ -101,7 +101,7 @@ class Play:
         return True
 
     def _come(self, ends: tuple[End, ...]) -> bool:
-        """Whether these are over; of a queue, whether they have left it."""
+        """Tell whether these are complete; in a queue, whether they have left it."""
         queued = self.model.endswith("stream")
         return all(
             not any(end in element for element in self.queues[self._queue_of(end)]) if queued else end in self.there
@@ -124,7 +124,7 @@ class Play:
         return True
 
     def _cost(self, number: int, line: Line) -> Fraction:
-        """Of the computes of a line."""
+        """Cost of the computes of a line."""
         slot = self.script.lists[number][line.first : line.first + 2]
         if not slot or not slot[0].op.compute:
             return Fraction(0)
@@ -134,7 +134,7 @@ class Play:
         return whole if whole is not None else sum((x for x in parts if x is not None), Fraction(0))
 
     def _post(self, line: Line) -> None:
-        """The ends of a line are there to be served; those of one queue as one element of it."""
+        """Post the ends of a line; those of one queue as one element of it."""
         self.posted |= set(line.ends)
         if not self.model.endswith("stream"):
             return
@@ -149,13 +149,13 @@ class Play:
         return (end[0], x.communicator) if self.model == "one-stream" else (end[0], x.communicator, x.peer)
 
     def _heads(self, end: End) -> bool:
-        """Whether it is in the first element of its queue."""
+        """Tell whether an end is in the first element of its queue."""
         if not self.model.endswith("stream"):
             return True
         return end in self.queues[self._queue_of(end)][0]
 
     def _serve(self) -> bool:
-        """Whether some message could begin."""
+        """Tell whether some message could begin."""
         found = False
         for send in sorted(end for end in self.posted - self.served if self.script.sends(end)):
             receive = self.script.partner.get(send)
@@ -172,7 +172,7 @@ class Play:
         return self.cost("C", x.stage, x.microbatch) or Fraction(0)
 
     def _arrive(self, send: End, receive: End) -> None:
-        """A message leaves both queues; an element leaves with its last."""
+        """Remove a message from both queues; an element leaves with its last message."""
         if self.model.startswith("buffered"):
             self.arrived.add(receive)
             return
@@ -184,7 +184,7 @@ class Play:
                     queue.popleft()
 
     def _launch(self, send: End, receive: End) -> bool:
-        """A send of a buffered channel goes if there is room, and all before it on the channel have gone."""
+        """Start a send of a buffered channel if there is room, and all before it on the channel have gone."""
         channel = self.script.channel[send]
         before = [end for end, other in self.script.channel.items() if other == channel and end[0] == send[0]]
         if any(end < send and self.script.sends(end) and end not in self.served for end in before):
@@ -198,7 +198,7 @@ class Play:
         return True
 
     def _take(self) -> bool:
-        """Receives that stand and whose message is there, in the order of their channel, make room."""
+        """Complete posted receives whose message has arrived, in channel order, which makes room."""
         found = False
         for receive in sorted(self.arrived & self.posted - self.there):
             channel = self.script.channel[receive]
@@ -211,5 +211,5 @@ class Play:
 
 
 def makespan(program: Program, model: str, cost: Cost) -> Fraction | None:
-    """How long a program takes, None if it never ends."""
+    """Duration of a program, None if it never ends."""
     return Play(Script(program), model, cost).run()

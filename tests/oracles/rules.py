@@ -34,7 +34,7 @@ def one_f_one_b(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def naive(p: int, m: int, r: int) -> Iterator[str]:
-    """Every microbatch forwards and back before the next one."""
+    """Every microbatch forward and backward before the next one."""
     for i in range(m):
         yield from (f"F{r}.{i}", f"B{r}.{i}")
 
@@ -46,7 +46,7 @@ def gpipe_reversed(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def eager_1f1b(p: int, m: int, r: int) -> Iterator[str]:
-    """1F1B which begins with F0..F(2(p-1-r)-1)."""
+    """1F1B that begins with F0..F(2(p-1-r)-1)."""
     ahead, left = deque(f"F{r}.{i}" for i in range(m)), deque(f"B{r}.{i}" for i in range(m))
     for _ in range(2 * (p - 1 - r)):
         if ahead:
@@ -58,7 +58,7 @@ def eager_1f1b(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def _table(p: int, v: int, m: int, n: int, r: int, back: str = "B") -> tuple[list[str], list[str]]:
-    """The forwards and the backwards of a rank: groups of n microbatches, the last one what is left of m.
+    """Forwards and backwards of a rank: groups of n microbatches, the last one with the rest of m.
 
     The k-th forward is table[k], the k-th backward the mirrored chunk of table[k].
     """
@@ -82,7 +82,7 @@ def interleaved(p: int, v: int, m: int, r: int, n: int = 0) -> Iterator[str]:
 
 
 def interleaved_overlap(p: int, v: int, m: int, r: int) -> Iterator[str]:
-    """One forward more before the pairs, whose two parts share a slot."""
+    """One more forward before the pairs, whose two parts share a slot."""
     forward, backward = _table(p, v, m, p, r)
     w = min(2 * (p - r - 1) + (v - 1) * p + 1, m * v)
     yield from forward[:w]
@@ -120,8 +120,8 @@ def grouped(p: int, v: int, m: int, r: int, n: int) -> Iterator[str]:
 
 
 def seq1f1b_i(p: int, v: int, m: int, r: int, q: int) -> Iterator[str]:
-    """The forwards of interleaved 1F1B, with q - 1 more in the warm-up; a backward is that of the last slice that the
-    chunk has of its oldest sequence.
+    """The forwards of interleaved 1F1B, with q - 1 more in the warm-up; a backward takes the last slice of the chunk's
+    oldest sequence.
     """
     forward, turns = _table(p, v, m, p, r)
     held: dict[str, deque[list[int]]] = {}
@@ -170,7 +170,7 @@ def zb_h2(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def zb_v(p: int, m: int, r: int) -> Iterator[str]:
-    """The pattern of n = max(2p-1, m) microbatches, of which those from m on are dropped. a, b: the two stages.
+    """The pattern of n = max(2p-1, m) microbatches, without those from m on. a, b: the two stages.
 
     2(p-r)-1 x Fa; r x (Fb, Fa); (p-r) x (Fb, Ib, Wb); while Fb is behind Fa, or Fa behind n: [Fa], Ia, Wa, Fb, Ib, Wb;
     then r x (Ia, Ib); (p-r) x (Ia, the next Wa); the Wb that are left; the Wa that are left.
@@ -198,7 +198,7 @@ def zb_v(p: int, m: int, r: int) -> Iterator[str]:
 
 
 class _DualPipeRank:
-    """A rank of DualPipe or DualPipeV: its two stages, the one where microbatches enter first, each with its own."""
+    """A rank of DualPipe or DualPipeV: its two stages, first the one where microbatches enter."""
 
     def __init__(self, stages: Sequence[int], microbatches: Sequence[range]) -> None:
         self.stage = stages
@@ -261,7 +261,7 @@ def _dualpipe_6(x: _DualPipeRank, q: int) -> Iterator[str]:
 
 
 def _walked(p: int, m: int, r: int, ways: Sequence[Sequence[int]]) -> Iterator[str]:
-    """Pipelines in slots of one F or B: p microbatches at a time, as evenly over the ways as they go, two slots apart.
+    """Pipelines in slots of one F or B: p microbatches at a time, as evenly over the ways as possible, two slots apart.
 
     A microbatch is a slot on each stage and goes back as it came; the next p begin when a rank could have done all of
     these. ways: the ranks of the stages of each.
@@ -295,7 +295,7 @@ def hanayo(p: int, v: int, m: int, r: int) -> Iterator[str]:
 
 
 def bitpipe(p: int, m: int, r: int) -> Iterator[str]:
-    """The lists of the authors' code: which of its four stages a rank runs forwards, and which backwards.
+    """The lists of the authors' code: the order of the four stages of a rank, forwards and backwards.
 
     near: the way that enters at this half of the ranks, far: the other one; 1 and 2: the first and the second half of
     its stages. Of p microbatches h = p/2 go each way; a is the distance to the middle.
@@ -327,8 +327,8 @@ def bitpipe(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def _block(rank: Sequence[tuple[str, int, int]], m: int) -> Iterator[str]:
-    """A block of six slots, repeated m times: each of kind, stage and first slot. A slot that is left has the W of the
-    oldest I that has none; the rest of them come at the end.
+    """A block of six slots, repeated m times: kind, stage and first slot of each. A free slot has the oldest pending W;
+    the rest of them come at the end.
     """
     at = {first + 6 * i: (kind, f"{stage}.{i}") for kind, stage, first in rank for i in range(m)}
     assert len(at) == len(rank) * m, "two in one slot"
@@ -344,21 +344,21 @@ def _block(rank: Sequence[tuple[str, int, int]], m: int) -> Iterator[str]:
 
 
 def v_half(p: int, m: int, r: int) -> Iterator[str]:
-    """Down two slots a rank and up one; three slots between them where p is even."""
+    """Down two slots per rank and up one; three slots between them if p is even."""
     gap = 0 if p % 2 else 3
     slots = (2 * r, 3 * p - 2 - r, 3 * p + gap + 2 * r - 1, 6 * p + gap - 2 - r)
     return _block([*zip("FFII", (r, 2 * p - 1 - r, 2 * p - 1 - r, r), slots, strict=True)], m)
 
 
 def v_min(p: int, m: int, r: int) -> Iterator[str]:
-    """Down one slot a rank and up one; two slots between them where 3 divides p."""
+    """Down one slot per rank and up one; two slots between them if 3 divides p."""
     gap = 0 if p % 3 else 2
     slots = (r, 2 * p - 1 - r, 2 * p + gap + r, 4 * p + gap - 1 - r)
     return _block([*zip("FFII", (r, 2 * p - 1 - r, 2 * p - 1 - r, r), slots, strict=True)], m)
 
 
 def v_zb(p: int, m: int, r: int) -> Iterator[str]:
-    """Down four slots a rank and up two, without a slot between where a microbatch turns."""
+    """Down four slots per rank and up two, without a slot between at the turn of a microbatch."""
     slot, slots = -4, []
     for ranks, step in ((range(p), 4), (range(p - 1, -1, -1), 2)) * 2:
         for n, rank in enumerate(ranks):
@@ -392,8 +392,8 @@ def one_f_one_b_v(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def moved_1f1b_v(p: int, m: int) -> list[list[str]]:
-    """The block of 1F1B-V with the moves of its authors' code: in the order of slots each operation goes to the first
-    free slot after what it waits for, a forward only as far as no rank comes to hold more than the most that one held.
+    """The block of 1F1B-V with the moves of its authors' code: in the order of slots each operation moves to the first
+    free slot after its inputs, a forward only if no rank then exceeds the peak.
     """
     rows: list[dict[int, tuple[str, int, int]]] = []  # by rank and slot: kind and half, stage, microbatch
     for r, first in enumerate(_whole(p)):
@@ -429,8 +429,8 @@ def moved_1f1b_v(p: int, m: int) -> list[list[str]]:
 
 
 def seq1f1b(p: int, m: int, r: int) -> Iterator[str]:
-    """Two slices to a sequence: forwards in order, backwards of a sequence from its last slice on; one forward more in
-    the warm-up than 1F1B has.
+    """Two slices per sequence: forwards in order, backwards of a sequence from its last slice; one more forward in the
+    warm-up than in 1F1B.
     """
     w = min(p - r, m)
     backwards = iter(i ^ 1 for i in range(m))
@@ -442,7 +442,7 @@ def seq1f1b(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def mario(p: int, m: int, r: int) -> Iterator[str]:
-    """1F1B with an R before every B, but on the last rank."""
+    """1F1B with an R before every B, except on the last rank."""
     for word in one_f_one_b(p, m, r):
         if word[0] == "B" and r < p - 1:
             yield f"R{word[1:]}"
@@ -514,5 +514,5 @@ LOOPED: dict[str, Callable[[int, int, int, int], Iterator[str]]] = {
 
 
 def text(ranks: list[Iterator[str]]) -> str:
-    """One line a rank."""
+    """One line per rank."""
     return "".join(f"rank {r}: {' '.join(words)}\n" for r, words in enumerate(ranks))

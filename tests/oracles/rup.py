@@ -1,4 +1,4 @@
-"""A checker of refutations, as small as it can be: every clause of a proof follows by unit propagation.
+"""A minimal checker of refutations: every clause of a proof follows by unit propagation.
 
 A clause follows (it is RUP, "reverse unit propagation") if calling all its literals false ends in a clause without a
 literal that can be true. A proof is a list of such clauses, and of clauses no longer needed, ends in the empty one,
@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 
 
 def refusal(cnf: str, drat: str) -> str:
-    """Why the proof is none, empty if it is one.
+    """Reason why the proof is invalid, empty if it is valid.
 
     Args:
         cnf: a DIMACS file.
@@ -59,7 +59,7 @@ def _clause(line: str) -> tuple[int, ...]:
 
 
 class _Known:
-    """The clauses that are there, with the literals that they force. What is forced stays so: it has been implied."""
+    """The current clauses, with the literals that they force. Forced literals stay, as they have been implied."""
 
     def __init__(self) -> None:
         self.clauses: dict[int, list[int]] = {}
@@ -91,7 +91,7 @@ class _Known:
                 self.watched[x].discard(number)
 
     def implies(self, clause: tuple[int, ...]) -> bool:
-        """Whether the clause follows; leaves no trace."""
+        """Tell whether the clause follows; leaves no trace."""
         if self.refuted or any(x in self.true for x in clause):
             return True
         before = set(self.true)
@@ -100,7 +100,7 @@ class _Known:
         return follows
 
     def propagate(self, literals: list[int]) -> bool:
-        """Makes the literals true, and all that follows; False if that cannot be."""
+        """Make the literals true, and all that follows; False on a conflict."""
         todo = list(literals)
         while todo:
             x = todo.pop()
@@ -118,7 +118,7 @@ class _Known:
         return True
 
     def _look(self, number: int, false: int) -> int | None:
-        """Watch another literal of a clause in place of a false one; the only one left, if there is no other."""
+        """Watch another literal of a clause instead of a false one; returns the only one left, if there is no other."""
         literals = self.clauses[number]
         if len(literals) == 1:
             return literals[0]

@@ -1,4 +1,4 @@
-"""A program run on symbols: a tensor is a term, a gradient is a bag of terms.
+"""A program run on symbols: a tensor is a term, a gradient is a multiset of terms.
 
     F(s, i)        y = f_s(x)                          x of stage 0 is the i-th input
     I(s, i)        dx = i_s(x, dy)                     dy of the last stage is the loss of y and the i-th target
@@ -31,7 +31,7 @@ NOTHING = 0
 
 
 class Terms:
-    """Each different term is one number: f_s(x) is found by ("F", s, version of the weights, x)."""
+    """Each different term has a number: f_s(x) is found by ("F", s, version of the weights, x)."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Term] = {}
@@ -42,7 +42,7 @@ class Terms:
 
 @dataclass
 class Rank:
-    """What one rank holds: buffers by (stage, microbatch), gradients by stage."""
+    """State of one rank: buffers by (stage, microbatch), gradients by stage."""
 
     arrived: dict[At, Term] = field(default_factory=dict)
     made: dict[At, Term] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Run:
         return all(rank.at == len(listed) for rank, listed in zip(self.ranks, self.lists, strict=True))
 
     def _advance(self, here: int) -> bool:
-        """Runs what a rank can run; whether that was anything."""
+        """Run a rank as far as possible; True if anything ran."""
         rank, before = self.ranks[here], self._progress(here)
         while rank.at < len(self.lists[here]):
             slot = list(self._slot(here))
@@ -98,7 +98,7 @@ class Run:
         return self.ranks[here].at, -1 if missing is None else len(missing)
 
     def _batch(self, here: int, batch: list[Instruction]) -> bool:
-        """Begins a batch, or goes on with it; whether it is over."""
+        """Begin a batch, or continue it; True if it is complete."""
         rank = self.ranks[here]
         if rank.missing is None:
             for x in batch:
@@ -132,14 +132,14 @@ class Run:
         return x.op is not Op.SYNC or self._meets(here, x.peer)
 
     def _meets(self, here: int, peer: int) -> bool:
-        """Whether the other rank stands at the SYNC that pairs with ours."""
+        """Tell whether the other rank is at the SYNC that pairs with ours."""
         if not 0 <= peer < len(self.ranks) or peer == here or self.ranks[peer].at >= len(self.lists[peer]):
             return False
         there = self.lists[peer][self.ranks[peer].at]
         return there.op is Op.SYNC and there.peer == here
 
     def _compute(self, here: int, x: Instruction) -> Done:
-        """Takes the inputs of a compute, now; the result is put where it belongs when the slot ends."""
+        """Take the inputs of a compute now; its result is stored when the slot ends."""
         rank, key = self.ranks[here], (x.stage, x.microbatch)
         version = len(rank.taken)
         if x.op is Op.F:
@@ -172,7 +172,7 @@ class Run:
             rank.gradient = defaultdict(Counter)
 
     def _sync(self, here: int, x: Instruction) -> None:
-        """Both ranks are here: the sum goes to both, and the other one goes on too."""
+        """Both ranks are here: both get the sum, and the other one continues too."""
         other = self.ranks[x.peer]
         there = self.lists[x.peer][other.at]
         total = self.ranks[here].gradient[x.stage] + other.gradient[there.stage]
@@ -182,7 +182,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Done:
-    """A compute whose inputs were taken; called, it leaves its outputs."""
+    """A compute whose inputs were taken; a call stores its outputs."""
 
     run: Run
     here: int
@@ -205,7 +205,7 @@ class Done:
             rank.gradient[x.stage][added, 0] += 1
 
     def _hand_over(self, arrived: dict[At, Term], stage: int, term: Term) -> None:
-        """A neighbour stage on the same rank gets the value without a message."""
+        """Give a value to a neighbouring stage on the same rank without a message."""
         table, microbatch = self.run.table, self.x.microbatch
         inside = 0 <= stage < table.shape[0] and 0 <= microbatch < table.shape[1]
         if inside and table[stage, microbatch] == self.here:
@@ -228,7 +228,7 @@ def undivided(terms: Terms, placement: Placement) -> dict[int, Gradient]:
 
 
 def right(program: Program) -> bool:
-    """Whether the program ends, and every rank steps once, with the gradients of the undivided model.
+    """Tell whether the program finishes, and every rank steps once, with the gradients of the undivided model.
 
     A program without any STEP leaves that to its caller: then what the lists end with counts. A program without a
     backward is right if every microbatch comes out of the last stage.
@@ -251,7 +251,7 @@ def _some(gradients: dict[int, Gradient]) -> dict[int, Gradient]:
 
 
 def _held(placement: Placement, rank: int, gradients: dict[int, Gradient]) -> dict[int, Gradient]:
-    """What a rank must end with: the gradients of the stages of which it holds a copy."""
+    """Final state of a rank: the gradients of the stages of which it holds a copy."""
     return {stage: gradient for stage, gradient in gradients.items() if rank in placement.rank_of[:, stage].tolist()}
 
 

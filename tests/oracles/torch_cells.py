@@ -1,4 +1,4 @@
-"""What torch 2.13 reads in a CSV: each cell from its beginning, what follows an action dropped.
+"""The actions that torch 2.13 reads in a CSV: each cell from its beginning, ignoring the text after an action.
 
 Source: torch 2.13.0, torch/distributed/pipelining/schedules.py, `_Action.from_str`, `_ComputationType.from_str` and
 `_load_csv`. Stated here without a pattern, so that no two engines of `re` can disagree about it.
@@ -32,7 +32,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def action(cell: str) -> list[str]:
-    """The operations of a cell: none, one, or those between brackets."""
+    """The operations of a cell: none, one, or those in brackets."""
     cell = cell.strip()
     if cell.startswith("(") and ")" in cell:
         inside, _, name = cell[1:].partition(")")
@@ -52,6 +52,6 @@ def _plain(cell: str) -> str:
 
 
 def _number(text: str) -> tuple[str, str]:
-    """The decimal digits, of whatever script, at the beginning of a text, and the rest."""
+    """The decimal digits, of any script, at the beginning of a text, and the rest."""
     count = next((at for at, letter in enumerate(text) if not letter.isdecimal()), len(text))
     return text[:count], text[count:]

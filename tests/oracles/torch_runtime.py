@@ -1,4 +1,4 @@
-"""torch 2.13's pipeline runtime on symbols: what it would compute, if it does not stop.
+"""torch 2.13's pipeline runtime on symbols: the values that it would compute, if it does not stop.
 
 Tensors are terms, messages are queues without tags, one a pair of ranks and direction (gloo). A rank goes through its
 list: a send puts a term into a queue, a receive takes the next place of one, a compute waits until that place is
@@ -46,7 +46,7 @@ def arriving(stage: int, microbatch: int, stages: int) -> Term:
 
 @dataclass
 class Rank:
-    """What one rank holds. `receives` name a place in a queue: (queue, position)."""
+    """State of one rank. `receives` name a place in a queue: (queue, position)."""
 
     stages: frozenset[int]
     at: int = 0
@@ -73,7 +73,7 @@ class Runtime:
         self.posted: Counter[tuple[int, int]] = Counter()
 
     def wrong(self) -> str | None:
-        """Why the step fails or trains something else, or None."""
+        """Reason why the step fails or trains something else, or None."""
         try:
             while any(self.step(rank) for rank in range(len(self.ranks))):
                 pass
@@ -90,13 +90,13 @@ class Runtime:
         return next((f"gradients of stage {s}" for s in range(self.stages) if not self.right(s)), None)
 
     def right(self, stage: int) -> bool:
-        """Whether each microbatch added its gradient once, all of them before the one reduction."""
+        """Tell whether each microbatch added its gradient once, all of them before the one reduction."""
         expected = Counter((forward(stage, i), arriving(stage, i, self.stages)) for i in range(self.microbatches))
         held = self.ranks[self.owner[stage]]
         return held.gradients[stage] == expected and held.reduced.get(stage) == expected
 
     def step(self, number: int) -> bool:
-        """Runs the next action of a rank, unless it has to wait."""
+        """Run the next action of a rank, unless it has to wait."""
         held = self.ranks[number]
         if held.at == len(self.lists[number]):
             return False
@@ -148,7 +148,7 @@ class Runtime:
         return self.weights(held, key) if kind == "W" else self.waiting(held, kind, key)
 
     def waiting(self, held: Rank, kind: str, key: Key) -> bool:
-        """F, and the part of I and B that waits for a gradient; False where the message is not there yet."""
+        """F, and the part of I and B that waits for a gradient; False if the message has not arrived."""
         done = held.outputs if kind == "F" else held.arrived
         if key in done or (kind != "F" and key not in held.outputs):
             raise Stop("runs twice, or without its forward")
@@ -167,7 +167,7 @@ class Runtime:
         return self.weights(held, key) if kind == "B" else True
 
     def input(self, held: Rank, direction: str, key: Key) -> Term | None:
-        """What a compute starts from, or None if its message is under way."""
+        """Input of a compute, or None if its message is under way."""
         stage, microbatch = key
         if direction == "F" and stage == 0:
             return "input", microbatch

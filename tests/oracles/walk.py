@@ -1,4 +1,4 @@
-"""The least makespan of a tiny instance, by walking through time and trying everything that a rank could do.
+"""The least makespan of a tiny instance, by trying at every tick everything that a rank could do.
 
 Tick by tick: every task whose inputs are there may begin on a rank that is free, or wait. It knows nothing of
 microbatch order, of windows or of counters; memory is what the rank has taken and freed so far, one task after the
@@ -30,7 +30,7 @@ class Case:
 
     @property
     def shares(self) -> tuple[Fraction, Fraction]:
-        """What I and W free of what the F took."""
+        """Shares of F's memory that I and W free."""
         if self.release.startswith("split:"):
             at_weight = Fraction(self.release[6:])
         else:
@@ -40,7 +40,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Task:
-    """One operation of one microbatch: where, how long, what it waits for (task, delay after its end), its memory."""
+    """One operation of one microbatch: its rank, duration, inputs (task, delay after its end), and memory."""
 
     rank: int
     length: int
@@ -88,7 +88,7 @@ State = tuple[int, ...]
 
 
 def least(case: Case) -> int | None:
-    """The least makespan over all schedules with whole starts, None if there is none; everything is tried."""
+    """The least makespan over all schedules with whole starts, None if there is none."""
     jobs = tasks(case)
     memory = max((lag for job in jobs for _, lag in job.after), default=0)
     states, now = {(WAITING,) * len(jobs)}, 0
@@ -106,7 +106,7 @@ def least(case: Case) -> int | None:
 
 
 def reached(case: Case, jobs: list[Task], states: set[State], now: int) -> set[State]:
-    """All that can be made of the states by beginning tasks at this very time, in any order; nothing is one of it."""
+    """All states that follow by beginning tasks at this tick, in any order, or none."""
     seen, stack = set(states), list(states)
     while stack:
         state = stack.pop()
@@ -123,13 +123,13 @@ def reached(case: Case, jobs: list[Task], states: set[State], now: int) -> set[S
 
 
 def held(case: Case, jobs: list[Task], state: State, rank: int, now: int) -> int:
-    """What a rank holds."""
+    """Memory of a rank."""
     there = [(job, end) for job, end in zip(jobs, state, strict=True) if job.rank == rank and end != WAITING]
     return sum(job.at_start + (job.at_end if end <= now else 0) for job, end in there)
 
 
 def canonical(case: Case, state: State) -> State:
-    """The same state with the microbatches of a route in some fixed order: they are alike."""
+    """The same state with the microbatches of a route in a fixed order, as they are alike."""
     each = len(state) // len(case.route_of)
     blocks = sorted(zip(case.route_of, (state[i : i + each] for i in range(0, len(state), each)), strict=True))
     places = sorted(range(len(case.route_of)), key=lambda i: case.route_of[i])
@@ -140,7 +140,7 @@ def canonical(case: Case, state: State) -> State:
 
 
 def random_case(seed: int) -> Case:
-    """Up to 3 ranks, and about a dozen tasks: any placement, one route or two, any costs, sizes, rule and caps."""
+    """Up to 3 ranks, and about a dozen tasks: any placement, one or two routes, any costs, sizes, rule and caps."""
     rng = random.Random(seed)
     ranks = rng.choice((1, 2, 2, 2, 3))
     fused = rng.random() < 0.5

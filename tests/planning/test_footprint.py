@@ -1,4 +1,4 @@
-"""Bytes by rank: what the lists of a program say, walked one instruction at a time, with sizes from the papers."""
+"""Bytes by rank: by walking the lists of a program one instruction at a time, with sizes from the papers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_A_LAYER = 12 * H * H + 13 * H
 
 
 def walk(schedule: object, layers: list[int]) -> list[int]:
-    """By rank the most bytes of all that changes at one instant.
+    """Peak bytes of each rank, of everything that changes.
 
     A GPT with flash attention and nothing split: 34 s b h a layer, s b h for the mask of the embedding, 4 s b h
     (1 + V / h) for the head; 22 s b h a layer from I to W, and on the last stage 2 s b h (1 + V / h) in the place of
@@ -79,14 +79,14 @@ def walk(schedule: object, layers: list[int]) -> list[int]:
 
 
 def counted(schedule: Schedule, trained: Trained) -> Footprint | None:
-    """The bytes of a schedule for a model."""
+    """Count the bytes of a schedule for a model."""
     return Analysis(schedule, owned=(Workload(trained),)).fact(footprint)
 
 
 @pytest.mark.parametrize("layout", [(2, 2, 2, 2), (1, 2, 2, 3)])
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb_h1"])
 def test_the_bytes_of_a_schedule_are_those_of_its_lists(name: str, layout: tuple[int, ...]) -> None:
-    """Parameters, gradients and optimizer too, at 18 bytes a parameter; an uneven layout has its own on each rank."""
+    """Parameters, gradients and optimizer too, at 18 bytes per parameter; with an uneven layout each rank has its own."""
     schedule = pipesched.load(name, p=4, m=6)
     used = counted(schedule, (GPT, replace(PLAIN, layout=layout)))
     assert used is not None
@@ -98,7 +98,7 @@ def test_the_bytes_of_a_schedule_are_those_of_its_lists(name: str, layout: tuple
 
 
 def test_interleaved_stages_add_up() -> None:
-    """Two stages of each rank."""
+    """Two stages per rank."""
     schedule = pipesched.load("interleaved", p=2, v=2, m=4)
     used = counted(schedule, (GPT, PLAIN))
     assert used is not None
@@ -107,8 +107,8 @@ def test_interleaved_stages_add_up() -> None:
 
 
 def test_what_zero_divides_is_whole_in_one_layer() -> None:
-    """4 bytes a parameter of a layer in B under ZeRO 2, 2 more under ZeRO 3, where F has these too; over one, nothing.
-    The last stage's head is larger than a layer, and so its norm with it.
+    """4 bytes per parameter of a layer in B under ZeRO 2, 2 more under ZeRO 3, which F has too; over one rank, none.
+    The head of the last stage, with its norm, is larger than a layer.
     """
     schedule, head = pipesched.load("gpipe", p=2, m=2), (400 + 2) * H
     for zero, data, least, most in ((1, 2, 0, 0), (2, 2, 0, 4), (3, 2, 2, 6), (3, 1, 0, 0)):
@@ -135,7 +135,7 @@ def test_both_copies_of_a_bidirectional_schedule_count() -> None:
 
 
 def test_recomputation_keeps_inputs_and_works_on_one_layer() -> None:
-    """2 s b h a layer, and while a backward runs the other 32 of one layer, and its gradients."""
+    """2 s b h per layer, and while a backward runs the other 32 of one layer, and its gradients."""
     used = counted(pipesched.load("1f1b", p=4, m=8), (GPT, replace(PLAIN, recompute="full")))
     assert used is not None
     middle = used.peaks[1]
@@ -144,7 +144,7 @@ def test_recomputation_keeps_inputs_and_works_on_one_layer() -> None:
 
 
 def test_a_forward_that_is_run_again_keeps_the_input_of_its_stage() -> None:
-    """R in the schedule: 2 s b h from F to R, all of it from R to B."""
+    """R in the schedule: 2 s b h from F to R, everything from R to B."""
     text = "schedule again(p, m = 4)\nstage s in 0 .. p on rank s\nrank r { repeat m { F }  repeat m { R  B } }\n"
     used = counted(pipesched.load(pipesched.Source("again.ps", text), p=2), (GPT, PLAIN))
     assert used is not None
@@ -173,7 +173,7 @@ def test_the_rows_of_llama_3_fit_80_gb(tokens: int, batch: int, t: int, c: int, 
 
 
 def test_the_verdict_has_the_place_and_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Over the cap: PS502 at the first operation over it, exit status 1, and under the published schema the bytes."""
+    """Over the cap: PS502 at the first operation over it, exit status 1, and the bytes under the published schema."""
     command = ["verify", "1f1b", "--p", "4", "--m", "8", "--model", "megatron-7.5b", "--mem-cap", "10GB"]
     assert main([*command, "--json"]) == 1
     made = json.loads(capsys.readouterr().out)
@@ -203,13 +203,13 @@ def test_the_rank_furthest_over_its_cap_comes_first(capsys: pytest.CaptureFixtur
     [("80GB", "not a number of activations"), ("80Gb", "units are"), ("50%", "give for example half of m")],
 )
 def test_bytes_without_a_model_mean_nothing(cap: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """PS225, with what to do; an unknown unit too."""
+    """PS225, with a remedy; for an unknown unit too."""
     assert main(["verify", "1f1b", "--p", "4", "--mem-cap", cap]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_a_plain_number_stays_a_number_of_activations() -> None:
-    """With a model too."""
+    """Also with a model."""
     report = pipesched.verify("1f1b", p=4, m=8, model="megatron-1.7b", mem_cap=3)
     assert report.fault is not None and str(report.fault.code) == "PS501"
 
@@ -234,7 +234,7 @@ def test_the_bubbles_of_megatron(p: int, v: int, m: int, printed: str) -> None:
 
 
 def test_what_is_offloaded_is_in_host_memory() -> None:
-    """From its O to its L: all bytes that its F has taken; between them the rank is without them."""
+    """From its O to its L: all bytes that its F has taken; meanwhile the rank is without them."""
     schedule = pipesched.load("pipeoffload", p=4, m=8)
     made = Analysis(schedule, owned=(Workload((GPT, PLAIN)),))
     used, counted = made.fact(footprint), made.memory.host
@@ -248,13 +248,13 @@ def test_what_is_offloaded_is_in_host_memory() -> None:
 
 
 def test_more_than_any_machine_has_is_refused() -> None:
-    """PS233, and no number that wraps around."""
+    """PS233, without an overflow."""
     report = pipesched.verify("1f1b", p=2, m=4, model=(replace(GPT, hidden=2**38, heads=1, head_size=1), PLAIN))
     assert report.fault is not None and str(report.fault.code) == "PS233"
 
 
 def most(schedule: object, trained: object = (GPT, PLAIN)) -> tuple[list[int], str]:
-    """The most activations by rank, and what is said of the figures."""
+    """The most activations by rank, and the assumptions."""
     used = counted(schedule, trained)  # type: ignore[arg-type]
     assert used is not None
     found = [int(used.held["activations"][used.schedule.rank == rank].max()) for rank in range(used.schedule.ranks)]
@@ -266,7 +266,7 @@ OF_HEAD = 4 * SBH + 4 * S * B * V
 
 def test_mario_keeps_the_inputs_of_the_forwards_that_wait() -> None:
     """Liu et al. 2025: on rank r, min(p - r, m) - 1 inputs of 2 s b h and all of one microbatch. Tokens that enter the
-    first stage are not counted. Both kinds of recomputation are told apart.
+    first stage are not counted. The two kinds of recomputation are distinguished.
     """
     found, said = most(pipesched.load("mario", p=4, m=8))
     one = 2 * 34 * SBH
@@ -278,7 +278,7 @@ def test_mario_keeps_the_inputs_of_the_forwards_that_wait() -> None:
 
 @pytest.mark.parametrize("attention", ["flash", "standard"])
 def test_a_slice_has_its_share_of_a_sequence(attention: str) -> None:
-    """Sun et al. 2024: min(p - 1 - r + q, m) slices, each s / q tokens, which attend to all s; messages too."""
+    """Sun et al. 2024: min(p - 1 - r + q, m) slices of s / q tokens each, which attend to all s; messages too."""
     q, way = 2, replace(PLAIN, attention=attention)
     found, said = most(pipesched.load("seq1f1b", p=4, m=16, q=q), (GPT, way))
     scores = 5 * A * S * S * B if attention == "standard" else 0
@@ -291,7 +291,7 @@ def test_a_slice_has_its_share_of_a_sequence(attention: str) -> None:
 
 
 def test_a_batch_of_slices_is_counted_in_slices() -> None:
-    """16 sequences of 2 slices are 32 microbatches of the schedule: PS909 at 16, and not at 32."""
+    """16 sequences of 2 slices are 32 microbatches of the schedule: PS909 at 16, but not at 32."""
     model = (GPT, replace(PLAIN, microbatch=1, batch=16))
     warned = [pipesched.verify("seq1f1b", p=4, m=m, q=2, model=model).diagnostics for m in (16, 32)]
     assert [[str(one.code) for one in found] for found in warned] == [["PS909"], []]
@@ -299,7 +299,7 @@ def test_a_batch_of_slices_is_counted_in_slices() -> None:
 
 
 def test_without_a_backward_a_layer_is_held_at_once() -> None:
-    """All that one layer makes is the most, and it is called that; on the last stage what the head makes is more."""
+    """One layer at once is the most, with a note; on the last stage the head makes more."""
     found, said = most(pipesched.load("forward_only", p=4, m=8))
     assert 34 * SBH > OF_HEAD
     assert found == [34 * SBH] * 4 and "without a backward an F keeps nothing: at most what its largest layer" in said
@@ -308,7 +308,7 @@ def test_without_a_backward_a_layer_is_held_at_once() -> None:
 
 
 def test_a_frozen_stage_before_all_others_keeps_nothing() -> None:
-    """One layer at once; neither gradients nor optimizer. The stages behind it are those of 1F1B."""
+    """One layer at once; neither gradients nor optimizer. The later stages are those of 1F1B."""
     schedule = pipesched.load("frozen_encoder", p=4, m=8, e=1)
     found, said = most(schedule)
     one = 2 * 34 * SBH
@@ -345,7 +345,7 @@ def test_both_routes_of_chimera_are_counted() -> None:
 
 
 def test_four_copies_are_counted() -> None:
-    """Chimera with two pairs at p=4: every rank has every stage, so the states of all of the model."""
+    """Chimera with two pairs at p=4: every rank has every stage, so the states of the whole model."""
     used = counted(pipesched.load("chimera2", p=4, m=8), (GPT, PLAIN))
     assert used is not None
     whole = 8 * OF_A_LAYER + (V + S) * H + (V + 2) * H
@@ -353,13 +353,13 @@ def test_four_copies_are_counted() -> None:
 
 
 def test_a_u_net_keeps_every_microbatch() -> None:
-    """By GPipe, all m on every rank; skips are messages of their own."""
+    """In GPipe order, all m on every rank; skips are separate messages."""
     found, _ = most(pipesched.load("unet", p=4, m=8))
     assert found == [8 * (2 * 34 * SBH + extra) for extra in (SBH, 0, 0, OF_HEAD)]
 
 
 def test_a_frozen_stage_behind_a_trained_one_is_counted_from_above() -> None:
-    """No gradients nor optimizer, activations as of 1F1B, which is the most; and it is called that."""
+    """Neither gradients nor optimizer, activations as in 1F1B, which is an upper bound, with a note."""
     text = """schedule middle(p = 4, m = 8)
 stage s in 0 .. p on rank s
 frozen s in 1 .. 2

@@ -1,4 +1,4 @@
-"""A model file that is wrong gets the code of what is wrong, at its line, and no traceback."""
+"""A wrong model file gets its code, at its line, and no traceback."""
 
 from __future__ import annotations
 
@@ -107,19 +107,19 @@ def test_a_bad_file_gets_its_code_at_its_line(old: str, new: str, code: str | No
 
 
 def test_the_file_without_a_slip_is_read() -> None:
-    """And its layout counts."""
+    """Its layout counts too."""
     assert [len(layers) for layers in layers_of(*of_source(Source("model.toml", GOOD)), 4)] == [1, 2, 2, 3]
 
 
 def test_a_layout_of_megatron_is_read() -> None:
-    """Stages between bars, with repeats; the embedding may have a stage alone."""
+    """Stages between bars, with repeats; the embedding may be a stage alone."""
     text = GOOD.replace("[1, 2, 2, 3]", '"E|t*3|(tt|)*2tL"')
     assert [len(layers) for layers in layers_of(*of_source(Source("model.toml", text)), 5)] == [0, 3, 2, 2, 1]
 
 
 @pytest.mark.parametrize(("stages", "line"), [(9, 2), (5, 0)])
 def test_fewer_layers_than_stages_is_told_at_the_line(stages: int, line: int) -> None:
-    """Of a layout with another number of stages too."""
+    """Also for a layout with another number of stages."""
     text = GOOD.replace("layout = [1, 2, 2, 3]\n", "") if line else GOOD
     with pytest.raises(PipeschedError) as raised:
         layers_of(*of_source(Source("model.toml", text)), stages)
@@ -128,7 +128,7 @@ def test_fewer_layers_than_stages_is_told_at_the_line(stages: int, line: int) ->
 
 
 def test_an_unknown_name_is_nearly_a_known_one() -> None:
-    """And says which."""
+    """The help names the nearest one."""
     with pytest.raises(PipeschedError) as raised:
         read("llama3-404b")
     help = raised.value.diagnostics[0].help
@@ -136,7 +136,7 @@ def test_an_unknown_name_is_nearly_a_known_one() -> None:
 
 
 def test_the_page_has_every_key() -> None:
-    """In one of its tables, and no other."""
+    """In exactly one of its tables."""
     page = asset("schedules", "models", "README.md").read_text("utf-8").partition("## A model of your own")[2]
     cells = " ".join(line for line in page.splitlines() if line.startswith("|"))
     for key in KEYS:

@@ -1,4 +1,4 @@
-"""A plan is what trying every choice finds: bounds hold, figures are those of a derivation by hand, commands run"""
+"""A plan equals trying every choice: bounds hold, figures match derivations by hand, commands run"""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SMALL_PLAN = ["--model", "model.toml", "--gpus", "8", "--device", "device.toml",
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_row_knows_what_its_order_does_before_the_first_backward(row: Any) -> None:
-    """Forwards of each chunk, and the ranks of the stages, of the order that the file makes; and it refuses no more."""
+    """Forwards of each chunk, and the ranks of the stages, as in the order of the file; it accepts the same sizes."""
     for p, m in ((1, 3), (2, 1), (2, 4), (3, 5), (4, 4), (4, 8), (5, 20)):
         for v in [row.chunks] if row.chunks else [2, 3]:
             sizes = {"p": p, "m": m, **({} if row.chunks else {"v": v})}
@@ -85,8 +85,8 @@ def test_a_row_knows_what_its_order_does_before_the_first_backward(row: Any) -> 
 
 @pytest.mark.parametrize(("layers", "p"), [(6, 2), (61, 16), (80, 8), (126, 16), (5, 7)])
 def test_embedding_and_head_count_as_a_layer_each(layers: int, p: int) -> None:
-    """Where split is ends: layers and these two, dealt out evenly, more to the first stages, as torchtitan does; every
-    choice has all layers, and no stage between the ends is without one.
+    """With split=ends: layers and these two, dealt out evenly, more to the first stages, as in torchtitan; every choice
+    has all layers, and no stage in between has none.
     """
     space = Space(replace(SMALL, layers=layers), Training(batch=64), p, 8, {"p": (p,), "zero": (0,), "b": (1,)})
     seen = set[str]()
@@ -108,8 +108,8 @@ def problem(gpus: int = 8, memory: float = 4e7, **only: tuple[Any, ...]) -> Prob
 
 
 def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
-    """Of every choice of a small cluster: time and bytes at least the bounds; what a bound excludes does not fit; the
-    order of the fastest, one a layout, is that of all of them.
+    """For every choice of a small cluster: time and bytes are at least the bounds; excluded choices do not fit; the
+    order of the fastest, one per layout, is that of all of them.
     """
     few = replace(problem(gpus=4, b=(1,), c=(1,), zero=(0, 3), recompute=("none", "full")), overlap=Fraction(1, 2))
     for asked in (problem(b=(1, 2), c=(1, 2)), few):
@@ -135,8 +135,8 @@ def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
 
 
 def test_what_copies_send_is_walked_layer_by_layer() -> None:
-    """After the last backward of each of a rank's stages its layers' gradients go one after another, the first that is
-    there first; what is left when the list has ended is what the step takes longer.
+    """After the last backward of each stage of a rank its layers' gradients are sent one after another; the time after
+    the end of the list is the excess of the step.
     """
     dice = random.Random(3)
     for _ in range(200):
@@ -177,8 +177,8 @@ def test_who_works_makes_no_difference() -> None:
 
 
 def test_the_commands_of_a_row_run_and_say_the_same(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every command of every row ends with 0; `verify` counts the bytes of the plan, rank by rank, and its order takes
-    the milliseconds of the plan but for what is reduced after it.
+    """Every command of every row exits with 0; `verify` counts the bytes of the plan, rank by rank, and its order takes
+    the milliseconds of the plan without the reductions after it.
     """
     rows = []
     for only in "zero=0", "zero=2", "zero=3", "p=2,v=4,t=2,schedule=interleaved,split=ends":
@@ -202,7 +202,7 @@ def test_the_commands_of_a_row_run_and_say_the_same(files: Path, capsys: pytest.
 
 
 def test_the_text_has_what_the_object_has(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows with their figures, a line for each rule, and what is assumed."""
+    """Rows with their figures, a line for each rule, and the assumptions."""
     line = ["plan", *SMALL_PLAN, "--tokens", "2M", "--explain", "p=4,t=2", "--verbose"]
     assert main(line) == 0
     text = capsys.readouterr().out
@@ -221,7 +221,7 @@ def test_the_text_has_what_the_object_has(files: Path, capsys: pytest.CaptureFix
 
 
 def test_a_rule_about_what_is_not_there_is_not_judged(capsys: pytest.CaptureFixture[str], files: Path) -> None:
-    """Of one rank, of undivided layers, of nothing that is recomputed: no rule is said to hold that could not fail."""
+    """For one rank, undivided layers, no recomputation: no rule is said to hold that could not fail."""
     lacking = {
         "p=1,t=1,recompute=none": [*["there is no pipeline"] * 3, "no choice has a pipeline", "no layer is divided"],
         "p=4,t=1,zero=0,b=1,schedule=1f1b": ["no choice divides a layer", "no layer is divided"],
@@ -241,7 +241,7 @@ _TIME = r"([-+]?[\d.]+) (s|ms|us)\b"
 
 
 def test_why_a_choice_lost(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that fits by its terms, one that does not by the bytes of a rank, at each reason the one least over."""
+    """One that fits by its terms, one that does not by the bytes of a rank, for each reason the one least over."""
     assert main(["plan", *SMALL_PLAN, "--explain", "p=4,t=2,schedule=1f1b,zero=0,b=1,recompute=none"]) == 0
     told = capsys.readouterr().out
     assert "% slower: " in told
@@ -259,7 +259,7 @@ def test_why_a_choice_lost(files: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_what_runs_beside_compute_is_said_in_bytes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A second layer of 12 h^2 + 13 h parameters: 2 bytes gathered with ZeRO 3, 4 reduced; not where nothing does."""
+    """A second layer of 12 h^2 + 13 h parameters: 2 bytes gathered with ZeRO 3, 4 reduced; none without overlap."""
     for only, overlap, each in (("zero=3", "1", 6), ("zero=2", "1", 4), ("zero=1", "1", 0), ("zero=3", "0", 0)):
         assert (
             main(["plan", *SMALL_PLAN, "--only", f"p=1,t=1,{only}", "--overlap", overlap, "--mem-cap", "1GB", "--json"])
@@ -271,7 +271,7 @@ def test_what_runs_beside_compute_is_said_in_bytes(files: Path, capsys: pytest.C
 
 
 def test_names_are_no_markup(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither in the page nor in the plot, nor to a shell."""
+    """Neither in the page nor in the plot, nor in a shell."""
     name = "</script><b>;rm"
     made = pipesched.plan(model=(replace(SMALL, name=name), Training(batch=16)), gpus=4, device=SLOW, only=["c=1"])
     for text in (made.html(), made.plot()):
@@ -283,7 +283,7 @@ def test_names_are_no_markup(files: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_one_rank_and_nodes_of_another_size(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Commands run too where there is no pipeline, where ZeRO divides parameters, and on nodes that no row has."""
+    """Commands also run without a pipeline, with parameters divided by ZeRO, and on nodes of other sizes."""
     for more in (["--only", "p=1", "--only", "zero=3"], ["--gpus-per-node", "2", "--efficiency", "1/3"]):
         assert main(["plan", *SMALL_PLAN, *more, "--top", "1", "--json"]) == 0
         (row,) = json.loads(capsys.readouterr().out)["rows"]
@@ -295,7 +295,7 @@ def test_one_rank_and_nodes_of_another_size(files: Path, capsys: pytest.CaptureF
 
 
 def test_fewer_gpus_than_a_node_are_all_in_it(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three of four GPUs share a layer, whose messages stay inside the node; `verify --device` says so too."""
+    """Three of four GPUs share a layer, whose messages stay inside the node; `verify --device` agrees."""
     (files / "model.toml").write_text(MODEL.replace("256", "240").replace("heads = 8", "heads = 6"))
     line = ["plan", *SMALL_PLAN, "--gpus", "3", "--only", "t=3", "--batch", "3", "--json"]
     assert main(line) == 0
@@ -309,7 +309,7 @@ def test_fewer_gpus_than_a_node_are_all_in_it(files: Path, capsys: pytest.Captur
 
 
 def test_an_order_that_is_too_long_is_told(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A choice whose order nobody would check is none; the others are planned."""
+    """A choice whose order is too long to check is refused; the others are planned."""
     small = [
         "--model",
         "model.toml",
@@ -395,7 +395,7 @@ def test_the_tables_have_their_rows() -> None:
 
 @pytest.mark.parametrize("index", range(10) if deep(1) > 1 else (5,))
 def test_a_row_of_megatron_has_its_place(index: int) -> None:
-    """Narayanan et al., SC 2021, table 1: the places of the printed (t, p, d) are those that the page names."""
+    """Narayanan et al., SC 2021, table 1: the places of the printed (t, p, d) are those on the page."""
     name, gpus, t, p, d, v, *places = TABLE[index]
     model = f"megatron-{name.replace(',', '')}b,gradient_bytes=2,optimizer_bytes=16"
     given: dict[str, Any] = {"gpus": int(gpus.replace(",", "")), "device": "a100", "batch": BATCHES[index]}
@@ -416,7 +416,7 @@ LLAMA = re.findall(
 @pytest.mark.skipif(deep(1) == 1, reason="--depth 2: it takes half a minute")
 @pytest.mark.parametrize("row", LLAMA, ids=lambda row: row[1])
 def test_utilisation_of_llama_is_near_that_of_its_report(row: tuple[str, ...]) -> None:
-    """Dubey et al. 2024, table 4: within 3 points; the page names what is predicted, and what without overlap."""
+    """Dubey et al. 2024, table 4: within 3 points; the page names the predictions with and without overlap."""
     gpus, sequence, *sizes, cap, printed, shown, alone = row
     transformer, training = read_model("llama3-405b")
     model = replace(transformer, sequence=int(sequence.replace(",", ""))), training
@@ -439,7 +439,7 @@ def test_utilisation_of_llama_is_near_that_of_its_report(row: tuple[str, ...]) -
 @pytest.mark.timed
 @pytest.mark.skipif(deep(1) == 1, reason="--depth 2: it takes half a minute")
 def test_ten_thousand_choices_in_a_minute() -> None:
-    """At p up to 64, on two cores; most of them are never written out."""
+    """At p up to 64, on two cores; most are never written out."""
     from pipesched.planning.layouts.search import executor
 
     transformer, training = read_model("llama3-70b")

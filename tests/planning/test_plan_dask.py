@@ -1,4 +1,4 @@
-"""A cluster of Dask tries the choices of a plan, and finds what this process finds; skipped without `distributed`"""
+"""A Dask cluster tries the choices of a plan, with the result of this process; skipped without `distributed`"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["files"]
 
 
 def test_two_workers_find_the_same_plan(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By `--executor dask:ADDRESS`, and by the cluster's own executor in Python; portions were worked on by both."""
+    """By `--executor dask:ADDRESS`, and by the cluster's own executor in Python; both workers took part."""
     assert main(["plan", *SMALL_PLAN, "--executor", "here", "--json"]) == 0
     here = json.loads(capsys.readouterr().out)
     with (

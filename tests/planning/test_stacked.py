@@ -1,4 +1,4 @@
-"""The picture of bytes over time, read back: its heights are the bytes that an operation's list says."""
+"""The picture of bytes over time, read back: its heights are the bytes of the operations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def heights(figure: str) -> list[dict[str, list[tuple[float, float]]]]:
 
 @pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
 def test_the_heights_of_a_figure_are_bytes(name: str) -> None:
-    """At the middle of each operation, of all kinds together, to the pixel."""
+    """At the middle of each operation, for all kinds together, to the pixel."""
     trained = read("megatron-7.5b")
     made = Analysis(pipesched.load(name, p=4, m=16), owned=(Workload(trained),))
     used, times = made.fact(footprint), made.timeline

@@ -1,4 +1,4 @@
-"""Parameters, activations and states are those of the literature's tables, which are typed in here from the papers."""
+"""Parameters, activations and states are those of the literature's tables, copied here from the papers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MEGATRON = {  # Narayanan et al., SC 2021, table 1; the first two are printed as
 
 @pytest.mark.parametrize(("name", "printed"), MEGATRON.items())
 def test_the_ten_rows_of_megatron_have_their_parameters(name: str, printed: str) -> None:
-    """By the equation, and counted matrix by matrix, which has the 2 h of the last norm more."""
+    """By the equation, and counted matrix by matrix, which has 2 h more for the last norm."""
     model, _ = read(f"megatron-{name}")
     by_equation = parameters.formula(model.layers, model.hidden, model.vocabulary, model.sequence)
     digits = len(printed.partition(".")[2])
@@ -42,7 +42,7 @@ def test_the_ten_rows_of_megatron_have_their_parameters(name: str, printed: str)
     [("llama3-70b", 70.6, 70.6), ("llama3-405b", 405.9, 405.9), ("deepseek-v3", 671.0, 37.6)],
 )
 def test_models_have_the_parameters_that_their_owners_publish(name: str, billions: float, active: float) -> None:
-    """70.6 and 405.9 of Llama 3's files; 671 and 37 of DeepSeek-V3, where the embedding counts as active here."""
+    """70.6 and 405.9 for Llama 3's files; 671 and 37 for DeepSeek-V3, where the embedding counts as active here."""
     model, _ = read(name)
     assert parameters.total(model) / 1e9 == pytest.approx(billions, abs=0.06)
     assert parameters.active(model) / 1e9 == pytest.approx(active, abs=0.06)
@@ -55,14 +55,14 @@ def test_the_layer_that_deepseek_v3_is_without_is_as_large_as_is_said() -> None:
 
 
 def test_every_model_that_ships_is_whole() -> None:
-    """Fourteen, each with a batch that its copies share."""
+    """Fourteen, each with a batch that is divisible by its copies."""
     assert len(built_in()) == 14
     for name in built_in():
         assert read(name)[1].microbatches
 
 
 def korthikanti(s: int, b: int, h: int, a: int, t: int) -> dict[tuple[str, bool, str], Q]:
-    """Korthikanti et al. 2022, table 2, by tensor parallelism or none, sequence parallelism, recomputation."""
+    """Korthikanti et al. 2022, table 2, with or without tensor parallelism, sequence parallelism, recomputation."""
     scores = Q(5 * a * s, h)
     return {
         ("alone", False, "none"): s * b * h * (34 + scores),
@@ -78,7 +78,7 @@ def korthikanti(s: int, b: int, h: int, a: int, t: int) -> dict[tuple[str, bool,
     ("hidden", "heads", "micro"), [(6144, 64, 4), (12288, 96, 1), (20480, 128, 1), (25600, 160, 1)]
 )
 def test_a_layer_keeps_what_the_table_says(hidden: int, heads: int, micro: int) -> None:
-    """Exactly, for the four models of the paper; flash attention leaves out the scores."""
+    """Exactly, for the four models of the paper; flash attention omits the scores."""
     model = Transformer(layers=2, hidden=hidden, heads=heads, vocabulary=51200, sequence=2048)
     for (ranks, sequence, recompute), expected in korthikanti(2048, micro, hidden, heads, 8).items():
         t = 8 if ranks == "tensor" else 1
@@ -93,7 +93,7 @@ def test_a_layer_keeps_what_the_table_says(hidden: int, heads: int, micro: int) 
 @pytest.mark.parametrize(("expert", "on_rank"), [(1, 4), (2, 1)])
 def test_experts_that_t_splits_have_every_token_on_every_rank(expert: int, on_rank: int) -> None:
     """Megatron-core: without expert parallelism a rank has a part of every expert, so all tokens come to it, k times
-    each; their inside is a t-th either way.
+    each; their inside is a t-th in both cases.
     """
     t, k, h, inner, n = 4, 2, 64, 48, 32
     model = Transformer(2, h, 8, 100, n, experts=Experts(8, k, inner), dropout=False)
@@ -118,7 +118,7 @@ def test_the_ends_keep_what_the_paper_says() -> None:
 
 @pytest.mark.parametrize(("zero", "bytes_each"), [(0, "12"), (1, "5"), (2, "3.25"), (3, "1.5")])
 def test_zero_divides_states(zero: int, bytes_each: str) -> None:
-    """Rajbhandari et al.: at 12 bytes a parameter on 8 GPUs of 80 GB 6.67, 16, 24.6 and 53.3 billion parameters."""
+    """Rajbhandari et al.: at 12 bytes per parameter on 8 GPUs of 80 GB 6.67, 16, 24.6 and 53.3 billion parameters."""
     model = Transformer(layers=1, hidden=64, heads=4, vocabulary=100, sequence=8)
     way = Training(data=8, zero=zero, optimizer_bytes=Q(8), gradient_bytes=Q(2))
     held = state(model, way, [parameters.Part("all", 10**9, Q(10**9))]).total / 10**9
@@ -127,7 +127,7 @@ def test_zero_divides_states(zero: int, bytes_each: str) -> None:
 
 
 def test_a_layout_gives_each_stage_its_own() -> None:
-    """[1, 2, 2, 3]: bytes and parameters in proportion to the layers, but for the ends."""
+    """[1, 2, 2, 3]: bytes and parameters are proportional to the layers, except at the ends."""
     model = Transformer(layers=8, hidden=64, heads=4, vocabulary=128, sequence=16)
     way = Training(layout=(1, 2, 2, 3))
     assert layers_of(model, way, 4) == (range(1), range(1, 3), range(3, 5), range(5, 8))
@@ -139,6 +139,6 @@ def test_a_layout_gives_each_stage_its_own() -> None:
 
 
 def test_what_does_not_divide_leaves_the_ends_less() -> None:
-    """126 layers on 16 stages, as Llama 3 405B: one less on the first and the last."""
+    """126 layers on 16 stages, as in Llama 3 405B: one less on the first and the last."""
     model, way = read("llama3-405b")
     assert [len(layers) for layers in layers_of(model, way, 16)] == [7, *[8] * 14, 7]

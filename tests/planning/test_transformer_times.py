@@ -1,4 +1,4 @@
-"""What a model computes, sends and so costs: by the paper's equation, by torch's own count, by a ring that is walked"""
+"""FLOPs, messages and costs of a model: by the paper's equation, by torch's own count, by walking a ring"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MINE = Device("mine", Q(10**12), Q(10**10), Q(10**9), Q(10**8), Q(10**7), 8)
 
 @pytest.mark.parametrize("name", MEGATRON)
 def test_a_step_of_megatron_is_equation_3(name: str) -> None:
-    """Narayanan et al., SC 2021: 96 B s l h^2 (1 + s / 6h + V / 16 l h), with full recomputation, whatever the cut."""
+    """Narayanan et al., SC 2021: 96 B s l h^2 (1 + s / 6h + V / 16 l h), with full recomputation, for any split."""
     a, _ = read(f"megatron-{name}")
     h, s, layers = Q(a.hidden), a.sequence, a.layers
     expected = 96 * s * layers * h**2 * (1 + s / (6 * h) + a.vocabulary / (16 * layers * h))
@@ -34,7 +34,7 @@ def test_a_step_of_megatron_is_equation_3(name: str) -> None:
 
 
 def test_a_layer_is_the_papers() -> None:
-    """Its appendix: 24 b s h^2 + 4 b s^2 h forward; the gradients of weights have no part in the attention."""
+    """Its appendix: 24 b s h^2 + 4 b s^2 h forward; the gradients of weights do not include the attention."""
     a = Transformer(layers=3, hidden=256, heads=8, vocabulary=1000, sequence=128)
     _, one, _ = flops.by_stage(a, Training(microbatch=2), 3)
     dense, scores = 24 * 2 * 128 * 256**2, 4 * 2 * 128**2 * 256
@@ -100,7 +100,9 @@ def test_experts_and_compressed_heads_count_what_a_token_meets() -> None:
 
 
 def walked(ranks: int, size: Q) -> Q:
-    """What one rank sends in an all-reduce around a ring, a chunk a step: all chunks are summed, then handed around."""
+    """Bytes that one rank sends in an all-reduce around a ring, a chunk per step: all chunks are summed, then
+    distributed.
+    """
     held = [{r} for r in range(ranks)]  # of the chunk that began at rank 0: whose terms each rank has
     sent = Q(0)
     for step in range(2 * (ranks - 1)):
@@ -112,7 +114,7 @@ def walked(ranks: int, size: Q) -> Q:
 
 @pytest.mark.parametrize("t", [1, 2, 4, 8])
 def test_what_ranks_of_a_layer_send_is_a_ring(t: int) -> None:
-    """Two all-reduces of 2 s b h bytes a layer in F, two in I; gradients once a step, over all copies."""
+    """Two all-reduces of 2 s b h bytes per layer in F, two in I; gradients once per step, over all copies."""
     a = Transformer(2, 64, 8, 100, 32)
     x = Training(microbatch=3, tensor=t)
     size = Q(2 * 3 * 32 * 64)
@@ -125,7 +127,7 @@ def test_what_ranks_of_a_layer_send_is_a_ring(t: int) -> None:
 
 
 def test_a_group_across_two_nodes_is_as_slow_as_their_link() -> None:
-    """Ranks are walked one by one: where one group of those side by side has members in two nodes, all wait for it."""
+    """Ranks are walked one by one: if one of the adjacent groups spans two nodes, all wait for it."""
     for wide in range(1, 13):
         for pipeline in (1, 2, 4):
             x, a = Training(tensor=wide), Transformer(4, 12 * 1024, 27720, 1000, 128, head_size=8)
@@ -140,7 +142,7 @@ def test_a_group_across_two_nodes_is_as_slow_as_their_link() -> None:
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_what_zero_divides_is_sent_for_every_microbatch(zero: int) -> None:
-    """Of n copies each sends (n - 1) / n of fp32 gradients in W, of 16-bit parameters in F and in I."""
+    """Each of n copies sends (n - 1) / n of fp32 gradients in W, of 16-bit parameters in F and in I."""
     a, n, apart = Transformer(4, 64, 8, 100, 32), 4, {"overlap": Q(0)}
     made, alone = (times.costs(a, Training(data=n, zero=z), MINE, range(2), **apart).given for z in (zero, 0))
     for stage in range(2):
@@ -156,7 +158,7 @@ def test_what_zero_divides_is_sent_for_every_microbatch(zero: int) -> None:
 
 @pytest.mark.parametrize(("sent", "beside", "layers"), [(6, 30, 3), (30, 6, 3), (7, 7, 1), (5, 0, 4), (12, 12, 12)])
 def test_what_is_sent_layer_by_layer_runs_beside_the_others(sent: int, beside: int, layers: int) -> None:
-    """A layer's gradients go when its backward is over and the link is free: each is walked."""
+    """A layer's gradients are sent when its backward has ended and the link is free: each is walked."""
     free = Q(0)
     for layer in range(1, layers + 1):
         free = max(free, Q(layer * beside, layers)) + Q(sent, layers)
@@ -166,7 +168,7 @@ def test_what_is_sent_layer_by_layer_runs_beside_the_others(sent: int, beside: i
 
 @pytest.mark.parametrize("apart", [1, 2, 4, 8, 16])
 def test_a_reduction_leaves_a_node_by_as_many_adapters_as_it_has_ranks_there(apart: int) -> None:
-    """Every group of a cluster is listed, node by node; all have the rate of the one that has fewest anywhere."""
+    """Every group of a cluster is listed, node by node; all have the rate of the slowest."""
     device = replace(MINE, node=Q(6), network=Q(1), node_size=8)
     for ranks in range(2, 13):
         wide = apart * ranks
@@ -178,7 +180,7 @@ def test_a_reduction_leaves_a_node_by_as_many_adapters_as_it_has_ranks_there(apa
 
 
 def test_ranks_of_a_sequence_and_of_experts_send_what_others_need() -> None:
-    """Keys and values of each of c - 1 others; of e ranks with experts, 1 / e of the tokens stay."""
+    """Keys and values of each of c - 1 others; with e ranks of experts, 1 / e of the tokens stay."""
     a = Transformer(2, 64, 8, 100, 32, kv_heads=2, experts=Experts(8, 2, 48))
     assert traffic.forward(a, Training(context=4), 0).context == 3 * (32 // 4) * 2 * 2 * 8 * 2
     assert traffic.forward(a, Training(data=4, expert=4), 0).experts == 2 * Q(3, 4) * 32 * 2 * 64 * 2
@@ -188,7 +190,7 @@ def test_ranks_of_a_sequence_and_of_experts_send_what_others_need() -> None:
 
 
 def test_costs_are_operations_over_what_a_device_reaches() -> None:
-    """In milliseconds, to the nanosecond; the slower link of a stage is that of its messages."""
+    """In milliseconds, to the nanosecond; a stage's messages use its slower link."""
     a = Transformer(4, 256, 8, 1000, 128)
     x = Training(tensor=2, data=2)
     cost = times.costs(a, x, MINE, (0, 1, 2, 3), Q(1, 4))
@@ -246,7 +248,7 @@ WHOLE = {"flops": "1e12", "memory": "'80 GB'", "node": "'3 GB/s'", "network": "'
     ],
 )
 def test_a_wrong_device_is_told_at_its_line(change: dict[str, str | None], line: int, says: str) -> None:
-    """What is missing, at its section."""
+    """A missing key, at its section."""
     text = "[device]\n" + "".join(f"{key} = {value}\n" for key, value in {**WHOLE, **change}.items() if value)
     with pytest.raises(PipeschedError) as error:
         devices.of_source(Source("mine.toml", text))
@@ -257,8 +259,8 @@ def test_a_wrong_device_is_told_at_its_line(change: dict[str, str | None], line:
 
 
 def test_a_schedule_has_the_costs_of_its_stages() -> None:
-    """Of each as it is cut, so nothing is scaled by p / S. A cost of the user wins; those of a file do not, whose unit
-    is another. A schedule that runs its forwards again does so in R and not in I.
+    """Of each stage with its layers, so nothing is scaled by p / S. A cost of the user wins; those of a file do not, as
+    their unit differs. A schedule that recomputes its forwards does so in R and not in I.
     """
     small = (Transformer(8, 256, 8, 1000, 128), Training(recompute="full"))
     given = {"model": small, "device": MINE, "p": 4, "m": 8}
@@ -282,12 +284,12 @@ def test_a_schedule_has_the_costs_of_its_stages() -> None:
 
 
 def exact(x: object) -> object:
-    """As a report has a number."""
+    """A number in the form of a report."""
     return int(x) if x == int(x) else str(x)  # type: ignore[call-overload]
 
 
 def test_costs_of_a_file_that_are_not_used_are_named() -> None:
-    """A model's times take the place of a file's own, by microbatch or not."""
+    """A model's times replace a file's own, by microbatch or not."""
     asked = {"p": 4, "m": 4, "model": "llama3-70b", "device": "h100"}
     for sizes, named in (
         (

@@ -53,7 +53,7 @@ class BrowserError(Exception):
 
 
 class Page:
-    """One tab. requests: addresses asked for; complaints: console messages and errors, as text."""
+    """One tab. requests: requested addresses; complaints: console messages and errors, as text."""
 
     def __init__(self, commands: int, answers: int, patience: float) -> None:
         self._commands, self._answers, self._patience = commands, answers, patience
@@ -72,7 +72,7 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def open(self, path: Path) -> None:
-        """Loads a file, until its load event."""
+        """Load a file, until its load event."""
         self._loaded = False
         self.call("Page.navigate", url=path.resolve().as_uri())
         deadline = time.monotonic() + self._patience
@@ -122,7 +122,7 @@ class Page:
         self.settle()
 
     def settle(self) -> None:
-        """Waits until two frames were drawn."""
+        """Wait until two frames were drawn."""
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def screenshot(self) -> bytes:
@@ -156,7 +156,7 @@ class Page:
 
 @contextmanager
 def browser(folder: Path, width: int = 1280, height: int = 720, patience: float = 60) -> Iterator[Page]:
-    """A tab in a new browser, with its profile in the folder; the browser is gone afterwards."""
+    """A tab in a new browser, with its profile in the folder; the browser is ended afterwards."""
     program = executable()
     assert program is not None
     from_us, commands = os.pipe()

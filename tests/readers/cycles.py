@@ -1,4 +1,4 @@
-"""A reported cycle, read from its labels alone and held against a simulation.
+"""A reported cycle, read from its labels alone and compared with a simulation.
 
 Every rank of it really stands there, and what it waits for is, on the next rank, where that one stands or behind it.
 """
@@ -23,7 +23,7 @@ MESSAGE = re.compile(r"rank (\d+), step (\d+)(?: \((.+)\))?: waits until rank (\
 
 @dataclass(frozen=True)
 class Hop:
-    """Rank `rank` stands at `step` until rank `other` comes to its `there`; steps count from 1."""
+    """Rank `rank` is blocked at `step` until rank `other` reaches its `there`; steps count from 1."""
 
     rank: int
     step: int
@@ -33,7 +33,7 @@ class Hop:
 
 
 def hops(report: Report, code: str) -> list[Hop]:
-    """The cycle of the one finding of that code, label by label; all labels read, none left over."""
+    """The cycle of the one finding of that code, from all of its labels."""
     (found,) = [d for d in report.diagnostics if d.code == code]
     return [_hop(found, label) for label in found.labels]
 
@@ -47,7 +47,8 @@ def _hop(found: Diagnostic, label: Label) -> Hop:
 
 
 def closed(cycle: list[Hop], stands: Mapping[int, int], pairs: Mapping[int, bool] | None = None) -> None:
-    """Each rank stands where its label says, once; each waits for what the next one has still before it, if not there.
+    """Each rank is where its label says, once; each waits for an instruction that the next one is at or has not
+    reached.
 
     pairs: of ranks that stand at an overlap pair, whose label may be at the second part.
     """
@@ -71,7 +72,7 @@ def shortest(waits: Mapping[int, set[int]]) -> int:
 
 
 def stopped(schedule: Schedule) -> tuple[dict[int, int], dict[int, set[int]]]:
-    """By a slow run: where each rank stands, and for which ranks it waits there."""
+    """By a slow run: the stop of each rank, and the ranks for which it waits there."""
     played = simulate.run(schedule, simulate.rows(Costs(), schedule.stages))
     made_by = simulate.producers(played.orders, schedule.stages)
     stands = {rank: i for rank, i in enumerate(played.stuck) if i is not None}

@@ -1,4 +1,4 @@
-"""What tests of the page share: schedules to open, points to look at, and words to read."""
+"""Helpers of the tests of the page: schedules to open, points to look at, and words to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command line typed in this process: what it reads, what it prints as bytes, and how it ends.
+"""A command line typed in this process: its input, its output as bytes, and its exit status.
 
 It saves the start of an interpreter and of torch. What only a process has (limits, signals, closed pipes, a working
 `-m`) is tried in processes by `test_cli_streams.py`, `test_hostile.py` and `test_isolation.py`.
@@ -20,7 +20,7 @@ from pipesched.__main__ import main
 
 @dataclass(frozen=True)
 class Typed:
-    """The exit status, and what was written to each stream; `shown`: to both, line by line, as a terminal gets it."""
+    """The exit status, and the text of each stream; `shown`: of both, line by line, as a terminal gets it."""
 
     status: int
     out: bytes
@@ -29,7 +29,7 @@ class Typed:
 
 
 class _Pipe(io.RawIOBase):
-    """The one end of a pipe: what is flushed into it goes to all its readers."""
+    """One end of a pipe: flushed text goes to all its readers."""
 
     def __init__(self, *readers: bytearray) -> None:
         self.readers = readers
@@ -44,7 +44,7 @@ class _Pipe(io.RawIOBase):
 
 
 def typed(*arguments: str, stdin: bytes = b"", encoding: str = "utf-8") -> Typed:
-    """Runs `pipesched` with these arguments and this input; its output is no terminal and has this encoding."""
+    """Run `pipesched` with these arguments and this input; its output is not a terminal and has this encoding."""
     out, err, shown = bytearray(), bytearray(), bytearray()
     stdout = io.TextIOWrapper(io.BufferedWriter(_Pipe(out, shown)), encoding, line_buffering=True)
     stderr = io.TextIOWrapper(io.BufferedWriter(_Pipe(err, shown)), encoding, "backslashreplace", line_buffering=True)

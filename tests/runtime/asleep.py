@@ -1,4 +1,4 @@
-"""A stage that sleeps: F, I and W take the seconds that they are told, and no CPU."""
+"""A stage that sleeps: F, I and W take given seconds, and no CPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class _Input(torch.autograd.Function):
-    """Passes a value on; its backward is I."""
+    """Pass a value on; its backward is I."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, seconds: float) -> Tensor:
@@ -24,7 +24,7 @@ class _Input(torch.autograd.Function):
 
 
 class Asleep(nn.Module):
-    """Adds a weight to its input; the input's gradient takes `for_input` seconds, the weight's `for_weight`."""
+    """Add a weight to the input; the input's gradient takes `for_input` seconds, the weight's `for_weight`."""
 
     def __init__(self, forward: float, for_input: float, for_weight: float) -> None:
         super().__init__()

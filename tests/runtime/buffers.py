@@ -1,4 +1,4 @@
-"""What a rank hands to the transport: seen at torch's own functions, not in the runtime's accounts."""
+"""Buffers that a rank passes to the transport, observed at torch's own functions, not in the runtime's accounts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Call:
 
 @contextmanager
 def watched() -> Iterator[list[Call]]:
-    """The sends and receives that are posted within this."""
+    """Sends and receives that are posted in this context."""
     calls: list[Call] = []
     own = dist.isend, dist.irecv
 
@@ -53,7 +53,7 @@ def watched() -> Iterator[list[Call]]:
 
 
 def built(rank: int, stream: Stream, early: int) -> tuple[Runtime, Callable[[], float]]:
-    """A runtime of single-tensor stages; a call trains one step and gives the error of the gradients."""
+    """A runtime of single-tensor stages; a call trains one step and returns the error of the gradients."""
     whole = blocks(stream.stages)
     inputs, targets = batch(stream.microbatches)
     undivided(whole, inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches), squared)
@@ -69,7 +69,7 @@ def built(rank: int, stream: Stream, early: int) -> tuple[Runtime, Callable[[], 
 
 
 def held(rank: int, stream: Stream, early: int, bounds: list[Counter[str]]) -> dict[str, Any]:
-    """One step that stands still after every instruction until no more is held than may be.
+    """One step that pauses after every instruction until no more is held than allowed.
 
     bounds: by instruction, the sends that cannot have arrived, by name. Returns how many more were held all the same;
     the most receives posted and not yet used, and the most of them beyond those that the list had had.
@@ -104,7 +104,7 @@ def held(rank: int, stream: Stream, early: int, bounds: list[Counter[str]]) -> d
 
 
 def uses(stream: Stream, rank: int, x: Instruction) -> Iterator[str]:
-    """The receives that an instruction uses up."""
+    """Receives that an instruction uses up."""
     for part in x.parts or (x,):
         ranks = stream.placement[part.route].ranks
         if part.op == "F" and part.stage and ranks[part.stage - 1] != rank:
@@ -114,7 +114,7 @@ def uses(stream: Stream, rank: int, x: Instruction) -> Iterator[str]:
 
 
 def posted(rank: int, stream: Stream, early: int) -> list[tuple[bool, int]]:
-    """The posts of one step, in order: whether it is a receive, and the tag, which is that of one message."""
+    """The posts of one step, in order: whether it is a receive, and the tag, which is unique to a message."""
     _, train = built(rank, stream, early)
     with watched() as calls:
         train()
@@ -122,7 +122,7 @@ def posted(rank: int, stream: Stream, early: int) -> list[tuple[bool, int]]:
 
 
 def communicators(rank: int, stream: Stream) -> tuple[float, list[list[int]]]:
-    """One step without tags: the error of the gradients, and the groups that this rank had a part in making."""
+    """One step without tags: the error of the gradients, and the groups that this rank helped to create."""
     transport, own = channels.TRANSPORTS["gloo"], dist.new_group
     made: list[list[int]] = []
 

@@ -1,4 +1,4 @@
-"""What the ranks do in a case. Results are plain numbers; what they must be is for the tests to say."""
+"""Actions of the ranks in a case. Results are plain numbers; the tests compare them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMPUTES = ("F", "I", "W", "B", "R", "O", "L", "OVERLAP")
 
 
 def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool = False) -> dict[str, Any]:
-    """One step on residual blocks; errors against undivided training, and the most activations that were live.
+    """One step on residual blocks; errors against undivided training, and the most live activations.
 
     Without the garbage collector: what autograd lets go of must go by itself. Frozen stages ask for no gradient.
     """
@@ -80,7 +80,7 @@ def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool =
 def disagreeing(
     rank: int, stream: Stream, asks: dict[int, bool], tied: Any, shared: tuple[int, ...] = ()
 ) -> tuple[str, str]:
-    """What a runtime says to stages that ask for a gradient or do not; shared: stages that have one weight."""
+    """Answer of a runtime to stages with wrong requires_grad; shared: stages that have one weight."""
     stages = blocks(stream.stages)
     if shared:
         one, other = (stages[stage] for stage in shared)
@@ -97,7 +97,7 @@ def disagreeing(
 
 
 def random(rank: int, stream: Stream) -> list[str]:
-    """Digests of the gradients of stages with dropout, after a step that begins with one seed."""
+    """Digests of the gradients of stages with dropout, after a step with a fixed seed."""
     stages = [nn.Sequential(stage, nn.Dropout(0.5)) for stage in blocks(stream.stages)]
     inputs, targets = batch(stream.microbatches)
     mine = {held: stages[held[1]] for held in stream.held_by(rank)}
@@ -109,7 +109,7 @@ def random(rank: int, stream: Stream) -> list[str]:
 
 
 class Changing(nn.Module):
-    """A stage that works on its input in place."""
+    """A stage that changes its input in place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Changing(nn.Module):
 
 
 def changing(rank: int, stream: Stream) -> tuple[str, str]:
-    """What is said of such a stage."""
+    """Answer of a runtime to such a stage."""
     inputs, targets = batch(stream.microbatches)
     example = inputs[: len(inputs) // stream.microbatches].clone()
     runtime = Runtime(stream, {(0, 0): Changing()}, squared, rank=rank, example=example)
@@ -148,7 +148,7 @@ def stuck(rank: int) -> int:
 
 
 def blocked(rank: int, stream: Stream) -> tuple[int, str]:
-    """Run with blocking sends and receives: the instruction under way when the transport gave up, and what it said."""
+    """Run with blocking sends and receives: the instruction under way when the transport gave up, and its error."""
     stages = blocks(stream.stages)
     inputs, targets = batch(stream.microbatches)
     mine = {held: stages[held[1]] for held in stream.held_by(rank)}
@@ -277,8 +277,8 @@ def forward_only(rank: int, stream: Stream) -> tuple[float, float, bool]:
 
 
 def torch_engine(rank: int, stream: Stream, csv: str | None, net: Net, steps: int) -> tuple[float, float]:
-    """Steps of torch's own engine with our order in it: the largest errors of a gradient and of a loss, each against
-    undivided training. csv: what is loaded in the place of the stream's computes.
+    """Steps of torch's own engine with our order: the largest errors of a gradient and of a loss, against undivided
+    training. csv: the file to load instead of the stream's computes.
     """
     held = [stage for _, stage in stream.held_by(rank)]
     own, whole = ([net.stage(stage) for stage in range(net.stages)] for _ in range(2))
@@ -310,8 +310,8 @@ def _sgd(modules: Iterable[nn.Module]) -> torch.optim.Optimizer:
 
 
 def offloaded(rank: int, stream: Stream) -> dict[str, Any]:
-    """One step of stages that keep a tensor each: errors against undivided training; after each compute how many of
-    these tensors there are, and which are still where their forwards made them.
+    """One step of stages that keep a tensor each: errors against undivided training; after each compute the number of
+    these tensors, and those still at their original place.
     """
     whole = blocks(stream.stages)
     for stage in stream.frozen:

@@ -1,4 +1,4 @@
-"""What a rank does that evaluates: through the modules of its training, whose modes and gradients stay."""
+"""A rank that evaluates with the modules of its training, whose modes and gradients are kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.runtime.models import BATCH, Block, batch, copies, error, squared
 
 
 class Moody(nn.Module):
-    """A block that gives twice as much while it trains."""
+    """A block that doubles its output while it trains."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Moody(nn.Module):
 
 
 class Scaled(Moody):
-    """One that takes a keyword, too."""
+    """A block that takes a keyword too."""
 
     def forward(self, x: Tensor, *, scale: Tensor, shift: float) -> Tensor:  # type: ignore[override]
         return super().forward(x) * scale + shift
@@ -113,7 +113,7 @@ def evaluated(rank: int, stream: Stream, scored: bool) -> dict[str, Any]:
 
 
 def refused(rank: int, stream: Stream, what: str) -> str:
-    """What a call that is wrong raises, on the rank that it is wrong on."""
+    """Error of a wrong call, on its rank."""
     inputs, targets = batch(stream.microbatches)
     mine: dict[tuple[int, int], nn.Module] = {held: Block().double() for held in stream.held_by(rank)}
     loss = None if what == "no loss" else squared

@@ -1,4 +1,4 @@
-"""Models that do not fit their stream, and what the runtime says to them."""
+"""Models that do not fit their stream, and the runtime's errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Modules = dict[tuple[int, int], nn.Module]
 
 
 def refused(rank: int, stream: Stream, fault: str) -> str:
-    """What the runtime says to a model with a fault, or nothing."""
+    """The runtime's error for a faulty model, or nothing."""
     whole = blocks(stream.stages)
     inputs, targets = batch(stream.microbatches)
     example: Any = inputs[: len(inputs) // stream.microbatches]
@@ -35,7 +35,7 @@ def refused(rank: int, stream: Stream, fault: str) -> str:
 
 
 def _narrow(stream: Stream, mine: Modules, example: Any) -> Any:
-    """Stage 0 gives one column less than was agreed on."""
+    """Stage 0 returns one column less than agreed."""
     agreed = boundaries_of([nn.Identity() for _ in range(stream.stages)], example)
     if (0, 0) in mine:
         mine[0, 0] = Cut(mine[0, 0], lambda made: made[:, 1:])
@@ -43,7 +43,7 @@ def _narrow(stream: Stream, mine: Modules, example: Any) -> Any:
 
 
 def _single(stream: Stream, mine: Modules, example: Any) -> Any:
-    """Stage 0 gives another dtype than was agreed on."""
+    """Stage 0 returns another dtype than agreed."""
     agreed = boundaries_of([nn.Identity() for _ in range(stream.stages)], example)
     if (0, 0) in mine:
         mine[0, 0] = Cut(mine[0, 0], lambda made: made.float())
@@ -99,7 +99,7 @@ FAULTS: dict[str, Callable[[Stream, Modules, Any], Any]] = {
 
 
 class Cut(nn.Module):
-    """A stage and what is done to its output."""
+    """A stage with a change of its output."""
 
     def __init__(self, inner: nn.Module, then: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()

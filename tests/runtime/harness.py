@@ -27,7 +27,7 @@ ONCE = ["tests.runtime.cases", "tests.runtime.troubled"]
 
 
 def forks() -> ForkServerContext:
-    """Where processes with torch in them come from."""
+    """Process context that has imported torch."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(ONCE)
     return context
@@ -59,7 +59,7 @@ class Ranks:
             self._processes.append(process)
 
     def run(self, ranks: int, case: Case, *args: object, limit: float = 60, timeout: float = 0) -> list[Any]:
-        """What the case returns on each rank. timeout: a fresh group, whose operations fail after so many seconds.
+        """Results of the case on each rank. timeout: a fresh group, whose operations fail after these seconds.
 
         Raises:
             AssertionError: a rank raised, or the limit is over; with what each rank said.
@@ -96,7 +96,7 @@ class Ranks:
         return [value for _, value in sorted(answers.items())]
 
     def close(self) -> None:
-        """Kill every process, and see that it is gone."""
+        """Kill every process, and check that it has ended."""
         for process in self._processes:
             process.kill()
         for process, pipe in zip(self._processes, self._pipes, strict=True):
@@ -108,7 +108,7 @@ class Ranks:
 
 @contextmanager
 def ranks_of(size: int) -> Iterator[Ranks]:
-    """A set of processes, gone afterwards."""
+    """A set of processes, ended afterwards."""
     made = Ranks(size)
     try:
         yield made
@@ -118,7 +118,7 @@ def ranks_of(size: int) -> Iterator[Ranks]:
 
 
 def script(rank: int, size: int, folder: str, *arguments: str) -> None:
-    """A process: it is what a launcher would have started in the folder; its stderr goes to a file there."""
+    """A process as a launcher would start it in the folder; its stderr goes to a file there."""
     import runpy
     import sys
 
@@ -144,7 +144,7 @@ def torchrun(folder: str, *arguments: str) -> None:
 
 
 def _serve(rank: int, pipe: Connection) -> None:
-    """What a process does: join the group of a case, call it, answer."""
+    """Life of a process: join the group of a case, call it, answer."""
     import torch
     import torch.distributed as dist
 

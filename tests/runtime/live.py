@@ -27,7 +27,7 @@ class _Box:
 
 
 class Live:
-    """Of one rank."""
+    """Live activations of one rank."""
 
     def __init__(self) -> None:
         self.boxes: Counter[Key] = Counter()
@@ -35,7 +35,7 @@ class Live:
         self.peak = 0
 
     def before(self, instruction: Instruction, index: int) -> None:
-        """A hook of the runtime: which microbatch a forward is for."""
+        """Hook of the runtime: note the microbatch of a forward."""
         for part in instruction.parts or (instruction,):
             if part.op in ("F", "R"):
                 self.microbatch = part.microbatch

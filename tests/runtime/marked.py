@@ -1,4 +1,4 @@
-"""Where activations are, read off storages: a stage that keeps one tensor of a size that no other has.
+"""Places of activations, from their storages: a stage that keeps one tensor of a unique size.
 
 Every storage of that size is noticed when it is made, by whatever operation, and is there until nobody has it. The one
 that a forward made is on the device; a copy of it is one more.
@@ -34,12 +34,12 @@ class Noticed(TorchDispatchMode):
         return made
 
     def count(self) -> int:
-        """How many there are."""
+        """Number of storages."""
         self.made = {place: ref for place, ref in self.made.items() if not ref.expired()}
         return len(self.made)
 
     def first_ones(self) -> list[Key]:
-        """Whose is still where its forward made it."""
+        """Keys whose storage is still where its forward made it."""
         return sorted(key for key, ref in self.first.items() if not ref.expired())
 
 

@@ -1,4 +1,4 @@
-"""Megatron-core's pipeline code on real processes, one a rank, whose sends and receives meet in pipes.
+"""Megatron-core's pipeline code on real processes, one per rank, whose sends and receives meet in pipes.
 
     python -m tests.runtime.megatron_processes FOLDER [--configurations N]
 
@@ -57,7 +57,7 @@ class Wires:
 
 
 class Real(Rank):
-    """torch.distributed of one rank, which does what it is asked to."""
+    """torch.distributed of one rank, with real messages."""
 
     def __init__(self, folder: str, ranks: int, here: int, wires: Wires, mode: str, moved: mmap) -> None:
         super().__init__(folder, ranks, here)
@@ -113,7 +113,7 @@ class Real(Rank):
                 thread.join()
 
     def lane(self, posts: list[Event]) -> None:
-        """The messages between two ranks in one direction, one after the other."""
+        """Messages between two ranks in one direction, one after the other."""
         for post in posts:
             assert post.token is not None
             if post.what == "send":
@@ -148,7 +148,7 @@ def _lane(post: Event) -> tuple[int, str]:
 
 
 def named(token: Token) -> str:
-    """What a tensor is: what made it, or the shape of that."""
+    """Name of a tensor: its producer, or the shape of that."""
     label = token.label if token.of is None else token.of.label
     assert label is not None
     return f"{'' if token.of is None else 'shape of '}{label[0]}{label[1]}.{label[2]}"
@@ -162,7 +162,7 @@ def read(wire: socket, size: int) -> bytes:
 
 
 def outcome(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], mode: str) -> str:
-    """``right``, ``wrong`` where a tensor was taken for another, or ``hang``."""
+    """``right``, ``wrong`` if a tensor was taken for another, or ``hang``."""
     wires, moved = Wires(sizes[0]), mmap(-1, sizes[0])
     children = []
     sys.stdout.flush()
@@ -232,7 +232,7 @@ def configurations(core: Core) -> Iterator[tuple[str, str, tuple[int, int, int],
 
 
 def predicted(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object]) -> dict[str, str]:
-    """What pipesched says of both ways to run."""
+    """Verdict of pipesched on both ways to run."""
     import pipesched
     from pipesched.support.source import Source
 

@@ -46,7 +46,7 @@ def squared(output: Tensor, target: Tensor) -> Tensor:
 def undivided(
     stages: Sequence[nn.Module], inputs: Sequence[Any], targets: Sequence[Any], loss: Callable[[Any, Any], Tensor]
 ) -> Tensor:
-    """The mean loss over the microbatches; gradients accumulate in the stages, one backward a microbatch."""
+    """The mean loss over the microbatches; gradients accumulate in the stages, one backward per microbatch."""
     total = torch.zeros((), dtype=torch.float64)
     for given, target in zip(inputs, targets, strict=True):
         value = given
@@ -59,14 +59,14 @@ def undivided(
 
 
 def copies(stages: Sequence[nn.Module]) -> list[nn.Module]:
-    """The same weights without gradients, in other tensors; what is shared stays shared."""
+    """The same weights without gradients, in other tensors; shared ones stay shared."""
     made = copy.deepcopy(nn.ModuleList(stages))
     made.zero_grad()
     return list(made)
 
 
 def error(found: nn.Module, expected: nn.Module) -> float:
-    """max|g - g0| / max|g0|, the largest over the weights; no gradient counts as zeros."""
+    """max|g - g0| / max|g0|, the largest over the weights; a missing gradient counts as zeros."""
     worst = 0.0
     for mine, theirs in zip(found.parameters(), expected.parameters(), strict=True):
         reference = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad

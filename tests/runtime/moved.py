@@ -1,4 +1,4 @@
-"""Programs with their sends and receives moved: every rank alone makes sense, all together may not.
+"""Programs with moved sends and receives: every rank alone is consistent, all together may not be.
 
 A SEND stays behind the compute that makes its message, a RECV before the one that uses it, and each channel keeps its
 order, so that messages are what their ends take them for. Only who waits for whom changes.
@@ -21,7 +21,7 @@ USERS = {Op.RECV_F: (Op.F,), Op.RECV_B: (Op.I, Op.B)}
 
 
 def moved(rng: random.Random) -> tuple[Program, tuple[int, ...]]:
-    """A program, and where each rank stops under strict, -1 if it finishes."""
+    """A program, and the stop of each rank under strict, -1 if it finishes."""
     while True:
         original = _drawn(rng)
         lists = [original.instructions(rank) for rank in range(original.ranks)]
@@ -33,7 +33,7 @@ def moved(rng: random.Random) -> tuple[Program, tuple[int, ...]]:
 
 
 def drawn(seed: int, deadlocked: bool, count: int) -> Iterator[tuple[Program, tuple[int, ...]]]:
-    """So many programs, all different and none as lowered, that the verifier calls deadlocked, or safe."""
+    """A number of programs, all different and none as lowered, that the verifier calls deadlocked, or safe."""
     rng = random.Random(seed)
     seen: set[str] = set()
     while len(seen) < count:
@@ -56,7 +56,7 @@ def _drawn(rng: random.Random) -> Program:
 
 
 def _move(rng: random.Random, instructions: list[Instruction]) -> None:
-    """One SEND or RECV to another place of its rank's list, near or far."""
+    """Move one SEND or RECV to another place of its rank's list, near or far."""
     places = [i for i, x in enumerate(instructions) if x.op.send or x.op.receive]
     at = rng.choice(places)
     x = instructions.pop(at)
@@ -75,7 +75,7 @@ def _move(rng: random.Random, instructions: list[Instruction]) -> None:
 
 
 def _labels_agree(program: Program) -> bool:
-    """Whether both ends of each message take it for the same one."""
+    """Tell whether both ends of each message have the same name for it."""
     partner = pair(program).partner
     for index in range(len(program)):
         x = program[index]

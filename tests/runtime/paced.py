@@ -1,4 +1,4 @@
-"""How long a step takes if every instruction takes what it took, and messages take nothing: the machine's own pace.
+"""Duration of a step from the measured times of its instructions, with free messages: the machine's own pace.
 
 An instruction of a busy machine takes longer than it should, on every rank and in every run otherwise. What is left of
 a step's time after that is what the runtime adds: messages that come late, and waits that the order does not ask for.
@@ -20,7 +20,7 @@ def measured(ranks: Sequence[Taken]) -> float:
 
 
 def explained(stream: Stream, ranks: Sequence[Taken]) -> float:
-    """The same, where each instruction begins as soon as the one before it and the makers of its inputs have ended."""
+    """The same, if each instruction begins as soon as the previous one and the producers of its inputs have ended."""
     clocks = [taken[0][0] for taken in ranks]
     first, reached, made = min(clocks), [0] * len(ranks), dict[Key, float]()
     while any(at < len(order) for at, order in zip(reached, stream.ranks, strict=True)):
@@ -36,7 +36,7 @@ def explained(stream: Stream, ranks: Sequence[Taken]) -> float:
 
 
 def own(taken: Taken, at: int) -> float:
-    """What an instruction took without its waits, and what passed since the one before it."""
+    """Time of an instruction without its waits, and the gap to the previous one."""
     begin, end, waited = taken[at]
     return end - begin - waited + (begin - taken[at - 1][1] if at else 0.0)
 
@@ -50,7 +50,7 @@ def key(part: Instruction) -> Key:
 
 
 def needs(stream: Stream, instruction: Instruction) -> Iterator[Key]:
-    """What the neighbouring stages make for it."""
+    """Its inputs from neighbouring stages."""
     for part in computes(instruction):
         neighbour = part.stage - 1 if part.op == "F" else part.stage + 1
         if 0 <= neighbour < stream.stages:

@@ -1,5 +1,5 @@
-"""Sequences of different length, packed a microbatch each, and steps with them on a rank; the oracle is the undivided
-model. A stage mixes the tokens of a sequence, so that one of another length is another function.
+"""Sequences of different length, one per microbatch, and steps with them on a rank; the oracle is the undivided model.
+A stage mixes the tokens of a sequence, so its length matters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Lengths = Sequence[int]
 
 
 class Mixing(nn.Module):
-    """Each token by itself and by the mean of its sequence. ran: how often."""
+    """Mixes each token with the mean of its sequence. ran: number of calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,8 +47,8 @@ def sequences(lengths: Lengths) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def steps(rank: int, stream: Stream, batches: Sequence[Lengths], given: bool, weighted: bool) -> dict[str, Any]:
-    """A step with each of some batches. given: whether boundaries are said, not found by ranks. weighted: whether all
-    tokens of a batch weigh the same, and not all microbatches.
+    """One step with each of some batches. given: whether boundaries are given, not found by ranks. weighted: whether
+    all tokens of a batch have equal weight, rather than all microbatches.
 
     live: tokens alive after each compute of the last step. dry: forwards of the last `expect`.
     """
@@ -112,7 +112,7 @@ def _outputs(stages: Sequence[nn.Module], inputs: Sequence[Tensor]) -> list[Tens
 
 
 def refused(rank: int, stream: Stream, kind: str) -> tuple[str, str]:
-    """What ranks say to examples that are wrong."""
+    """Errors of ranks for wrong examples."""
     mine = {held: stages_of(stream.stages)[held[1]] for held in stream.held_by(rank)}
     inputs, targets = sequences([3] * stream.microbatches)
     runtime = Runtime(stream, mine, squared, rank=rank, example=inputs[0])

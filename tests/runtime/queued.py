@@ -1,4 +1,4 @@
-"""Processes, a rank each, whose messages go through queues, on gloo, where every message is a rendezvous.
+"""Processes, one per rank, whose messages go through queues, on gloo, where every message is a rendezvous.
 
 A queue is a thread: it posts an element (one message, or what a batch has in the queue), waits until all of it is
 over, and takes the next. The rank itself walks its list: it puts messages into queues, and waits where a compute needs
@@ -39,7 +39,7 @@ LIMIT = 60.0  # seconds for a program, whatever it does
 
 @dataclass
 class Element:
-    """What goes through a queue as one: places in the list."""
+    """An element of a queue: places in the list."""
 
     places: list[int]
     works: list[tuple[int, torch.Tensor, Any]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Element:
 
 @dataclass
 class Walk:
-    """One rank at work. at: the instruction at which it stands. got: what each receive took, a number, by its place."""
+    """State of one rank. at: its current instruction. got: the number that each receive took, by its place."""
 
     rank: int
     listed: Sequence[Instruction]
@@ -60,7 +60,7 @@ class Walk:
     queues: dict[object, SimpleQueue[Element | None]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Walk the list. At the end of it the rank stands until all that it sent is received."""
+        """Walk the list. At its end the rank waits until all its sends are received."""
         latest: dict[tuple[Op, int, int], int] = {}
         while (i := self.at) < len(self.listed):
             line = self._line(i)
@@ -84,7 +84,7 @@ class Walk:
             queue.put(None)
 
     def _line(self, i: int) -> list[int]:
-        """What is done as one from here: a batch, an overlap pair, or an instruction."""
+        """The line from here: a batch, an overlap pair, or an instruction."""
         line, x = [i], self.listed[i]
         for j in range(i + 1, len(self.listed)):
             y = self.listed[j]
@@ -95,7 +95,7 @@ class Walk:
         return line
 
     def _post(self, line: list[int]) -> None:
-        """A line as an element of each queue that it concerns; without queues, under way at once."""
+        """Post a line as an element of each queue that it concerns; without queues, immediately."""
         elements: dict[object, list[int]] = defaultdict(list)
         for j in line:
             x = self.listed[j]
@@ -126,12 +126,12 @@ class Walk:
             element.over.set()
 
     def _over(self, places: list[int]) -> None:
-        """Waits for messages."""
+        """Wait for messages."""
         for j in places:
             self.element[j].over.wait()
 
     def _sync(self, peer: int) -> None:
-        """Meets another rank, whatever is in the queues."""
+        """Meet another rank, whatever is in the queues."""
         here, there = torch.zeros(1), torch.zeros(1)
         works = [dist.isend(here, peer, group=self.groups[-1]), dist.irecv(there, peer, group=self.groups[-1])]
         for work in works:
@@ -140,8 +140,8 @@ class Walk:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank stands. threads: those that wait for messages, by number; -1 is one that has not begun. loops:
-    of gloo, for its sockets.
+    """Position of a rank. threads: those that wait for messages, by number; -1 is one that has not begun. loops: of
+    gloo, for its sockets.
     """
 
     at: int
@@ -151,7 +151,7 @@ class Place:
 
 
 def _be_rank(rank: int, size: int, port: int, set_: int, pipe: Connection) -> None:
-    """The life of a process: it plays what comes, and says where it stands at the end, or when it is asked."""
+    """Life of a process: play programs, and report its position at the end, or on request."""
     torch.set_num_threads(1)
     store = dist.PrefixStore(str(set_), dist.TCPStore("127.0.0.1", port))
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
@@ -178,7 +178,7 @@ def _place(walk: Walk) -> Place:
 
 
 class Players:
-    """Processes for programs of so many ranks."""
+    """Processes for programs of a number of ranks."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -188,7 +188,7 @@ class Players:
         self._started = 0
 
     def play(self, case: Program, model: str) -> list[Place]:
-        """Where every rank stands for ever: the length of its list if it lacks a send there, -1 if it is through."""
+        """Final position of every rank: the length of its list if it lacks a send there, -1 if it has finished."""
         if not self._processes:
             self._start()
         lists, until = [case.instructions(rank) for rank in range(case.ranks)], time.monotonic() + LIMIT
@@ -209,7 +209,7 @@ class Players:
         return [places[rank] for rank in range(self.size)]
 
     def _heard(self, places: dict[int, Place], seconds: float) -> bool:
-        """Whether a rank has said that it is through."""
+        """Tell whether a rank has reported its end."""
         left = [pipe for rank, pipe in enumerate(self._pipes) if rank not in places]
         ready = wait(left, seconds)
         for pipe in ready:
@@ -218,7 +218,7 @@ class Players:
         return bool(ready)
 
     def _asked(self, places: dict[int, Place]) -> list[Place] | None:
-        """Where all ranks stand; None where one of them says instead that it is through."""
+        """Positions of all ranks; None if one of them reports its end instead."""
         found, known = dict(places), len(places)
         for rank, pipe in enumerate(self._pipes):
             if rank not in found:
@@ -230,7 +230,7 @@ class Players:
         return [found[rank] for rank in range(self.size)] if len(places) == known else None
 
     def _still(self, asked: Sequence[Place]) -> bool:
-        """Whether no thread that waits has run, while each loop of gloo has twice looked at its sockets."""
+        """Tell whether no waiting thread has run, while each loop of gloo has looked twice at its sockets."""
         first = self._runs()
         for _ in range(LOOKS):
             time.sleep(BETWEEN)
@@ -244,7 +244,7 @@ class Players:
         return False
 
     def _runs(self) -> dict[int, tuple[str, int]]:
-        """Of every thread its state, and how often it has run."""
+        """State of every thread, and the number of times it has run."""
         found = {}
         for process in self._processes:
             for task in os.listdir(f"/proc/{process.pid}/task"):
@@ -279,7 +279,7 @@ class Players:
 
 @contextmanager
 def players(size: int) -> Iterator[Players]:
-    """A set of processes, gone afterwards."""
+    """A set of processes, ended afterwards."""
     made = Players(size)
     try:
         yield made

@@ -1,5 +1,5 @@
 """Models whose stages read others than the one before them, and a step of one on a rank; the oracle is the same model,
-undivided, whose stages are called one after the other by who reads whom.
+undivided.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ INPUT = 6
 
 
 def width(stage: int) -> int:
-    """How wide the output of a stage is: stages side by side differ, so that no tensor passes for another's."""
+    """Width of a stage's output: neighbouring stages differ, so that no tensor passes for another's."""
     return INPUT if stage < 0 else 5 + stage % 3
 
 
 class Joint(nn.Module):
-    """A layer for each tensor that is read, another function of each, and one behind; some stages give two tensors."""
+    """A different layer for each tensor that is read, and one behind; some stages return two tensors."""
 
     def __init__(self, widths: Sequence[int], out: int, *, pair: bool) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Joint(nn.Module):
 
 
 def model(reads: Reads) -> list[nn.Module]:
-    """The same stages on every process; every third but the last gives two tensors."""
+    """The same stages on every process; every third but the last returns two tensors."""
     torch.manual_seed(len(reads))
     last = len(reads) - 1
     pairs = [stage % 3 == 1 and stage < last for stage in range(len(reads))]
@@ -63,7 +63,7 @@ def model(reads: Reads) -> list[nn.Module]:
 
 
 def outputs(stages: Sequence[nn.Module], reads: Reads, given: Tensor) -> Tensor:
-    """What the undivided model gives."""
+    """Outputs of the undivided model."""
     made: dict[int, tuple[Tensor, ...]] = {-1: (given,)}
     for number, stage in enumerate(stages):
         found = stage(*(tensor for x in reads[number] for tensor in made[x]))
@@ -75,7 +75,7 @@ def outputs(stages: Sequence[nn.Module], reads: Reads, given: Tensor) -> Tensor:
 def step(
     rank: int, stream: Stream, reads: Reads, frozen: Sequence[int], agreed: bool, asking: bool = False
 ) -> dict[str, Any]:
-    """One step and one evaluation; errors against the undivided model, and activations alive after each compute.
+    """One step and one evaluation; errors against the undivided model, and live activations after each compute.
 
     agreed: whether boundaries are given, not found by ranks, and messages match by order, not by tags. asking: whether
     the input has a gradient; the sum of all ranks' is that of the undivided model.

@@ -1,4 +1,4 @@
-"""A stage whose slices attend to those before them in their sequence, as a transformer does with a cache of keys.
+"""A stage whose slices attend to earlier ones of their sequence, like a transformer with a cache of keys.
 
 What a slice leaves to later ones is a value without its graph. The gradients that later slices have for it come first,
 for backwards run against the sequence, and are added where it was made:
@@ -20,7 +20,7 @@ from tests.runtime.models import WIDTH, batch, error, squared
 
 
 class Kept:
-    """What a slice leaves to those behind it, and what each of them asks of it."""
+    """Value that a slice keeps for later ones, and their gradients for it."""
 
     def __init__(self, value: Tensor) -> None:
         self.value = value
@@ -28,7 +28,7 @@ class Kept:
 
 
 class Leave(torch.autograd.Function):
-    """A value that later slices read: its gradient has their parts too."""
+    """A value that later slices read: its gradient includes theirs."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, kept: Kept) -> Tensor:
@@ -41,7 +41,7 @@ class Leave(torch.autograd.Function):
 
 
 class Read(torch.autograd.Function):
-    """A value and those that earlier slices left."""
+    """Read a value and those of earlier slices."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, earlier: list[Kept], slice_: int) -> Tensor:
@@ -57,7 +57,7 @@ class Read(torch.autograd.Function):
 
 
 class Attending(nn.Module):
-    """microbatch: that of the next forward; -1 where the shapes alone are asked for."""
+    """microbatch: that of the next forward; -1 if only shapes are requested."""
 
     def __init__(self, slices: int) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def stages_of(count: int, slices: int) -> list[Attending]:
 
 
 def sequences(rank: int, stream: Stream, slices: int) -> dict[str, float]:
-    """One step; errors of loss and gradients against whole sequences, and how much of a gradient is due to others."""
+    """One step; errors of loss and gradients against whole sequences, and the share of a gradient from other slices."""
     inputs, targets = batch(stream.microbatches)
     given, wanted = inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches)
     expected = stages_of(stream.stages, slices)

@@ -1,4 +1,4 @@
-"""The bytes that are predicted are those that torch needs: a transformer's lists, run by the executor on a CPU."""
+"""Predicted bytes are those that torch needs: a transformer's lists, run by the executor on a CPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GPT = Transformer(layers=LAYERS, hidden=H, heads=A, vocabulary=V, sequence=S, dt
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Small tensors on a busy machine."""
+    """One thread, for small tensors on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -33,7 +33,7 @@ def _one_thread() -> Iterator[None]:
 
 
 class Layer(nn.Module):
-    """A layer of a GPT, which runs none, its attention or all of its forward again."""
+    """A layer of a GPT, which recomputes none of its forward, its attention, or all of it."""
 
     def __init__(self, how: Training) -> None:
         super().__init__()
@@ -106,8 +106,8 @@ ONE, TWO = (1, 2, 2, 3), (1,) * 8
 def test_a_prediction_from_a_model_file_is_what_torch_needs(
     name: str, sizes: dict[str, Any], layout: tuple[int, ...], recompute: str, attention: str
 ) -> None:
-    """Within 3 % on every rank, of an uneven layout too, with nothing calibrated; parameters exactly. The vocabulary is
-    as large beside a layer as in Llama 3 70B.
+    """Within 3 % on every rank, for an uneven layout too, without calibration; parameters exactly. The vocabulary is as
+    large beside a layer as in Llama 3 70B.
     """
     how = Training(microbatch=B, layout=layout, recompute=recompute, attention=attention, keep_outputs=True)
     used = Analysis(pipesched.load(name, **sizes), owned=(Workload((GPT, how)),)).fact(footprint)

@@ -1,4 +1,4 @@
-"""Costs from a run of sleeping stages are those that it was given, and the next schedule takes the predicted time."""
+"""Costs fitted to a run of sleeping stages are the given ones, and the next schedule takes the predicted time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def run(ranks: Ranks, stream: Stream, folder: Path, slower: int) -> tuple[list[str], float]:
-    """The traces of a run of sleeping stages, a file a rank; the median seconds of a step but the first."""
+    """The traces of a run of sleeping stages, one file per rank; the median seconds of a step without the first."""
     found = ranks.run(len(stream.ranks), traced, stream, asleep(slower), STEPS, limit=120)
     files = [folder / f"rank{rank}.json" for rank in range(len(found))]
     for file, (text, _) in zip(files, found, strict=True):
@@ -57,7 +57,7 @@ def fitted(capsys: Captured, *arguments: str) -> dict[str, Any]:
 
 @pytest.mark.timed
 class TestSleepingStages:
-    """The only tests here with a clock: they are what the command is for. Real gloo processes.
+    """The only tests here that measure time, as the command does. Real gloo processes.
 
     What else a machine does only adds to a run, so a slower one is tried if the first is not within the bounds.
     """
@@ -65,7 +65,7 @@ class TestSleepingStages:
     def test_costs_and_the_prediction_of_the_next_schedule(
         self, ranks: Ranks, tmp_path: Path, capsys: Captured
     ) -> None:
-        """Fits are within 5 %; what `optimize` makes of them takes the time that it predicts, within 10 %."""
+        """Fits are within 5 %; the schedule that `optimize` makes of them takes its predicted time, within 10 %."""
         for slower in SLOWER:
             error, file = self.fit(ranks, tmp_path, capsys, slower)
             if error <= 0.05:

@@ -1,4 +1,4 @@
-"""What ranks tell each other is data: it comes back as it was, no text is run, and none is shown raw or without end."""
+"""Ranks exchange data: it comes back unchanged, no text is executed, and none is shown raw or unbounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOSTILE = "\x1b[2J\u202eok\r\n::add-mask::x\0"
 
 
 def test_no_pickle_between_ranks() -> None:
-    """Nothing in the runtime names pickle, or a call of torch that makes one."""
+    """No module of the runtime names pickle, or a call of torch that pickles."""
     for file in Path(pipesched.runtime.__file__).parent.glob("*.py"):
         tree = ast.walk(ast.parse(file.read_text("utf-8")))
         names = {getattr(x, key, "") or "" for x in tree for key in ("id", "attr", "name", "module")}
@@ -35,7 +35,7 @@ def test_what_is_no_json_names_its_sender(text: bytes) -> None:
 
 
 def test_a_fault_of_a_stranger_is_fit_to_be_shown() -> None:
-    """Every character of what is shown is printable, and there are not many."""
+    """Every shown character is printable, and their number is bounded."""
     sent = Fault("PS822", HOSTILE * 1000, Place(1, 2, 3, HOSTILE, HOSTILE), (HOSTILE,) * 5000, HOSTILE)
     shown = str(Fault.loads(sent.dumps()))
 

@@ -1,4 +1,4 @@
-"""Fifty faults, each of which ends in a coded error on every rank that names the place, and in no process.
+"""Fifty faults, each of which ends every rank with a code and the place, and leaves no process.
 
 The faults are made in the ranks themselves (`breaking`) or are other streams; two supervisors run them side by
 side, and the tests then look at what the ranks told.
@@ -45,7 +45,7 @@ def stream_of(name: str, **other: int) -> Stream:
 
 @dataclass(frozen=True)
 class Case:
-    """A fault: the schedule, what is broken, and the code that every rank must end with."""
+    """A fault: the schedule, the injected fault, and the code that every rank must end with."""
 
     schedule: str
     fault: str
@@ -86,7 +86,7 @@ def without_a_send(name: str, rank: int, number: int) -> Stream:
 
 
 def with_swapped_receives(name: str, rank: int) -> Stream:
-    """The first two receives of one kind change places."""
+    """Swap the first two receives of one kind."""
     mine = list(stream_of(name).ranks[rank])
     kind = next(x.op for x in mine if x.op.startswith("RECV"))
     first, second, *_ = [i for i, x in enumerate(mine) if x.op == kind]
@@ -95,7 +95,7 @@ def with_swapped_receives(name: str, rank: int) -> Stream:
 
 
 def with_another_microbatch(name: str, rank: int) -> Stream:
-    """The first forward is that of the last microbatch of its route."""
+    """The first forward takes the last microbatch of its route."""
     stream = stream_of(name)
     mine = list(stream.ranks[rank])
     at = next(i for i, x in enumerate(mine) if x.op == "F")
@@ -155,14 +155,14 @@ CASES = [
 
 @dataclass(frozen=True)
 class Ended:
-    """How a case ended. left: processes of the supervisor's group, beside itself, right after the last rank."""
+    """End of a case. left: processes of the supervisor's group, other than itself, right after the last rank."""
 
     outcome: Outcome
     left: list[int]
 
 
 def processes(group: int) -> list[int]:
-    """The living processes of a process group, without its leader."""
+    """Living processes of a process group, without its leader."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -177,7 +177,7 @@ def processes(group: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def ended(supervisor: Callable[[], Launcher]) -> dict[str, Ended]:
-    """All cases, two at a time; a supervisor that is closed leaves nobody."""
+    """All cases, two at a time; a closed supervisor leaves no process."""
 
     def run(launcher: Launcher, cases: list[Case]) -> dict[str, Ended]:
         return {case.name: Ended(launcher.run(case.job), processes(launcher.pid)) for case in cases}
@@ -195,7 +195,7 @@ def test_there_are_fifty() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_rank_ends_with_the_code(case: Case, ended: dict[str, Ended]) -> None:
-    """The code on every rank that is alive; the place of the rank that is at fault; and nobody is left."""
+    """The code on every rank that is alive; the place of the faulty rank; and no process is left."""
     outcome = ended[case.name].outcome
     faults = {result.rank: result.fault for result in outcome.ranks}
     killed = case.broken.rank if case.broken is not None and case.broken.kind == "kill" else None
@@ -214,7 +214,7 @@ def test_every_rank_ends_with_the_code(case: Case, ended: dict[str, Ended]) -> N
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.broken and c.broken.kind != "kill"], ids=lambda case: case.name)
 def test_the_instruction_is_named(case: Case, ended: dict[str, Ended]) -> None:
-    """Step, position and text of the instruction are those of the stream, at or after the one that was asked for."""
+    """Step, position and text of the instruction are those of the stream, at or after the requested one."""
     fault = ended[case.name].outcome.fault
     assert case.broken is not None
     assert fault is not None

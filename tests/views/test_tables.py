@@ -1,4 +1,4 @@
-"""Tables as text: columns side by side, whatever script their cells are in."""
+"""Tables as text: columns side by side, in any script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CELL = st.text("ab1.- é層ｗ", max_size=8).map(str.strip)
 
 
 def by_rich(headers: list[str], rows: list[list[str]], left: set[int]) -> str:
-    """The same columns as rich sets them."""
+    """The columns as rich sets them."""
     console = pytest.importorskip("rich.console")
     columns, text = pytest.importorskip("rich.table"), pytest.importorskip("rich.text")
     made = columns.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
@@ -28,7 +28,7 @@ def by_rich(headers: list[str], rows: list[list[str]], left: set[int]) -> str:
 
 
 def test_numbers_end_and_words_begin_together() -> None:
-    """Headers stand on their columns; a wide character takes two columns."""
+    """Headers align with their columns; a wide character takes two columns."""
     said = table(["name", "idle\nof all", "rank"], [["1f1b", "3/19", "r 0"], ["層", "12", ""]], left=iter((0, 2)))
 
     assert said.split("\n") == [
@@ -42,7 +42,7 @@ def test_numbers_end_and_words_begin_together() -> None:
 @settings(deadline=None)  # rich is slow where it starts
 @given(st.data(), st.integers(1, 4), st.integers(0, 4))
 def test_columns_are_those_of_rich(data: st.DataObject, width: int, height: int) -> None:
-    """Any words and numbers stand where rich puts them."""
+    """Any words and numbers are where rich puts them."""
     row = st.lists(CELL, min_size=width, max_size=width)
     header = st.lists(CELL.filter(bool), min_size=1, max_size=3).map("\n".join)
     headers = data.draw(st.lists(header, min_size=width, max_size=width))

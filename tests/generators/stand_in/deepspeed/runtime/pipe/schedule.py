@@ -1,4 +1,4 @@
-"""What of DeepSpeed's file of this name a schedule of DeepSpeed needs, for machines without it: classes, and 1F1B."""
+"""Stand-in for DeepSpeed's file of this name, on machines without it: its classes, and 1F1B."""
 
 from ..utils import call_to_str
 
