@@ -1,4 +1,4 @@
-"""The versions that pyproject.toml allows: its requirements at their lower bounds, and every verb tried with them
+"""The versions that pyproject.toml allows: its lower bounds, and every verb tried with them
 
     python -m tests.versions lowest         what pip is to install: the lower bound of each; `newest`: without a bound
     python -m tests.versions try            every verb with what is installed here
@@ -48,7 +48,7 @@ VERBS = (
 
 
 def requirements(*extras: str, tools: tuple[str, ...] = ()) -> dict[str, str]:
-    """The lower bound of each dependency, of those of some extras, and of some tools of the tests."""
+    """Lower bound of each dependency, of those of some extras, and of some tools of the tests."""
     project = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
     optional = project["optional-dependencies"]
     wanted = [*project["dependencies"], *(line for extra in extras for line in optional[extra])]
@@ -57,7 +57,7 @@ def requirements(*extras: str, tools: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def outcome(command: str) -> tuple[int, str]:
-    """The exit status of a command, and a digest of all that it wrote."""
+    """Exit status of a command, and a digest of its output."""
     from pipesched.__main__ import main as pipesched
 
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -71,7 +71,9 @@ def outcome(command: str) -> tuple[int, str]:
 
 
 def environments(folder: Path) -> Iterator[tuple[str, str]]:
-    """(what is special about it, its Python): newest and lowest versions, then each dependency alone the other way."""
+    """(what is special about it, its Python): newest and lowest versions, then each dependency
+    alone at the other end.
+    """
     bounds = requirements(*EXTRAS)
     lowest = [f"{name}=={bound}" for name, bound in bounds.items()]
     for title, all_, other in (("newest", [*bounds], lowest), ("lowest", lowest, [*bounds])):
@@ -86,19 +88,19 @@ def environments(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def install(python: str, *what: str) -> None:
-    """By pip, quietly; wheels alone."""
+    """Install with pip, quietly; wheels only."""
     subprocess.run([python, "-m", "pip", "install", "-q", "--only-binary", ":all:", *what], check=True)
 
 
 def versions(python: str) -> str:
-    """Of the dependencies, as they are installed."""
+    """Installed versions of the dependencies."""
     listed = subprocess.run([python, "-m", "pip", "list", "--format", "json"], capture_output=True, check=True).stdout
     known = {re.sub("[-_.]+", "-", x["name"]).lower(): x["version"] for x in json.loads(listed)}
     return " ".join(f"{name} {known.get(name, '-')}" for name in requirements(*EXTRAS))
 
 
 def tried(python: str) -> dict[str, tuple[int, str]]:
-    """The outcomes with another Python."""
+    """Outcomes with another Python."""
     line = [python, "-m", "tests.versions", "try"]
     return dict(json.loads(subprocess.run(line, cwd=TOP, stdout=subprocess.PIPE, check=False, timeout=300).stdout))
 
@@ -122,7 +124,7 @@ def main() -> int:
 
 
 def all_pass(folder: Path) -> int:
-    """0 if every verb runs in every environment; what it writes is held against the newest versions."""
+    """0 if every verb runs in every environment; outputs are compared with those of the newest versions."""
     first: dict[str, tuple[int, str]] = {}
     wrong = 0
     for title, python in environments(folder):

@@ -37,7 +37,9 @@ LAXER = ("buffered(1)", "one-stream", "pair-stream", "async")
 
 
 def batched(seed: int) -> Program:
-    """Make a right program and damage it: move messages in their lists and batches, or one end to another communicator."""
+    """Make a right program and damage it: move messages in their lists and batches, or one end to
+    another communicator.
+    """
     rng = random.Random(seed)
     drawn = (lower(strategies.random_schedule(rng.getrandbits(32))) for _ in itertools.count())
     made = next(program for program in drawn if 4 <= program.messages <= 40)

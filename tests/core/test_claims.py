@@ -145,7 +145,9 @@ def test_claims_of_a_wrong_schedule_are_not_judged() -> None:
     ],
 )
 def test_a_claim_that_means_nothing_is_an_error(claim: str, code: str) -> None:
-    """Division by zero, a rank that does not exist, an unknown name, no truth value: each has a code, and no traceback."""
+    """Division by zero, a rank that does not exist, an unknown name, no truth value: each has a
+    code, and no traceback.
+    """
     assert [d.code for d in verdict(claim)[1]] == [code]
 
 

@@ -96,7 +96,9 @@ CROSSED = Path(__file__).parents[1] / "torch_fixtures" / "c15_both_send_first.cs
 
 @pytest.mark.parametrize("model", ["one-stream", "pair-stream"])
 def test_the_remedy_names_communicators_where_they_cure(model: str) -> None:
-    """Ranks that send first, in queues: with the suggested change every run finishes; under strict it is not suggested."""
+    """Ranks that send first, in queues: with the suggested change every run finishes; under strict
+    it is not suggested.
+    """
     (found,) = pipesched.verify(CROSSED, comm=model).diagnostics
     assert "or put activations on one communicator and gradients on another" in (found.help or "")
     given = pipesched.load(CROSSED).program

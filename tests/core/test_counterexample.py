@@ -76,7 +76,9 @@ def test_a_ring_of_all_ranks_planted_in_a_file() -> None:
 
 
 def ring(length: int, ranks: int) -> Schedule:
-    """Stages go twice round the first ranks, then on; these ranks begin with the second round: a cycle of that length."""
+    """Stages go twice round the first ranks, then on; these ranks begin with the second round: a
+    cycle of that length.
+    """
     rank_of = [*range(length), *range(length), *range(length, ranks)]
     lists: list[list[Compute]] = [[] for _ in range(ranks)]
     for stage, rank in enumerate(rank_of):

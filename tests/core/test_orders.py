@@ -86,7 +86,9 @@ def test_the_rules_give_the_same_order(name: str, p: int) -> None:
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("name", rules.LOOPED)
 def test_the_rules_of_several_chunks(name: str, p: int) -> None:
-    """The same for schedules with v chunks per rank: whole groups of p microbatches, and other sizes that each accepts."""
+    """The same for schedules with v chunks per rank: whole groups of p microbatches, and other
+    sizes that each accepts.
+    """
     for v, m in ((1, 3 * p), (2, p), (2, 5 * p), (3, 2 * p), (4, p), (2, 2 * p + 2), (3, max(1, p - 1))):
         if m % p and (name in ("interleaved", "interleaved_overlap", "hanayo") or m % max(1, m // p)):
             continue

@@ -168,7 +168,9 @@ def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.Dat
 
 
 def holding(run: Played, rank: int, begin: Fraction, end: Fraction) -> int:
-    """Most that a rank holds from `begin` up to, not including, `end`; of several steps at `begin` the last one counts."""
+    """Most that a rank holds from `begin` up to, not including, `end`; of several steps at `begin`
+    the last one counts.
+    """
     change = {Op.F: 1, Op.I: 0, Op.W: -1, Op.B: -1}
     now, before, inside = 0, 0, [0]
     for i, x in enumerate(run.orders[rank]):

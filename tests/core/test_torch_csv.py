@@ -283,7 +283,9 @@ def test_nothing_to_run(text: str) -> None:
     ],
 )
 def test_what_was_said_must_agree(options: dict[str, object], numbers: set[str]) -> None:
-    """Stages, microbatches and placement of the command line are compared with the file; the message has both numbers."""
+    """Stages, microbatches and placement of the command line are compared with the file; the
+    message has both numbers.
+    """
     text = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
     (found,) = refused(text, **options)
     assert found.code is Code.FILE_DISAGREES

@@ -120,7 +120,9 @@ def test_a_file_of_another_kind_is_told_to_be_that(name: str) -> None:
 
 
 def simulate(orders: list[list[tuple[str, int, int]]]) -> bool:
-    """Tell whether compute orders finish: F waits for F of the stage before, B for its F and for B of the stage after."""
+    """Tell whether compute orders finish: F waits for F of the stage before, B for its F and for B
+    of the stage after.
+    """
     done: set[tuple[str, int, int]] = set()
     at, stages = [0] * len(orders), 1 + max(s for order in orders for _, s, _ in order)
     moved = True

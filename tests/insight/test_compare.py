@@ -112,7 +112,9 @@ def test_a_bound_holds_for_full_backwards_that_take_as_long_as_their_parts(
 
 
 def test_like_is_compared_with_like(capsys: pytest.CaptureFixture[str]) -> None:
-    """With costs of 1/p of the model the work of a rank does not depend on the number of stages; latency is not scaled."""
+    """With costs of 1/p of the model the work of a rank does not depend on the number of stages;
+    latency is not scaled.
+    """
     found = rows(capsys, "1f1b", "interleaved", "--p", "4", "--v", "2,4", "--m", "8", "--cost", "F=3,I=2,W=4,C=1/2")
     work = {exact(row["makespan"]) - exact(row["idle"]) for row in found}
     assert len(found) == 3 and work == {8 * (3 + 2 + 4)}
@@ -306,7 +308,9 @@ def _keys(value: object) -> set[str]:
     ],
 )
 def test_a_schedule_that_does_less_is_not_compared_in_silence(line: str, program: str, said: str | None) -> None:
-    """Frozen stages, and missing backwards, are noted below the table and in the JSON: the makespan covers less work."""
+    """Frozen stages and missing backwards are noted below the table and in the JSON: the makespan
+    covers less work.
+    """
     text = f"schedule less(p, m)\nstage s in 0 .. p on rank s\n{line}\nrank r {{ {program} }}\n"
     made = pipesched.compare(pipesched.Source("less.ps", text), "1f1b", p=2, m=4)
     assert ([f"less: {said}"] if said else []) == [x for x in made.text().split("\n") if x.startswith("less: ")]

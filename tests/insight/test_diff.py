@@ -1,4 +1,6 @@
-"""Differences between two orders: the fewest moves, checked by applying them, and against all subsets of small orders."""
+"""Differences between two orders: the fewest moves, checked by applying them, and against all
+subsets of small orders.
+"""
 
 from __future__ import annotations
 

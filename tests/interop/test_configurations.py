@@ -1,4 +1,6 @@
-"""`pipesched check`: configurations that trainers run are right, those they refuse are wrong, at the line of the fault."""
+"""`pipesched check`: configurations that trainers run are right, those they refuse are wrong, at
+the line of the fault.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,9 @@ def test_what_keeps_to_its_plan_holds(name: str, sizes: dict[str, int], write: W
 
 @pytest.mark.parametrize(("as_json", "batched"), [(False, True), (True, False), (True, True)])
 def test_dumps_in_all_their_forms(as_json: bool, batched: bool, tmp_path: Path) -> None:
-    """Pickled or JSON, single or batched, of ranks with other numbers in the job, with collectives and shapes between."""
+    """Pickled or JSON, single or batched, of ranks with other numbers in the job, with collectives
+    and shapes between.
+    """
     run = play(lists("1f1b", p=4, m=6))
     dumps(run, tmp_path, as_json=as_json, batched=batched, job=[1, 4, 7, 10])
     report = pipesched.verify(program("1f1b", p=4, m=6), recorded=tmp_path)

@@ -173,7 +173,9 @@ def test_the_program_trains_what_the_undivided_model_does(name: str, sizes: dict
 
 @CASES
 def test_2_15_waits_once_for_every_send_and_reduction(name: str, sizes: dict[str, int]) -> None:
-    """One wait for each, after it; a rank has one reduction under way; an activation is waited for after its backward."""
+    """One wait for each, after it; a rank has one reduction under way; an activation is waited for
+    after its backward.
+    """
     before = emitted(name, sizes, "torch-comms", (2, 14)).splitlines()
     for row, plain in zip(emitted(name, sizes, "torch-comms", (2, 15)).splitlines(), before, strict=True):
         cells = row.split(",")

@@ -73,7 +73,9 @@ def test_the_reason_names_the_rank_and_what_it_needs() -> None:
 
 
 def test_the_busiest_set_is_the_best_of_all_sets() -> None:
-    """Jackson's schedule finds the largest of least head + work + least tail, with two numbers that describe the set."""
+    """Jackson's schedule finds the largest of least head + work + least tail, with two numbers that
+    describe the set.
+    """
     rng = np.random.default_rng(0)
     for _ in range(300):
         n = int(rng.integers(1, 8))

@@ -33,7 +33,9 @@ CASES = [random_case(seed) for seed in range(deep(36))]
 def test_an_engine_agrees_with_trying_everything(
     engine: str, part: int, alone: bool, optima: dict[Case, int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sat exactly from the least makespan on, whether or not each rank alone is tried first; unknown only as announced."""
+    """sat exactly from the least makespan on, whether or not each rank alone is tried first;
+    unknown only as announced.
+    """
     if engine == "cpsat":
         pytest.importorskip("ortools")
     if not alone:

@@ -390,7 +390,9 @@ def kept_books(told: Json, rng: random.Random) -> None:
 
 
 def moved(told: Json, rng: random.Random) -> None:
-    """Put a verdict under other caps, another release rule or another objective; derived entries are adapted, or not."""
+    """Put a verdict under other caps, another release rule or another objective; derived entries
+    are adapted, or not.
+    """
     how = rng.randrange(4)
     if how == 0 and told["mem_cap"]:
         told["mem_cap"] = [exact(Fraction(cap) + rng.choice([1, 2, Fraction(1, 2)])) for cap in told["mem_cap"]]

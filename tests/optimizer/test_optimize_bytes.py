@@ -107,7 +107,9 @@ def test_schedules_are_compared_in_bytes() -> None:
 
 
 def test_the_command_prints_the_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    """The fastest that fits 60 GB, with the bytes by rank, and the direction of rounding; a range of bytes is refused."""
+    """The fastest that fits 60 GB, with the bytes by rank, and the direction of rounding; a range
+    of bytes is refused.
+    """
     command = ["optimize", "--p", "4", "--m", "8", "--model", "llama3-70b", "--device", "h100", "--mem-cap"]
     assert main([*command, "60GB"]) == 0
     told = capsys.readouterr().out

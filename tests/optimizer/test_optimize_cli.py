@@ -201,7 +201,9 @@ def test_a_cap_below_the_minimum_names_rank_minimum_and_reason(
 
 
 def test_a_cap_of_just_the_minimum_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
-    """One microbatch after another is a schedule at the least cap; at p=3, cap 1 takes m (2p + 1), each ended by its W."""
+    """One microbatch after another is a schedule at the least cap; at p=3, cap 1 takes m (2p + 1),
+    each ended by its W.
+    """
     status, value = answered(("--p", "3", "--m", "2", "--mem-cap", "1"), capsys)
     assert (status, value["status"], value["peak"]) == (0, "proved optimal", [1, 1, 1])
     assert value["makespan"] == 2 * 7

@@ -156,7 +156,9 @@ FUNCTIONS: Env = {"min": min, "max": max, "abs": abs}
 
 
 def interpret(file: Tree, given: Mapping[str, Any], asked: Mapping[str, Fraction] | None = None) -> Written:
-    """Evaluate the file at these parameters; asked: costs of the command line, which change no order. Raises Refused."""
+    """Evaluate the file at these parameters; asked: costs of the command line, which change no
+    order. Raises Refused.
+    """
     _, _, parameters, items = file
     env: dict[str, Any] = dict(FUNCTIONS)
     for name, size, default in parameters:

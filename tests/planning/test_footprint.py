@@ -86,7 +86,9 @@ def counted(schedule: Schedule, trained: Trained) -> Footprint | None:
 @pytest.mark.parametrize("layout", [(2, 2, 2, 2), (1, 2, 2, 3)])
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb_h1"])
 def test_the_bytes_of_a_schedule_are_those_of_its_lists(name: str, layout: tuple[int, ...]) -> None:
-    """Parameters, gradients and optimizer too, at 18 bytes per parameter; with an uneven layout each rank has its own."""
+    """Parameters, gradients and optimizer too, at 18 bytes per parameter; with an uneven layout
+    each rank has its own.
+    """
     schedule = pipesched.load(name, p=4, m=6)
     used = counted(schedule, (GPT, replace(PLAIN, layout=layout)))
     assert used is not None

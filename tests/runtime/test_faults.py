@@ -243,7 +243,7 @@ def test_a_stall_says_who_waits_for_what(case: Case, ended: dict[str, Ended]) ->
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_it_ends_in_time(case: Case, ended: dict[str, Ended]) -> None:
-    """Timing item of the issue: within the timeout + 2 s, besides the time that starting takes.
+    """Limit of the issue: within the timeout + 2 s, without the time to start.
 
     The supervisor kills what is left 2 s and the timeout after the first rank ended badly. It had to kill nobody.
     """
@@ -261,7 +261,7 @@ EXTRA = 5.0
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_rank_that_is_stopped_is_ended_with_the_others(rank: int, launcher: Launcher) -> None:
-    """Rank 0 as any other: those that run tell it, the supervisor kills it, and the whole run ends in time."""
+    """If rank 0 is stopped, the running ranks report it, the supervisor kills it, and the whole run ends in time."""
     job = replace(Case("1f1b", f"freeze@{rank}:3", "PS823").job, timeout=2.0)
     began = time.monotonic()
     outcome = launcher.run(job)
@@ -277,7 +277,7 @@ def test_a_rank_that_is_stopped_is_ended_with_the_others(rank: int, launcher: La
 
 
 class Stopped(Launcher):
-    """A supervisor that is stopped as soon as it has given its first sign of life in the second job."""
+    """A supervisor that is stopped right after its first sign of life in the second job."""
 
     at: float | None = None
 
@@ -290,7 +290,7 @@ class Stopped(Launcher):
 
 
 def test_a_supervisor_that_is_stopped_is_ended_with_its_ranks() -> None:
-    """It says nothing for the timeout and a few seconds: PS823, and nobody is left."""
+    """It is silent for the timeout and a few seconds: PS823, and no process is left."""
     broken = (Break("stall", 0, 1), Break("freeze", 1, 1))
     with Stopped() as launcher:
         assert launcher.run(replace(Case("1f1b", "raise@0:1", "PS825").job, timeout=1.0)).fault is not None
@@ -317,7 +317,7 @@ def test_what_the_verifier_rejects_starts_no_process(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As a file for all ranks an altered stream is refused with a finding, before anything is started."""
+    """A changed stream, as a file for all ranks, is refused with a finding, before any process starts."""
 
     def started() -> None:
         raise AssertionError("a process was started")

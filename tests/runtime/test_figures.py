@@ -1,4 +1,4 @@
-"""Figures outside the terminal: on any ground, as PDF and PNG, and the page on a phone."""
+"""Figures outside the terminal: on any background, as PDF and PNG, and the page on a phone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def stopped() -> str:
 
 
 def measured() -> str:
-    """A plan and a run of it, one above the other."""
+    """A plan and its run, one above the other."""
     import numpy as np
 
     plan = chart(pipesched.load("1f1b", p=2, m=3))
@@ -75,8 +75,8 @@ def brightness(colour: str) -> float:
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_figure_stands_on_a_ground_of_its_own(name: str, scheme: str, tab: Page, tmp_path: Path) -> None:
-    """Opened alone in a browser whose system is light or dark: what is behind the words is painted by the figure
-    itself, all over, and every word has a contrast of at least 4.5 to 1 with it (WCAG 2.2, 1.4.3).
+    """Opened alone in a browser with a light or dark theme: the figure paints the background of all its words, and
+    every word has a contrast of at least 4.5 to 1 with it (WCAG 2.2, 1.4.3).
     """
     file = tmp_path / "figure.svg"
     file.write_text(FIGURES[name](), "utf-8")
@@ -92,7 +92,7 @@ def test_a_figure_stands_on_a_ground_of_its_own(name: str, scheme: str, tab: Pag
 
 @pytest.mark.parametrize("chunks", [2, 3, 4, 8])
 def test_chunks_have_shades_of_their_own(chunks: int) -> None:
-    """In a figure every chunk of a kind has another fill, and of more than two the stage stands in the label."""
+    """Every chunk of a kind has a fill of its own, and with more than two the label has the stage."""
     root = ElementTree.fromstring(svg.render(chart(pipesched.load("interleaved", p=2, v=chunks, m=2))))
     look = STYLES["default"]
     sheet = root.find(f"{NS}style").text or ""  # type: ignore[union-attr]
@@ -107,7 +107,7 @@ def test_chunks_have_shades_of_their_own(chunks: int) -> None:
 @pytest.mark.parametrize(("suffix", "magic"), [("pdf", PDF), ("png", PNG)])
 @pytest.mark.parametrize("options", [[], ["--style", "megatron"], ["--memory", "--messages"]])
 def test_a_figure_is_written_as_pdf_and_png(suffix: str, magic: bytes, options: list[str], folder: Path) -> None:
-    """The suffix says which; the same bytes each time, and a PNG of twice the pixels of the figure."""
+    """By the suffix; the same bytes each time, and a PNG of twice the figure's pixels."""
     made = []
     for name in ("one", "two"):
         assert main(["show", "zb_h1", "--p", "4", "--m", "8", *options, "-o", f"{name}.{suffix}"]) == 0
@@ -120,7 +120,7 @@ def test_a_figure_is_written_as_pdf_and_png(suffix: str, magic: bytes, options: 
 
 
 class _Broken:
-    """Finds cairosvg, whose import then fails as it does where the library cairo is missing."""
+    """Finder of a cairosvg whose import fails as without the library cairo."""
 
     def find_spec(self, name: str, *_: object) -> None:
         if name == "cairosvg":
@@ -156,7 +156,7 @@ def without_cairo() -> Iterator[None]:
 def test_what_to_install_is_told(
     suffix: str, missing: type, help: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without cairosvg, or without its library: PS820, status 2, no file, and the line that mends it."""
+    """Without cairosvg, or without its library: PS820, status 2, no file, and the command that installs it."""
     with missing():
         assert main(["show", "1f1b", "--p", "2", "-o", f"figure.{suffix}"]) == 2
     told = capsys.readouterr().err
@@ -165,7 +165,7 @@ def test_what_to_install_is_told(
 
 
 def test_a_search_that_finds_nothing_says_so(opened: Opened) -> None:
-    """What there is not, what is no name, and what never runs are told below the picture, with what there is."""
+    """Missing operations, invalid names, and operations that never run are explained below the picture."""
     program, _ = of_fixture()
     page = opened(chart(program.schedule))
 
@@ -197,7 +197,7 @@ def phone(tab: Page) -> Iterator[Page]:
 
 @pytest.mark.parametrize("name", ["1f1b", "dualpipe"])
 def test_a_phone_is_told_to_tap(name: str, phone: Page, opened: Opened) -> None:
-    """No word of hovering or of keys, and all that a tap tells is in sight."""
+    """No mention of hovering or keys, and everything that a tap shows is visible."""
     page = opened(chart(pipesched.load(name, p=4, m=8), Costs.parse("F=10,B=7/3")))
     page.size(390, 800)
     page.settle()
@@ -218,7 +218,7 @@ def test_a_phone_is_told_to_tap(name: str, phone: Page, opened: Opened) -> None:
 
 
 def test_boxes_of_a_page_are_named_alike(opened: Opened) -> None:
-    """Forwards of 1 and backwards of 6: whole names where the forwards have room for them, else numbers alone."""
+    """Forwards of 1 and backwards of 6: full names if the forwards have room, else only numbers."""
     page = opened(chart(pipesched.load("1f1b", p=2, m=8), Costs.parse("F=1,B=6")))
     assert page.evaluate("pipesched.name(0)") == "0"
     for _ in range(4):

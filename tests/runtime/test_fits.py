@@ -1,4 +1,4 @@
-"""Costs that are fitted to a run are those with which it was played; those of a real one are what its stages slept."""
+"""Costs fitted to a run are those with which it was played; for a real one, the sleeping times of its stages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.makers.measured_runs import (
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_fits_are_the_costs(name: str, tmp_path: Path, capsys: Captured) -> None:
-    """Where waits are told, every cost that is fitted is exactly the given one, C where somebody waited."""
+    """If waits are recorded, every fitted cost is exactly the given one, C if a rank waited."""
     files = written(tmp_path, played(built(name), COSTS, torch=False), torch=False)
     line = ["calibrate", *files, "--digits", "9"]
     assert main([*line, "-o", str(tmp_path / "costs.toml")]) == 0
@@ -47,7 +47,7 @@ def test_fits_are_the_costs(name: str, tmp_path: Path, capsys: Captured) -> None
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_fits_of_torch_hold_no_more_than_a_message(name: str, tmp_path: Path, capsys: Captured) -> None:
-    """A record of torch's holds the wait, so a fit is the cost, or that and the way of a message."""
+    """A record of torch includes the wait, so a fit is the cost, or the cost plus the latency of a message."""
     files = written(tmp_path, played(built(name), COSTS, torch=True), torch=True)
     assert main(["calibrate", *files, "--digits", "9", "--json"]) == 0
     given = Costs.parse(COSTS)
@@ -61,7 +61,7 @@ def test_fits_of_torch_hold_no_more_than_a_message(name: str, tmp_path: Path, ca
 
 @pytest.mark.parametrize("torch", [False, True], ids=["ours", "torch"])
 def test_warm_up_and_outliers_do_not_count(torch: bool, tmp_path: Path, capsys: Captured) -> None:
-    """A first step three times slower, and one operation of a later step a hundred times, change no fit."""
+    """A first step three times slower, and a hundredfold outlier in a later step, change no fit."""
     schedule = built("zb_h1")
     once = played(schedule, COSTS, torch=torch)
     ranks = [[y for i in range(3) for y in later(events, 100_000.0 * i, 3 if i == 0 else 1)] for events in once]
@@ -83,7 +83,7 @@ def test_warm_up_and_outliers_do_not_count(torch: bool, tmp_path: Path, capsys: 
 
 
 def test_backwards_that_are_whole_are_split_as_others_are(tmp_path: Path, capsys: Captured) -> None:
-    """Of B = 40, I and W take the parts that they take of stage 1, 30 to 10; B of stage 1 is their sum."""
+    """B = 40 is divided into I and W as in stage 1, 30 to 10; B of stage 1 is their sum."""
     first = [("0F0", 0, 20), ("0B0", 400, 40)]
     last = [("1F0", 100, 20), ("1I0", 200, 30), ("1W0", 300, 10)]
     ranks = [[{"ph": "X", "name": f"PP:{x}", "ts": t, "dur": d} for x, t, d in rank] for rank in (first, last)]
@@ -100,14 +100,14 @@ def test_backwards_that_are_whole_are_split_as_others_are(tmp_path: Path, capsys
 
 
 def test_a_message_costs_what_its_sender_says(tmp_path: Path, capsys: Captured) -> None:
-    """C of a stage is of the messages that it sends, forth and back."""
+    """C of a stage is for the messages that it sends, in both directions."""
     costs = COSTS.replace("C=15", "C=[5,15,25,35]")
     made = calibrated(played(built("1f1b"), costs, torch=False), False, tmp_path, capsys)
     assert made["costs"]["C"] == [5, 15, 25, 35]
 
 
 def test_a_pair_waits_for_both_of_its_inputs(tmp_path: Path, capsys: Captured) -> None:
-    """It begins at 20, its B is made possible at 50, it ends at 80: it took 30."""
+    """It begins at 20, the input of its B arrives at 50, it ends at 80: it took 30."""
     first = [("0F0", 0, 10), ("(0F1;0B0)OVERLAP_F_B", 20, 60), ("0B1", 100, 40)]
     last = [("1F0", 10, 10), ("1B0", 20, 30), ("1F1", 81, 9), ("1B1", 90, 10)]
     ranks = [[{"ph": "X", "name": f"PP:{x}", "ts": t, "dur": d} for x, t, d in rank] for rank in (first, last)]
@@ -116,7 +116,7 @@ def test_a_pair_waits_for_both_of_its_inputs(tmp_path: Path, capsys: Captured) -
 
 
 def test_kernels_that_run_on_are_told(tmp_path: Path, capsys: Captured) -> None:
-    """A profile of a GPU is fitted by its records on the host, with a note; ranges on the device count for nothing."""
+    """A profile of a GPU is fitted by its records on the host, with a note; ranges on the device are ignored."""
     ranks = played(built("zb_h1"), COSTS, torch=True)
     told = calibrated(ranks, True, tmp_path, capsys)
     on_device = [{**x, "cat": "gpu_user_annotation", "dur": 3 * x["dur"]} for x in ranks[0]]
@@ -131,7 +131,7 @@ def test_kernels_that_run_on_are_told(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_fits_are_what_the_stages_slept(capsys: Captured) -> None:
-    """No operation is shorter than its sleep; a fit is at most 2 ms longer. Nothing asks stage 0 for an I."""
+    """No operation is shorter than its sleep; a fit is at most 2 ms longer. No I of stage 0 exists."""
     assert main(["calibrate", *TORCH, "--json"]) == 0
     fits = {(x["cost"], x["stage"]): x for x in json.loads(capsys.readouterr().out)["fits"]}
     assert fits.pop(("I", 0))["median"] < 100
@@ -142,7 +142,7 @@ def test_fits_are_what_the_stages_slept(capsys: Captured) -> None:
 
 
 def test_costs_go_where_they_are_asked(tmp_path: Path, capsys: Captured) -> None:
-    """Without -o a table alone; with -o FILE the costs there, with -o - on stdout and the table on stderr."""
+    """Without -o only a table; with -o FILE the costs there, with -o - on stdout and the table on stderr."""
     file = tmp_path / "costs.toml"
     assert main(["calibrate", *TORCH]) == 0
     table = capsys.readouterr().out

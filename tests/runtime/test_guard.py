@@ -1,4 +1,4 @@
-"""Whatever happens to a rank, all others end with the right name for it within the timeout and five seconds, or go on.
+"""After trouble on one rank, all others end with the right fault within the timeout and five seconds, or continue.
 
 Real gloo processes (`runtime/troubled.py`), some at a time: they mostly wait.
 """
@@ -69,7 +69,7 @@ def name(given: object) -> str:
 
 @pytest.mark.parametrize("given", FAULTS, ids=name)
 def test_it_has_its_name(given: Trouble, outcomes: dict[Trouble, list[Ended]]) -> None:
-    """On every rank of the pipeline that can still speak: the same code, place and words, and an exit status."""
+    """On every rank of the pipeline that still works: the same code, place and text, and an exit status."""
     code, rank, said = FAULTS[given]
     silent = given.ranks if given.kind.split()[0] in SILENT else ()
     speaking = [end for r, end in enumerate(outcomes[given][: given.pipeline]) if r not in silent]
@@ -85,7 +85,7 @@ def test_it_has_its_name(given: Trouble, outcomes: dict[Trouble, list[Ended]]) -
 
 @pytest.mark.parametrize("given", FAULTS, ids=name)
 def test_it_ends_in_time(given: Trouble, outcomes: dict[Trouble, list[Ended]]) -> None:
-    """Hard limit of the issue, from the moment at which it happens. What needs no timeout waits for none."""
+    """Hard limit of the issue, from the moment of the trouble. Faults that need no timeout are reported at once."""
     stopped = given.ranks if given.kind.startswith("stopped") else ()
     times = [end.seconds for rank, end in enumerate(outcomes[given][: given.pipeline]) if rank not in stopped]
 
@@ -98,7 +98,7 @@ def test_it_is_no_fault(given: Trouble, outcomes: dict[Trouble, list[Ended]]) ->
 
 
 def test_a_wait_between_two_steps_is_told_and_ends_nobody(outcomes: dict[Trouble, list[Ended]]) -> None:
-    """All ranks of the pipeline wait for another replica, which may evaluate, or be gone: it is said once where."""
+    """All ranks of the pipeline wait for another replica, which may evaluate, or be gone: one warning says where."""
     first, second, _ = outcomes[WAITS]
 
     assert (first.status, second.status, second.said) == (None, None, "")

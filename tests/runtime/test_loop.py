@@ -1,4 +1,4 @@
-"""Run, calibrate, optimize, run: the order that is made for measured costs takes the time that was predicted for it."""
+"""Run, calibrate, optimize, run: the order for the measured costs takes the predicted time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACES = (20, 20, 40, 80)  # milliseconds of a forward in each try; a quiet machi
 
 
 def asked(capsys: Captured, *arguments: str) -> dict[str, Any]:
-    """What a command says that ends well."""
+    """Output of a command that succeeds."""
     assert main([*arguments, "--json"]) == 0, capsys.readouterr()
     made: dict[str, Any] = json.loads(capsys.readouterr().out)
     return made
@@ -32,7 +32,7 @@ def asked(capsys: Captured, *arguments: str) -> dict[str, Any]:
 
 @pytest.fixture
 def costs(folder: Path, capsys: Captured, one_supervisor: None) -> dict[str, Any]:
-    """The costs of a run of 1F1B in the current folder, whose backwards are all whole, as the file has them."""
+    """The costs of a run of 1F1B in the current folder, with full backwards, as in the file."""
     asked(capsys, "run", "1f1b", *SIZE, "--pace", "20", "--trace", "run.json")
     assert main(["calibrate", "run.json", "-o", "costs.toml"]) == 0
     capsys.readouterr()
@@ -41,7 +41,7 @@ def costs(folder: Path, capsys: Captured, one_supervisor: None) -> dict[str, Any
 
 
 def steps(trace: Path) -> list[list[Taken]]:
-    """By step and rank what each instruction took."""
+    """By step and rank the time of each instruction."""
     events = [x for x in json.loads(trace.read_text("utf-8"))["traceEvents"] if x["ph"] == "X"]
     found: dict[int, dict[int, list[tuple[float, float, float]]]] = {}
     for event in events:
@@ -52,7 +52,7 @@ def steps(trace: Path) -> list[list[Taken]]:
 
 
 def test_the_optimized_order_takes_the_predicted_time(costs: dict[str, Any], folder: Path, capsys: Captured) -> None:
-    """At most 10 % more than its instructions explain, which last what was predicted (`test_runtime_time`)."""
+    """At most 10 % more than its instructions explain, which take the predicted times (`test_runtime_time`)."""
     assert "I" not in costs and "W" not in costs
     line = ("optimize", *SIZE, "--mem-cap", "2", "--costs", "costs.toml")
     assert main([*line, "-o", "best.ps"]) == 0
@@ -76,7 +76,7 @@ def test_the_optimized_order_takes_the_predicted_time(costs: dict[str, Any], fol
 
 
 def assert_it_is_predicted(time: dict[str, Any], costs: dict[str, Any], pace: int) -> None:
-    """A forward lasts the pace, though costs are microseconds; what is predicted is the makespan without messages."""
+    """A forward lasts the pace, though costs are microseconds; the prediction is the makespan without messages."""
     alone = pipesched.verify("best.ps", costs="F=[{},{}],B=[{},{}],C=0".format(*costs["F"], *costs["B"])).time
     mean = sum(map(Fraction, costs["F"])) / 2
 
@@ -87,7 +87,7 @@ def assert_it_is_predicted(time: dict[str, Any], costs: dict[str, Any], pace: in
 
 
 def test_a_pace_of_a_microsecond_takes_the_measured_time(costs: dict[str, Any], capsys: Captured) -> None:
-    """Costs in microseconds, each of which lasts one: no step is beyond the timeout, so a cost of 1 lasts the pace."""
+    """Costs in microseconds of real length: no step exceeds the timeout, so a cost of 1 lasts the pace."""
     time = asked(capsys, "run", "1f1b", *SIZE, "--costs", "costs.toml", "--pace", "0.001", "--steps", "1")["time"]
 
     assert time["pace"] == pytest.approx(1e-6)

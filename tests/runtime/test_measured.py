@@ -1,4 +1,4 @@
-"""A measured run is laid over its plan: what kept to it looks like it, and what left it is named."""
+"""A measured run is laid over its plan: without deviation both look alike, and deviations are named."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.makers.measured_runs import (
 @pytest.mark.parametrize("name", LIBRARY)
 @pytest.mark.parametrize("torch", [False, True], ids=["ours", "torch"])
 def test_a_run_that_keeps_to_its_plan_is_its_plan(name: str, torch: bool, tmp_path: Path, capsys: Captured) -> None:
-    """Every ratio is 1, nothing is late, and both rows of a rank are the same; torch's messages count as work."""
+    """Every ratio is 1, nothing is late, and both rows of a rank are equal; torch's messages count as work."""
     costs = COSTS.replace("C=15", "C=0") if torch else COSTS
     files = written(tmp_path, played(built(name), costs, torch=torch), torch=torch)
     status, out, err = shown(name, files, capsys, "--cost", costs, "--width", "300", "--json")
@@ -52,7 +52,7 @@ def test_it_ran_our_order(capsys: Captured) -> None:
 
 
 def test_a_late_rank_is_named(tmp_path: Path, capsys: Captured) -> None:
-    """The first operation that starts late, of each rank that has one, and nobody else; the plan stays as it is."""
+    """The first late operation of each rank that has one, and no other rank; the plan is unchanged."""
     schedule = built("1f1b")
     files = written(tmp_path, played(schedule, COSTS, torch=False, late=(3, 6, 400)), torch=False)
     _, out, _ = shown("1f1b", files, capsys, "--json")
@@ -73,7 +73,7 @@ def test_a_little_late_is_not_late(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_a_slow_stage_is_named(tmp_path: Path, capsys: Captured) -> None:
-    """The kind and stage whose work is furthest from its cost comes first."""
+    """The kind and stage whose work deviates most from its cost comes first."""
     schedule = built("zb_h1")
     slow = COSTS.replace("I=170", "I=[170,170,340,170]")
     files = written(tmp_path, played(schedule, slow, torch=False), torch=False)
@@ -83,7 +83,7 @@ def test_a_slow_stage_is_named(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_both_pictures_of_a_figure_are_on_one_clock(tmp_path: Path, capsys: Captured) -> None:
-    """A run that kept to its plan is drawn twice alike, the run below the plan; the same bytes each time."""
+    """A run without deviation is drawn like the plan, below it; the same bytes each time."""
     files = written(tmp_path, played(built("zb_h1"), COSTS, torch=False), torch=False)
     figures = [shown("zb_h1", files, capsys, "--format", "svg")[1] for _ in range(2)]
     plan, run = ElementTree.fromstring(figures[0]).findall("{*}g")
@@ -100,7 +100,7 @@ def test_both_pictures_of_a_figure_are_on_one_clock(tmp_path: Path, capsys: Capt
 
 @pytest.mark.parametrize("torch", [False, True], ids=["ours", "torch"])
 def test_clocks_that_disagree_are_told(torch: bool, tmp_path: Path, capsys: Captured) -> None:
-    """The clock of rank 2 is 9 ms behind: it uses what is made only after that; both commands say so."""
+    """The clock of rank 2 is 9 ms behind, so it uses values before they are made; both commands report it."""
     ranks = [
         later(events, 1_000 if rank == 2 else 10_000)
         for rank, events in enumerate(played(built("zb_h1"), COSTS, torch=torch))
@@ -114,7 +114,7 @@ def test_clocks_that_disagree_are_told(torch: bool, tmp_path: Path, capsys: Capt
 @pytest.mark.parametrize("width", [32, 60, 100, 200])
 @pytest.mark.parametrize("plain", [False, True])
 def test_nothing_is_wider_than_it_may_be(width: int, plain: bool, tmp_path: Path, capsys: Captured) -> None:
-    """Every line fits, whatever the width; in ASCII on demand; a part of time has rows of its own."""
+    """Every line fits any width; in ASCII on request; a part of time has rows of its own."""
     files = written(tmp_path, played(built("interleaved"), COSTS, torch=False), torch=False)
     window = ("--from", "500", "--to", "1200") if plain else ()
     status, out, _ = shown(
@@ -128,7 +128,7 @@ def test_nothing_is_wider_than_it_may_be(width: int, plain: bool, tmp_path: Path
 
 @pytest.mark.usefixtures("one_supervisor")
 def test_what_run_writes_is_read(tmp_path: Path, capsys: Captured) -> None:
-    """Real processes: the trace of `run` is laid over what ran, and fits are not below the pace."""
+    """Real processes: the trace of `run` is laid over its plan, and fits are not below the pace."""
     pytest.importorskip("torch", reason="one of the commands is `run`")
     file = tmp_path / "run.json"
     asked = ["dualpipev", "--p", "2", "--m", "5"]
@@ -143,7 +143,7 @@ def test_what_run_writes_is_read(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_a_rank_without_operations_needs_no_trace(tmp_path: Path, capsys: Captured) -> None:
-    """One of three ranks holds no stage: the run of the other two is that of the schedule."""
+    """One of three ranks holds no stage: the run of the other two matches the schedule."""
     file = tmp_path / "idle.ps"
     file.write_text(
         "schedule idle(m = 2)\nstage s in 0 .. 2 on rank 2 * s\nrank r { if r != 1 { repeat m { F B } } }\n", "utf-8"
@@ -155,7 +155,7 @@ def test_a_rank_without_operations_needs_no_trace(tmp_path: Path, capsys: Captur
 
 
 def test_ranks_that_are_not_told_are_found(tmp_path: Path, capsys: Captured) -> None:
-    """Files that do not tell their rank, in any order: what ran in them does."""
+    """Files without a rank, in any order: their operations identify it."""
     files = written(tmp_path, played(built("1f1b"), COSTS.replace("C=15", "C=0"), torch=True), torch=True)
     for file in map(Path, files):
         told = json.loads(file.read_text("utf-8"))

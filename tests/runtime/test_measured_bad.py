@@ -1,4 +1,4 @@
-"""What is no measured run, or that of another schedule, gets a code; both commands end as all others do."""
+"""A file that is not a measured run, or is of another schedule, gets a code; both commands end as usual."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_no_trace_is_told(case: str, tmp_path: Path, capsys: Captured) -> None:
-    """One coded error and its status from both commands, as text and as JSON; nothing is written."""
+    """One coded error and its status from both commands, as text and as JSON; no file is written."""
     text, code = BAD[case]
     status = 2 if code == "PS843" else 1
     (tmp_path / "bad.json").write_text(text, "utf-8")
@@ -118,7 +118,7 @@ def test_the_trace_of_a_copy_is_told(tmp_path: Path, capsys: Captured) -> None:
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_packed_traces_are_read(cut: bool, tmp_path: Path, capsys: Captured) -> None:
-    """A file that ends in .gz says what it says unpacked; one that was cut off cannot be read."""
+    """A .gz file reads like its content; a truncated one cannot be read."""
     packed = []
     for number, name in enumerate(TORCH):
         content = gzip.compress(Path(name).read_bytes())
@@ -132,7 +132,7 @@ def test_packed_traces_are_read(cut: bool, tmp_path: Path, capsys: Captured) -> 
 
 
 def test_a_plan_that_never_ends_is_told(tmp_path: Path, capsys: Captured) -> None:
-    """There is nothing to lay a run over: what is wrong with the file is said."""
+    """There is no timeline to lay a run over: the fault of the file is reported."""
     file = tmp_path / "stuck.txt"
     file.write_text("rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n", "utf-8")
     assert main(["show", str(file), "--measured", TORCH[0], "--json"]) == 1

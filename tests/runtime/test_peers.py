@@ -1,4 +1,4 @@
-"""Only ranks speak with each other: whoever does not know the secret is not heard, and keeps nobody waiting."""
+"""Only ranks talk to each other: a process without the secret is ignored, and delays nobody."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANKS = 3
 
 
 class Collective:
-    """`everybody` for threads instead of processes. at: what the ranks told of their addresses, to eavesdrop."""
+    """`everybody` for threads instead of processes. at: the addresses of the ranks, to eavesdrop."""
 
     def __init__(self) -> None:
         self.barrier, self.texts = threading.Barrier(RANKS), [""] * RANKS
@@ -58,7 +58,7 @@ def met(collective: Collective) -> list[Peers]:
 
 
 def hear(one: Peers, count: int) -> dict[int, str]:
-    """What comes until so many ranks were heard or are closed."""
+    """Texts until the given number of ranks was heard or is closed."""
     found: dict[int, str] = {}
     until = time.monotonic() + 10
     while len(found) + len(one.closed) < count and time.monotonic() < until:
@@ -72,7 +72,7 @@ def close(every: list[Peers]) -> None:
 
 
 def test_everybody_hears_everybody(collective: Collective) -> None:
-    """The last text of each, long ones too; then the end of each."""
+    """The last text of each, long ones too; then the close of each."""
     every = met(collective)
     for number, text in enumerate(("", "x" * 200_000, "ö")):
         for rank, one in enumerate(every):
@@ -89,7 +89,7 @@ def test_everybody_hears_everybody(collective: Collective) -> None:
 
 
 def test_nobody_listens_once_they_have_met(collective: Collective) -> None:
-    """On one machine they listen on its loopback alone, and only until then."""
+    """On one machine they listen on its loopback only, until all have met."""
     told: list[dict[str, Any]] = []
     collective.before = told.extend
     every = met(collective)
@@ -104,7 +104,9 @@ def test_nobody_listens_once_they_have_met(collective: Collective) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"\0" * 3, b"\0" * 36, b"\0\0\0\1" + b"x" * 32, b"GET / HTTP/1.1\r\n" * 9])
 def test_a_stranger_at_the_door_is_nobody(collective: Collective, said: bytes) -> None:
-    """Who connects first, and says nothing, too little or something wrong, takes nobody's place and delays nobody."""
+    """A stranger who connects first, and sends nothing, too little or something wrong, takes nobody's place and delays
+    nobody.
+    """
     strangers: list[socket.socket] = []
 
     def knock(told: list[dict[str, Any]]) -> None:
@@ -125,7 +127,7 @@ def test_a_stranger_at_the_door_is_nobody(collective: Collective, said: bytes) -
 
 
 def frames(one: Peers, other: int, *texts: str) -> list[bytes]:
-    """What goes over the wire for texts, taken from the link itself, which sends none of it."""
+    """The bytes on the wire for texts, taken from the link itself, which sends none of them."""
     link, real = one._links[other], one._links[other].socket
     here, there = socket.socketpair()
     link.socket = here
@@ -143,7 +145,7 @@ def frames(one: Peers, other: int, *texts: str) -> list[bytes]:
     "forgery", ["changed", "again", "out of order", "of the other direction", "endless", "unsigned"]
 )
 def test_what_is_not_signed_ends_the_connection(collective: Collective, forgery: str) -> None:
-    """A text that was changed, repeated, moved or sent back, or that nobody signed, is never heard."""
+    """A changed, repeated, moved, returned or unsigned text is never received."""
     every = met(collective)
     first, second = frames(every[1], 0, "fault", "other")
     sent = {
@@ -162,7 +164,7 @@ def test_what_is_not_signed_ends_the_connection(collective: Collective, forgery:
 
 
 def test_a_rank_that_reads_nothing_holds_up_nobody(collective: Collective) -> None:
-    """Whatever is told to it: its buffer fills, the rest is dropped, and what it reads in the end is whole."""
+    """Its buffer fills, further texts are dropped, and those that it reads in the end are complete."""
     every = met(collective)
     began = time.monotonic()
     for number in range(300):
@@ -183,14 +185,16 @@ ADDRESSES = [
 
 @pytest.mark.parametrize(("machines", "addresses", "listens"), ADDRESSES)
 def test_where_a_rank_listens(machines: list[str], addresses: list[str], listens: str) -> None:
-    """On the loopback of one machine, else where the others reach it; nowhere on all interfaces."""
+    """On the loopback of one machine, else on the address for the others; never on all interfaces."""
     told = [{"machine": machine, "address": address} for machine, address in zip(machines, addresses, strict=True)]
 
     assert peers._address(0, told) == listens
 
 
 def test_a_loopback_is_no_address_for_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where MASTER_ADDR is the machine's own name, which Debian resolves to 127.0.1.1. The way to others counts."""
+    """As if MASTER_ADDR is the machine's own name, which Debian resolves to 127.0.1.1. The route to
+    the others decides.
+    """
     told = [{"machine": "a", "address": "127.0.1.1"}, {"machine": "b", "address": "10.0.0.2"}]
     monkeypatch.setattr(peers, "_towards", lambda host: "10.0.0.1" if host == "10.0.0.2" else "127.0.0.1")
 
@@ -200,7 +204,7 @@ def test_a_loopback_is_no_address_for_another_machine(monkeypatch: pytest.Monkey
 
 
 def listening(pids: list[int]) -> set[str]:
-    """The addresses on which these processes listen, as the kernel lists them."""
+    """Addresses on which these processes listen, by the kernel."""
     inodes = set()
     for pid in pids:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -211,7 +215,7 @@ def listening(pids: list[int]) -> set[str]:
 
 
 def test_a_local_run_listens_on_the_loopback_alone(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the transport nor the guard of any rank can be reached from elsewhere, whatever the environment says."""
+    """Neither the transport nor the guard of any rank can be reached from other machines, for any environment."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")
     monkeypatch.setenv("MASTER_ADDR", "192.0.2.2")
     environment = launch._environment()

@@ -1,4 +1,4 @@
-"""One rank in one process holds what it holds in the pipeline, and that follows from one microbatch"""
+"""One rank in one process holds the same memory as in the pipeline, which follows from one microbatch"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDTH, ROWS, FLOAT = 24, 8, 4
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Any:
-    """Small tensors on a busy machine."""
+    """One thread, for small tensors on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -36,7 +36,7 @@ def _one_thread() -> Any:
 
 
 class Square(nn.Module):
-    """x + tanh(x W): keeps x, once for the product, and tanh; makes the product, the sum, and nothing else."""
+    """x + tanh(x W): keeps x, once for the product, and tanh; makes only the product and the sum."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def rank(name: str, number: int, make: Callable[[int], Part] = part, **sizes: in
 
 
 def test_bytes_are_counted_tensor_by_tensor() -> None:
-    """A tensor counts once, however many views it has, until its last one is gone; one that was there does not."""
+    """A tensor counts once, with any number of views, until its last one is gone; an older one does not."""
     there = torch.zeros(1000)
     with OnHost() as count:
         x = there + 1
@@ -95,7 +95,7 @@ def test_a_stage_keeps_what_its_graph_needs() -> None:
     ],
 )
 def test_the_peak_of_every_rank_follows_from_one_microbatch(name: str, sizes: dict[str, int]) -> None:
-    """Counted while the list runs, and summed up from its instructions: within 2 % on every rank, most to the byte."""
+    """Counted while the list runs, and computed from its instructions: within 2 % on every rank, most to the byte."""
     for number in range(4):
         stream, found = rank(name, number, **sizes)
         assert found.predicted == predicted(stream, number, found.stages)
@@ -103,7 +103,7 @@ def test_the_peak_of_every_rank_follows_from_one_microbatch(name: str, sizes: di
 
 
 def test_sixty_four_ranks_need_one_process(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """`run --p 64 --rank 17`: every compute of its list has a time, and its file is read by `--costs`."""
+    """`run --p 64 --rank 17`: every compute of its list has a time, and `--costs` reads its file."""
     os.chdir(tmp_path)
     line = ["run", "zb_h1", "--p", "64", "--m", "64", "--rank", "17", "--steps", "1", "--stages", STAGES]
     assert main([*line, "-o", "costs.json"]) == 0
@@ -171,7 +171,7 @@ def hooked(stage, stages):
 def test_what_does_not_do_has_a_code(
     stages: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the factory or a stage does, it ends with a code and the line, not with a traceback."""
+    """A faulty factory or stage ends with a code and the line, without a traceback."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.py").write_text(BAD, encoding="utf-8")
     status = main(["run", "zb_v", "--p", "2", "--m", "4", "--rank", "1", "--stages", stages, "--json"])
@@ -182,7 +182,7 @@ def test_what_does_not_do_has_a_code(
 def test_a_loss_of_several_outputs_is_the_factorys_to_say(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mean of a tuple is nobody's loss."""
+    """A tuple of outputs has no default loss."""
     monkeypatch.chdir(tmp_path)
     text = """
 import torch
@@ -201,7 +201,7 @@ def loss(stage, stages): return Two(4, 4), torch.zeros(2, 4), lambda made: made[
 def test_a_place_that_takes_no_file_is_told_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rehearsal takes long; its costs must have somewhere to go."""
+    """A rehearsal takes long, so the output path is checked first."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.py").write_text("def stage(stage, stages): open('ran', 'w')\n", encoding="utf-8")
     line = ["run", "1f1b", "--p", "2", "--rank", "1", "--stages", "bad.py:stage"]
@@ -210,8 +210,8 @@ def test_a_place_that_takes_no_file_is_told_before_anything_runs(
 
 
 def test_a_model_says_what_enters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Words on the first rank, hidden vectors on the others, and random words for the loss of the last one. What it
-    says of the bytes stands beside them; costs of other stages stay as they are given.
+    """Words on the first rank, hidden vectors on the others, and random words for the loss of the last one. Its
+    predicted bytes are shown too; costs of other stages stay as given.
     """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text(
@@ -235,7 +235,7 @@ def test_a_model_says_what_enters(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_rank_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """As is no factory, and a stage that reads several."""
+    """So are a missing factory, and a stage that reads several."""
     with pytest.raises(pipesched.PipeschedError, match="rank 4 does not exist"):
         pipesched.run_rank("1f1b", 4, STAGES, p=4)
     assert main(["run", "1f1b", "--p", "4", "--rank", "0"]) == 2
@@ -262,7 +262,7 @@ rank r { repeat m { F } repeat m { B } }
 def test_an_option_of_the_other_way_to_run_is_refused(
     line: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All ranks, or one with stages of yours: an option that means nothing is never passed over, and nothing runs."""
+    """All ranks, or one with your own stages: an option of the other kind is refused, and nothing runs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.py").write_text("def f(stage, stages): open('ran', 'w')\n", encoding="utf-8")
     assert main(["run", "1f1b", "--p", "2", "--m", "2", *line.split()]) == 2

@@ -1,4 +1,4 @@
-"""``pipesched run``: what it prints, what it writes, how it ends, and that it leaves no process."""
+"""``pipesched run``: its output, its files, its exit status, and no process left."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SPECIAL = [
 
 
 def run_json(capsys: Captured, *arguments: str) -> dict[str, Any]:
-    """The object that a run prints; it must end with 0."""
+    """The object of a run, which must exit with 0."""
     assert main(["run", *arguments, "--json"]) == 0, capsys.readouterr()
     made: dict[str, Any] = json.loads(capsys.readouterr().out)
     return made
@@ -77,7 +77,7 @@ class TestWhatItTells:
         ids=lambda x: x if isinstance(x, str) else x[0],
     )
     def test_it_is_the_undivided_model(self, arguments: tuple[str, ...], net: str, capsys: Captured) -> None:
-        """Gradients to 1e-12; the peak, counted from what autograd keeps, is the predicted one on every rank."""
+        """Gradients to 1e-12; the peak, counted by autograd's saved tensors, is the predicted one on every rank."""
         found = run_json(capsys, *arguments, "--net", net, "--steps", "2", "--pace", "0")
         sizes = {name.removeprefix("--"): int(n) for name, n in zip(arguments[1::2], arguments[2::2], strict=True)}
         memory = pipesched.verify(arguments[0], **sizes).memory
@@ -90,8 +90,8 @@ class TestWhatItTells:
 
     @pytest.mark.parametrize("arguments", SPECIAL, ids=lambda x: x[0])
     def test_so_are_those_of_a_special_kind(self, arguments: tuple[str, ...], capsys: Captured) -> None:
-        """Recomputation, slices, frozen stages, skips, microbatches that differ, offloading; outputs where no backward
-        is.
+        """Recomputation, slices, frozen stages, skips, uneven microbatches, offloading; outputs if there is no
+        backward.
         """
         found = run_json(capsys, *arguments, "--steps", "1", "--pace", "0")
         assert found["outputs" if arguments[0] == "forward_only" else "gradients"]["error"] <= 1e-12
@@ -99,8 +99,9 @@ class TestWhatItTells:
         assert found["peak"]["counted"] == found["peak"]["predicted"]
 
     def test_the_step_takes_its_makespan(self, tmp_path: Path, capsys: Captured) -> None:
-        """Timing: makespan 15 = (m + p - 1) (F + B) at 20 ms, never less. Above that, the machine's own pace: in the
-        best of the steps half as much again as what its instructions took here explains."""
+        """Timing: makespan 15 = (m + p - 1) (F + B) at 20 ms, never less. At most, in the best of the steps, half more
+        than its instructions explain here.
+        """
         file = tmp_path / "trace.json"
         sizes = ("1f1b", "--p", "2", "--m", "4")
         time = run_json(capsys, *sizes, "--pace", "20", "--trace", str(file))["time"]
@@ -123,7 +124,7 @@ class TestWhatItTells:
 
     @pytest.mark.parametrize("net", ["mlp", "transformer"])
     def test_microbatches_of_different_sizes(self, net: str, capsys: Captured) -> None:
-        """Gradients to 1e-12, and other losses than with even ones; a number for each microbatch, from 1, or PS225."""
+        """Gradients to 1e-12, and other losses than with even ones; one number per microbatch, from 1, or PS225."""
         sizes = ("zb_v", "--p", "2", "--m", "4", "--net", net, "--steps", "2", "--pace", "0")
         found = run_json(capsys, *sizes, "--samples", "4,3,1,7")
         assert found["gradients"]["error"] <= 1e-12
@@ -134,14 +135,14 @@ class TestWhatItTells:
             assert "error[PS225]" in capsys.readouterr().err
 
     def test_what_is_counted_knows_of_no_memory_costs(self, capsys: Captured) -> None:
-        """A run counts stages, so what it is held against does too, whatever M says; assumed costs are named."""
+        """A run counts stages, so the comparison ignores M; assumed costs are named."""
         found = run_json(capsys, "1f1b", "--p", "2", "--m", "3", "--cost", "M=[5,1/2],F=1,I=1", "--pace", "0")
 
         assert (found["peak"]["counted"], found["peak"]["predicted"]) == ([2, 1], [2, 1])
         assert found["time"]["assumed_costs"] == {"B": "I + W"}
 
     def test_the_text_says_the_same(self, capsys: Captured) -> None:
-        """A line each for the loss, the gradients, the peak, the time and the bubble of the prediction."""
+        """One line each for the loss, the gradients, the peak, the time and the bubble of the prediction."""
         assert main(["run", "1f1b", "--p", "2", "--m", "4", "--steps", "1", "--pace", "1"]) == 0
         first, loss, gradients, peak, time, bubble = capsys.readouterr().out.splitlines()
 
@@ -153,8 +154,9 @@ class TestWhatItTells:
         assert bubble == "    predicted makespan 15 = 12 work + 3 idle   bubble 20 % (1/5)"
 
     def test_what_the_prediction_leaves_out_is_said(self, capsys: Captured) -> None:
-        """Nobody can make a message last: at C = 2 the verdict is 2 (p - 1) C longer than what a run is held against,
-        and both forms name C."""
+        """A message's time cannot be set: at C = 2 the verdict is 2 (p - 1) C longer than the prediction, and both
+        forms name C.
+        """
         sizes = ("1f1b", "--p", "2", "--m", "1", "--cost", "F=1,B=2,C=2")
         assert main(["run", *sizes, "--steps", "1", "--pace", "1"]) == 0
         *_, line = capsys.readouterr().out.splitlines()
@@ -166,7 +168,9 @@ class TestWhatItTells:
         assert run_json(capsys, *sizes, "--cost", "F=1,B=2", "--pace", "0")["time"]["left_out"] == {}
 
     def test_the_trace_has_every_instruction(self, tmp_path: Path, capsys: Captured) -> None:
-        """In list order, one after the other, each at least as long as its pace, and messages sent before taken."""
+        """In list order, one after the other, each at least as long as its pace, and messages sent before they are
+        received.
+        """
         file = tmp_path / "trace.json"
         run_json(capsys, "zb_h1", "--p", "2", "--m", "3", "--steps", "2", "--pace", "2", "--trace", str(file))
         assert main(["emit", "zb_h1", "--p", "2", "--m", "3"]) == 0
@@ -187,7 +191,7 @@ class TestWhatItTells:
         assert violations(trace) == []
 
     def test_a_stream_and_a_csv_run_too(self, tmp_path: Path, capsys: Captured) -> None:
-        """What `emit` writes can be run."""
+        """Files written by `emit` can be run."""
         stream, rows = tmp_path / "one.json", tmp_path / "one.csv"
         assert main(["emit", "interleaved", "--p", "2", "--v", "2", "--m", "4", "-o", str(stream)]) == 0
         assert main(["emit", "1f1b", "--p", "2", "--m", "3", "--target", "torch-csv", "-o", str(rows)]) == 0
@@ -209,7 +213,7 @@ class TestWhatItTells:
         assert set(re.findall(r"`(\w+)`", row)) == told
 
     def test_torch_engine(self, capsys: Captured) -> None:
-        """The same comparison through torch's own runtime, without a time."""
+        """The same comparison with torch's own runtime, without times."""
         found = run_json(capsys, "zb_h1", "--p", "2", "--m", "4", "--engine", "torch")
 
         assert found["gradients"]["error"] <= 1e-12
@@ -217,8 +221,9 @@ class TestWhatItTells:
 
     @pytest.mark.parametrize("name", ["1f1b", "interleaved", "zb_v", "dualpipe"])
     def test_a_schedule_without_backward_is_evaluated(self, name: str, tmp_path: Path, capsys: Captured) -> None:
-        """Outputs are those of the model in one piece, and so is the loss; an activation lives for as long as its
-        forward runs. Both forms say that it is forward only, and other weights are found."""
+        """Outputs are those of the model in one piece, and so is the loss; an activation lives while its forward runs.
+        Both forms say forward only, and wrong weights are detected.
+        """
         sizes = {"p": 2, "m": 4}
         file = tmp_path / "forward.txt"
         schedule = forwards(pipesched.load(name, **sizes))
@@ -241,7 +246,7 @@ class TestWhatItTells:
 
     @pytest.mark.parametrize("name", ["torch's 1F1B, p = 2", "DualPipe, p = 2", "a communicator a direction"])
     def test_batches_and_communicators_run_as_written(self, name: str, tmp_path: Path, capsys: Captured) -> None:
-        """A program of the order notation trains as it stands there: every batch is one instruction of the trace."""
+        """A program in the order notation trains as written: every batch is one instruction of the trace."""
         program = PROGRAMS[name]()
         file, trace = tmp_path / "order.txt", tmp_path / "trace.json"
         file.write_text(order_text.write(program), "utf-8")
@@ -255,7 +260,7 @@ class TestWhatItTells:
         assert main(["calibrate", str(trace)]) == 0
 
     def test_a_rank_that_both_routes_cross_at_one_stage_has_it_once(self, tmp_path: Path, capsys: Captured) -> None:
-        """At odd p the rank in the middle has the same stage on both routes: one set of weights, one gradient."""
+        """For odd p the middle rank has the same stage on both routes: one set of weights, one gradient."""
         file = tmp_path / "crossing.ps"
         file.write_text(
             "schedule crossing(p, m)\n"
@@ -300,7 +305,7 @@ class TestWhatItTells:
 def test_mistakes_start_no_process(
     arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """The command line is at fault: status 2, and what to change."""
+    """The command line is at fault: status 2, with the remedy."""
     monkeypatch.setattr(launch, "Launcher", None)
 
     assert main(["run", *arguments]) == 2
@@ -319,13 +324,13 @@ def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, 
 
 
 def children(pid: int) -> list[int]:
-    """The direct children of a process."""
+    """Direct children of a process."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
     return list(map(int, listed.split()))
 
 
 def wait_for(condition: Any, seconds: float = 60.0) -> Any:
-    """The first true value of a condition; a test that waits in vain fails."""
+    """The first true value of a condition; a timeout fails the test."""
     until = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < until, "waited in vain"
@@ -335,7 +340,7 @@ def wait_for(condition: Any, seconds: float = 60.0) -> Any:
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_an_interrupt_leaves_no_process(sent: signal.Signals, status: int) -> None:
-    """Ctrl-C ends with 130; and however the command ends, its supervisor and its ranks end too."""
+    """Ctrl-C exits with 130; and however the command ends, its supervisor and its ranks end too."""
     command = [
         sys.executable,
         "-m",
@@ -364,7 +369,7 @@ def test_an_interrupt_leaves_no_process(sent: signal.Signals, status: int) -> No
 
 
 def test_a_killed_supervisor_takes_its_ranks_along() -> None:
-    """The ranks hold a pipe of it, whose end they see."""
+    """The ranks hold a pipe of the supervisor, and see its end."""
     with Launcher() as launcher:
         os.kill(launcher.pid, signal.SIGKILL)
         with pytest.raises(launch.RunError, match="SIGKILL"):
@@ -380,7 +385,7 @@ def train(folder: Path, script: str) -> list[str]:
 
 
 def test_the_script_of_the_readme(tmp_path: Path) -> None:
-    """The script of the guide trains under torchrun: two processes, loss falling."""
+    """The script of the guide trains under torchrun: two processes, with falling loss."""
     words = train(tmp_path, *blocks("pipesched/README.md", "py"))
     agent = forks().Process(target=harness.torchrun, args=(str(tmp_path), *words))
     agent.start()
@@ -395,7 +400,7 @@ def test_the_script_of_the_readme(tmp_path: Path) -> None:
 
 
 def test_a_stall_of_the_script_ends_it(tmp_path: Path) -> None:
-    """Where rank 0 is stuck in the transport, its watchdog tells the stall on stderr and ends the process."""
+    """If rank 0 is stuck in the transport, its watchdog reports the stall on stderr and ends the process."""
     (script,) = blocks("pipesched/README.md", "py")
     stuck = "with Guard(runtime, timeout=3):\n    if rank == 1:\n        __import__('time').sleep(600)\n"
     words = train(tmp_path, script.replace("with Guard(runtime, timeout=60):\n", stuck))

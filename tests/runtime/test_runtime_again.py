@@ -1,5 +1,5 @@
-"""Real gloo processes run forwards again where an R says so: gradients as undivided training leaves them, with the same
-random numbers, and live activations as predicted.
+"""Real gloo processes recompute forwards at R: gradients of undivided training, the same random numbers, and the
+predicted live activations.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def ranks() -> Iterator[Ranks]:
 @pytest.mark.parametrize("p", some([2, 3, 4], 2))
 @pytest.mark.parametrize("order", tuple(ORDERS))
 def test_gradients_and_live_activations(ranks: Ranks, order: str, p: int) -> None:
-    """Gradients and loss are those of undivided training; an F that is run again keeps nothing until its R."""
+    """Gradients and loss are those of undivided training; a recomputed F keeps nothing until its R."""
     schedule = load(Source("again.ps", ORDERS[order]), Options({"p": p, "m": p + 1})).schedule
     predicted = memory(schedule, AT_W)
     stream = published(lower(schedule))
@@ -76,6 +76,6 @@ def test_the_random_numbers_are_those_of_the_first_time(ranks: Ranks, order: str
 
 
 def test_a_stage_that_changes_its_input_is_refused(ranks: Ranks) -> None:
-    """At its R, on the rank of the stage: what it would compute again is something else."""
+    """At its R, on the rank of the stage: it would recompute something else."""
     found: list[Any] = ranks.run(1, cases.changing, made("gpipe", 1))
     assert found == [("PS831", "stage 0 changes its input in place, so its forward cannot be run again")]

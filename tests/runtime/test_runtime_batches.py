@@ -1,4 +1,4 @@
-"""Batches and communicators run as they are written: one call a batch, a group a communicator, gradients right."""
+"""Batches and communicators run as written: one call per batch, one group per communicator, right gradients."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def ranks() -> Iterator[Ranks]:
 
 
 def recorded(lists: tuple[str, ...], name: str, p: int, m: int) -> Program:
-    """An order of published code, with the reductions and the optimizer at the end as our lowering has them, and
-    without waits for what a rank does not send."""
+    """An order of published code, with reductions and optimizer as in our lowering, and without waits for messages that
+    a rank does not send.
+    """
     own = program_of(name, p=p, m=m)
     ends = (Op.REDUCE_GRAD, Op.SYNC, Op.STEP)
     full = []
@@ -55,13 +56,13 @@ def read(text: str) -> Program:
 
 
 def a_direction(name: str, **sizes: int) -> Program:
-    """Gradients on a communicator of their own, as the order notation writes it."""
+    """Gradients on a communicator of their own, in the order notation."""
     text = order_text.write(lower(pipesched.load(name, **sizes)))
     return read(re.sub(r"((?:send|recv):B\S+)", r"\1@1", text))
 
 
 def fused(name: str, seed: int, **sizes: int) -> Program:
-    """Neighbouring messages joined to batches at random, some of them on another communicator."""
+    """Neighbouring messages merged into batches at random, some of them on another communicator."""
     rng = random.Random(seed)
     program = program_of(name, **sizes)
     channels: dict[tuple[int, int, bool], int] = {}
@@ -129,7 +130,9 @@ def communicators(stream: Stream) -> set[int]:
 
 @pytest.mark.parametrize("name", ["Megatron's 1F1B, p = 2", "Megatron's 1F1B, p = 4", "DualPipe, p = 4"])
 def test_a_rank_waits_for_its_whole_batch(ranks: Ranks, name: str) -> None:
-    """In the discipline of `strict`, where each send and receive blocks, a batch is posted before it is waited for."""
+    """In the discipline of `strict`, where each send and receive blocks, a batch is posted
+    completely before any wait.
+    """
     stream = published(PROGRAMS[name]())
     for found in ranks.run(len(stream.ranks), batched.batched, stream, True, True):
         assert found["error"] <= 1e-12
@@ -137,7 +140,7 @@ def test_a_rank_waits_for_its_whole_batch(ranks: Ranks, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Megatron's 1F1B, p = 4", "DualPipe, p = 2", "at random, looped"])
 def test_evaluation_keeps_what_is_forward_of_a_batch(ranks: Ranks, name: str) -> None:
-    """The forwards of such a program and their messages run by themselves."""
+    """The forwards of such a program and their messages run alone."""
     stream = published(PROGRAMS[name]())
     for found in ranks.run(len(stream.ranks), evaluated.evaluated, stream, True):
         assert max(found["outputs"], found["losses"], found["trained"]) <= 1e-12
@@ -145,7 +148,7 @@ def test_evaluation_keeps_what_is_forward_of_a_batch(ranks: Ranks, name: str) ->
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_such_a_stream_is_of_version_2(name: str) -> None:
-    """What is written is read back, by who knows version 2; batches and communicators are part of the fingerprint.
+    """It reads back under version 2; batches and communicators are part of the fingerprint.
 
     Columns are written as their records are.
     """

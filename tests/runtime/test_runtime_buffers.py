@@ -1,4 +1,4 @@
-"""How much a rank holds for its messages, in what order it posts them, and what it says of a wait."""
+"""Message buffers of a rank, the order of its posts, and its report of a wait."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ranks() -> Iterator[Ranks]:
 
 @pytest.mark.parametrize(("name", "early"), [("1f1b", EARLY), ("zb_v", EARLY), ("1f1b", 0)])
 def test_buffers_are_bounded(ranks: Ranks, name: str, early: int) -> None:
-    """p = 2, m = 64. Wherever a rank stands, it holds at most `early` receives beyond those that its list has had.
+    """p = 2, m = 64. At any time a rank holds at most `early` receives beyond its position in the list.
 
     And of what it has sent it holds, after a while and without being asked, nothing but what the other rank cannot
     have received: as many as it lacks receives for when it has run as far as it can.
@@ -61,7 +61,7 @@ def _held(rank: int, stream: Stream, early: int, bounds: list[list[Counter[str]]
 
 
 def listed(stream: Stream, rank: int) -> Counter[str]:
-    """The most receives that a list has had and not yet used, by name."""
+    """The most receives that a list has reached and not yet used, by name."""
     now, most = Counter[str](), Counter[str]()
     for x in stream.ranks[rank]:
         now[x.op] += 1
@@ -104,7 +104,7 @@ def _can(stream: Stream, rank: int, place: int, sent: set[tuple[str, int, int]])
 
 
 def _received(stream: Stream, rank: int, place: int, early: int) -> list[tuple[str, int, int]]:
-    """The receives that a rank has posted when it stands at an instruction."""
+    """Receives that a rank has posted when it is at an instruction."""
     receives = [(i, x) for i, x in enumerate(stream.ranks[rank]) if x.op.startswith("RECV")]
     due = sum(i <= place for i, _ in receives)
     return [_label(x) for _, x in receives[: due + early]]
@@ -113,7 +113,7 @@ def _received(stream: Stream, rank: int, place: int, early: int) -> list[tuple[s
 @pytest.mark.parametrize("early", [0, EARLY, 1000])
 @pytest.mark.parametrize("name", ["1f1b", "interleaved", "zb_v"])
 def test_what_is_posted(ranks: Ranks, name: str, early: int) -> None:
-    """Receives are brought forward by at most so many places among receives, and nothing else moves."""
+    """Receives are brought forward by at most the given number of receives, and nothing else moves."""
     stream = stream_of(name, p=2, m=6)
     tags = Tags.of(stream, 1)
     for rank, found in enumerate(ranks.run(2, buffers.posted, stream, early)):
@@ -122,7 +122,7 @@ def test_what_is_posted(ranks: Ranks, name: str, early: int) -> None:
 
 
 def brought_forward(instructions: list[Any], early: int) -> list[Any]:
-    """A list in which each receive stands where it is posted. Written anew, for streams and programs alike."""
+    """The list with each receive at its posting place, written independently."""
     receives = [x for x in instructions if str(getattr(x.op, "name", x.op)).startswith("RECV")]
     made, done, due = [], 0, 0
     for x in instructions:
@@ -135,7 +135,7 @@ def brought_forward(instructions: list[Any], early: int) -> list[Any]:
 
 
 def test_the_order_that_is_posted_has_the_verdict_of_the_list() -> None:
-    """Under `async`, which is the model of every backend here, and with the same messages to the same receivers.
+    """Under `async`, the model of every backend here, and with the same messages to the same receivers.
 
     Of random programs that receive what they use before they use it, some of which cannot finish in any model.
     """
@@ -157,7 +157,7 @@ def test_the_order_that_is_posted_has_the_verdict_of_the_list() -> None:
 
 
 def late(instructions: list[Any]) -> bool:
-    """Whether something is received behind a compute that uses it."""
+    """Tell whether a message is received after a compute that uses it."""
     used: set[tuple[Any, ...]] = set()
     for x in instructions:
         if x.op in USERS and any((user, x.stage, x.microbatch) in used for user in USERS[x.op]):
@@ -167,7 +167,7 @@ def late(instructions: list[Any]) -> bool:
 
 
 def pairs(program: Program) -> Counter[tuple[str, str]]:
-    """Who receives what from whom."""
+    """Receiver, sender and message of all receives."""
     partner = pair(program).partner.tolist()
     sends = [i for i in range(len(program)) if program[i].op.send and partner[i] >= 0]
     return Counter(
@@ -177,7 +177,7 @@ def pairs(program: Program) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "p", "m"), [("1f1b", 3, 4), ("zb_v", 3, 6), ("dualpipe", 4, 8)])
 def test_without_tags(ranks: Ranks, name: str, p: int, m: int) -> None:
-    """A communicator a direction, also of ranks that have several neighbours: every process makes all, in one order."""
+    """One communicator per direction, also for ranks with several neighbours: every process makes all, in one order."""
     found = ranks.run(p, buffers.communicators, stream_of(name, p=p, m=m))
     assert max(error for error, _ in found) <= 1e-12
     first, *others = [made for _, made in found]
@@ -185,18 +185,18 @@ def test_without_tags(ranks: Ranks, name: str, p: int, m: int) -> None:
 
 
 def test_several_ties_between_two_ranks(ranks: Ranks) -> None:
-    """Each tied weight is exchanged for itself, though the names of its messages are the same."""
+    """Each tied weight is exchanged separately, though the names of its messages are equal."""
     assert max(ranks.run(2, buffers.tied, stream_of("1f1b", p=2, m=4))) <= 1e-12
 
 
 def test_tags_are_used_where_they_are_known_to_work() -> None:
-    """Any backend that is not known to honour tags gets a communicator a direction, whatever its name."""
+    """Any backend not known to honour tags gets one communicator per direction."""
     assert [name for name, transport in channels.TRANSPORTS.items() if transport.tagged] == ["gloo"]
     assert not channels.OTHERS.tagged
 
 
 class Handle:
-    """A handle as NCCL's: `wait` returns at once, `is_completed` tells the truth."""
+    """A handle like NCCL's: `wait` returns at once, `is_completed` is accurate."""
 
     def __init__(self) -> None:
         self.done = False
@@ -209,7 +209,7 @@ class Handle:
 
 
 def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On NCCL the process runs on behind a wait: what the rank waits for is the first message that has not come.
+    """On NCCL the process runs ahead of a wait: the rank waits for the first message that has not come.
 
     A fault says that its place is not where that message is waited for. What has been sent is let go at the next
     instruction once its handle is done, oldest first in each direction.
@@ -253,7 +253,7 @@ def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_wait_is_as_long_as_that_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message that the GPU waits 5 s for, and the process does not, is 5 s of waiting, and kernels before it none."""
+    """A message for which the GPU, not the process, waits 5 s counts as 5 s of waiting; kernels before it do not."""
     time = [0.0]
     behind = [2.0]  # seconds that the GPU is behind the process
 

@@ -1,4 +1,4 @@
-"""What the verifier says of strict communication, gloo does, with blocking sends and receives in list order."""
+"""gloo with blocking sends and receives in list order agrees with the verifier's verdict under strict."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _hang(given: list[tuple[int, tuple[Program, tuple[int, ...]]]]) -> None:
 
 
 def test_async_programs_finish_when_posted(ranks: Ranks) -> None:
-    """Those of them that the verifier calls safe under async finish in the usual discipline, gradients right."""
+    """Programs that the verifier calls safe under async finish with posted messages, with right gradients."""
     chosen = [program for program, _ in moved.drawn(1, True, DEADLOCKED) if holds(program, ASYNC)]
     assert chosen
     for number, program in enumerate(chosen):

@@ -1,4 +1,4 @@
-"""Evaluation through the modules of the training: outputs in order, losses, keyword inputs; nothing else changes."""
+"""Evaluation with the modules of the training: outputs in order, losses, keyword inputs; nothing else changes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_what_is_refused(what: str) -> None:
 
 
 def of_stream(lists: list[tuple[stream.Instruction, ...]], placement: Placement) -> Program:
-    """A program from what is published of it."""
+    """A program from its published form."""
 
     def records() -> Iterator[list[Instruction]]:
         for order in lists:
@@ -103,8 +103,9 @@ def of_stream(lists: list[tuple[stream.Instruction, ...]], placement: Placement)
 
 
 def test_the_forwards_of_what_finishes_finish() -> None:
-    """Under every model: of random programs with batches and communicators whose messages are sent and received as one
-    kind, and the forwards are exactly those of the program, with their messages."""
+    """Under every model: random programs with batches and communicators keep exactly their forwards, with their
+    messages.
+    """
     rng = random.Random(5)
     seen = Counter[str]()
     while min((seen[str(model)] for model in MODELS), default=0) < deep(30):

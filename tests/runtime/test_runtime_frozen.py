@@ -1,5 +1,5 @@
-"""Real gloo processes train around frozen stages as undivided training does, and hold what was predicted; a model that
-disagrees with the stream about which stages are frozen is refused.
+"""Real gloo processes train around frozen stages like undivided training, with the predicted memory; a model with other
+frozen stages than the stream is refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def frozen_of(stages: int) -> dict[str, tuple[int, ...]]:
-    """An encoder, all that is before the last stage, one in between, the last one, every other one."""
+    """An encoder, all before the last stage, one in between, the last one, every other one."""
     chosen = {"first": (0,), "but last": (*range(stages - 1),), "last": (stages - 1,)}
     if stages > 2:
         chosen |= {"between": (1,), "other": (*range(0, stages, 2),), "behind": (*range(1, stages),)}
@@ -68,7 +68,7 @@ def cases_of() -> Iterator[tuple[str, int, int, tuple[int, ...]]]:
 
 @pytest.mark.parametrize(("name", "p", "m", "frozen"), some(list(cases_of()), 4))
 def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int, frozen: tuple[int, ...]) -> None:
-    """Gradients and loss are those of undivided training with the same weights frozen, which get none.
+    """Gradients and loss are those of undivided training with the same frozen weights, which get none.
 
     Live activations after every compute are the predicted ones, and none is left.
     """

@@ -1,4 +1,4 @@
-"""Real gloo processes leave the gradients that undivided training leaves, and hold what was predicted."""
+"""Real gloo processes leave the gradients of undivided training, and hold the predicted memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def sizes() -> Iterator[tuple[str, int, int]]:
-    """Every schedule at 2, 3 and 4 ranks where it may, with three numbers of microbatches."""
+    """Every schedule at the supported ones of 2, 3 and 4 ranks, with three numbers of microbatches."""
     for p in (2, 3, 4):
         for name in SCHEDULES:
             if name == "dualpipe" and p % 2:
@@ -73,7 +73,7 @@ SIZES = list(sizes())
     ],
 )
 def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int, kind: str) -> None:
-    """Gradients and loss are those of undivided training, within the tolerance, of either kind.
+    """Gradients and loss are those of undivided training, within the tolerance, with either kind of backward.
 
     Of three numbers of microbatches one in turn, on two ranks and with ``--depth 2`` all.
 
@@ -92,7 +92,7 @@ def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int,
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_library_trains(ranks: Ranks, name: str) -> None:
-    """The same of its other chains, loops, waves and routes, at one size, and with ``--depth 2`` at all of them."""
+    """The same for its other chains, loops, waves and routes, at one size, and with ``--depth 2`` at all of them."""
     for p in (4,) if deep(1) == 1 or name == "chimera2" else (2, 4):
         test_gradients_and_live_activations(ranks, name, p, 2 * p, "float64")
 

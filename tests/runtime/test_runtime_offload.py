@@ -1,5 +1,5 @@
-"""Real gloo processes copy to host memory what O names, and back at L: gradients as undivided training leaves them, and
-each activation where it was predicted to be.
+"""Real gloo processes copy activations to host memory at O, and back at L: gradients of undivided training, and each
+activation at its predicted place.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def where(schedule: Schedule, rank: int) -> list[tuple[int, list[tuple[int, int, int]]]]:
-    """After each operation of a rank how many activations there are, here and in host memory, and which were never
+    """After each operation of a rank the number of activations on the device and in host memory, and of those never
     copied; by hand.
     """
     there, untouched, found = set[tuple[int, int]](), set[tuple[int, int]](), []
@@ -67,8 +67,8 @@ def where(schedule: Schedule, rank: int) -> list[tuple[int, list[tuple[int, int,
 @pytest.mark.parametrize("p", some([2, 3, 4], 2))
 @pytest.mark.parametrize("order", tuple(ORDERS))
 def test_gradients_and_where_activations_are(ranks: Ranks, order: str, p: int) -> None:
-    """Gradients and loss are those of undivided training. From O on nothing is left of an activation on the device but
-    one copy in host memory, and from L on one copy on the device, until the end of its backward.
+    """Gradients and loss are those of undivided training. From O on an activation is only in host memory, and from L
+    until the end of its backward only on the device.
     """
     schedule = load(Source("away.ps", ORDERS[order]), Options({"p": p, "m": p + 1})).schedule
     stream = published(lower(schedule))

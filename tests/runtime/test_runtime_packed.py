@@ -1,5 +1,5 @@
-"""Real gloo processes train on microbatches of different length as the undivided model is trained, and hold as many
-tokens as was predicted.
+"""Real gloo processes train on microbatches of different length like the undivided model, and hold the predicted number
+of tokens.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def ranks() -> Iterator[Ranks]:
 @pytest.mark.parametrize("p", some([2, 3, 4], 2))
 @pytest.mark.parametrize("order", ORDERS)
 def test_gradients_and_live_tokens(ranks: Ranks, order: str, p: int) -> None:
-    """Two steps, of which the second has other lengths: gradients and losses are those of the undivided model, with the
-    mean over microbatches, and with the mean over tokens if the loss says so. Tokens alive after every compute are as
-    many as predicted. A stage runs dry once for each length that it has not had.
+    """Two steps with different lengths: gradients and losses are those of the undivided model, with the mean over
+    microbatches, and with the mean over tokens if the loss computes it. Live tokens after every compute are the
+    predicted ones. A stage runs one dry forward for each new length.
     """
     m = p + 2
     first, last = [3 + i % 2 for i in range(m)], [1 + (5 * i + p) % 7 for i in range(m)]
@@ -73,14 +73,14 @@ SAID = {
 
 @pytest.mark.parametrize("kind", SAID)
 def test_what_is_refused(ranks: Ranks, kind: str) -> None:
-    """With the same words on every rank, outside of a step."""
+    """With the same message on every rank, outside of a step."""
     for found in ranks.run(2, packed.refused, stream_of("1f1b", p=2, m=4), kind):
         code, said = SAID[kind]
         assert found[0] == code and said in found[1]
 
 
 def test_lengths_of_another_step_are_refused() -> None:
-    """A step whose shapes are those of before is refused where they are met, and told what to call."""
+    """A step with unexpected shapes is refused where they occur, with the call to make."""
     with ranks_of(2) as mine:
         first, _ = mine.run(2, packed.refused, stream_of("1f1b", p=2, m=4), "stale", timeout=1)
     assert first[0] == "PS824" and "is float64[3, 6]; the other end expects float64[6, 6]" in first[1]

@@ -1,4 +1,4 @@
-"""Real processes whose ranks have queues stop where the models say, and receive what the pairing says.
+"""Real processes whose ranks have queues stop where the models predict, and receive what the pairing predicts.
 
 gloo is a rendezvous at every size, so a queue that waits for one message after the other is what a stream of NCCL
 promises at least: one-stream a queue a rank and communicator, pair-stream a queue for each peer too; under strict the
@@ -31,7 +31,7 @@ ORDERS = Path(__file__).parents[1] / "orders" / "megatron"
 
 
 def play(processes: Players, case: Program, model: str) -> tuple[int, ...]:
-    """Where real ranks stop; what they received before must be what was sent to them."""
+    """Stops of real ranks; earlier messages must be those that were sent to them."""
     places = processes.play(case, model)
     partner = partners([case.instructions(rank) for rank in range(case.ranks)])
     for rank, place in enumerate(places):
@@ -42,7 +42,9 @@ def play(processes: Players, case: Program, model: str) -> tuple[int, ...]:
 
 
 def differences(seeds: Iterable[int]) -> Iterator[tuple[int, bool, object]]:
-    """Of each program whether it hangs, and the difference if there is one. Those of one size have one set of ranks."""
+    """For each program whether it hangs, and its difference from the prediction, if any. Programs of one size share one
+    set of ranks.
+    """
     cases = {seed: (batched(seed), random.Random(seed).choice(MODELS)) for seed in seeds}
     for size in sorted({case.ranks for case, _ in cases.values()}):
         with players(size) as processes:
@@ -55,7 +57,9 @@ def differences(seeds: Iterable[int]) -> Iterator[tuple[int, bool, object]]:
 
 
 def test_programs_end_or_hang_where_predicted() -> None:
-    """With batches and communicators, under each model: every rank at the instruction where the analysis stops it."""
+    """With batches and communicators, under each model: every rank is at the instruction where the
+    analysis stops it.
+    """
     found = list(differences(range(CASES)))
     assert [(seed, difference) for seed, _, difference in found if difference] == []
     assert CASES // 8 < sum(hangs for _, hangs, _ in found) < CASES
@@ -75,7 +79,7 @@ def test_programs_end_or_hang_where_predicted() -> None:
     ],
 )
 def test_megatrons_orders(name: str, model: str, ends: bool) -> None:
-    """The flush of the warm-up hangs on four real ranks with one queue each; batches of m = p do not."""
+    """The flush of the warm-up hangs on four real ranks with one queue each; batches for m = p do not."""
     case = pipesched.load(ORDERS / f"{name}.order").program
     assert case is not None
     with players(case.ranks) as processes:

@@ -1,5 +1,5 @@
-"""Real gloo processes train stages that read others than the one before them as the undivided model is trained, and
-hold what was predicted.
+"""Real gloo processes train stages that read others than the one before them like the undivided model, with the
+predicted memory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ROWS = "rank r {{ let w = min(p - 1 - r, m)  repeat w {{ F }}  repeat m - w {{ F
 
 
 def reads_of(name: str, p: int) -> list[tuple[int, ...]]:
-    """Who reads whom, the nearest first, said a second time."""
+    """The stages that each stage reads, the nearest first, derived independently."""
     down: list[tuple[int, ...]] = [(s - 1,) for s in range(p)]
     if name == "both":
         return [(-1,), *((s - 1, s - 2) for s in range(1, p))]
@@ -97,8 +97,8 @@ def text_of(name: str, back: str, frozen: tuple[int, ...] = ()) -> str:
 def test_gradients_and_live_activations(
     ranks: Ranks, name: str, p: int, back: str, frozen: tuple[int, ...], agreed: bool
 ) -> None:
-    """Gradients, loss, outputs and the gradient of the input are those of the undivided model, whose arguments stand in
-    the order of the stream; live activations after every compute are the predicted ones, and none is left.
+    """Gradients, loss, outputs and the gradient of the input are those of the undivided model, with arguments in the
+    order of the stream; live activations after every compute are the predicted ones, and none is left.
     """
     schedule = load(Source(f"{name}.ps", text_of(name, back, frozen)), Options({"p": p})).schedule
     predicted = memory(schedule, AT_W)
@@ -119,8 +119,8 @@ def test_gradients_and_live_activations(
 @pytest.mark.parametrize("name", ["unet", "looped", "translator"])
 @pytest.mark.parametrize("before", ["R", "O L"])
 def test_forwards_run_again_and_activations_away(ranks: Ranks, name: str, back: str, before: str) -> None:
-    """What a stage reads of several is there again for its R, and after its O and L; gradients are right, and what is
-    run again holds nothing until then.
+    """The inputs that a stage reads are available for its R, and after its O and L; gradients are right, and a
+    recomputed forward holds nothing until then.
     """
     text = text_of(name, back)
     for letter in ("B", "I"):
@@ -140,7 +140,7 @@ def test_forwards_run_again_and_activations_away(ranks: Ranks, name: str, back: 
 
 @pytest.mark.parametrize("name", ["unet", "towers"])
 def test_each_message_is_waited_for(ranks: Ranks, name: str) -> None:
-    """With a WAIT for each send, in the order of the sends, before the reductions: as without."""
+    """With a WAIT for each send, in the order of the sends, before the reductions: the same results."""
     stream = published(lower(load(Source(f"{name}.ps", text_of(name, "full")), Options({"p": 4})).schedule))
     lists = []
     for rank in stream.ranks:

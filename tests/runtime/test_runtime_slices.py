@@ -1,5 +1,5 @@
-"""Real gloo processes train with sequences that are cut: with stages whose slices attend to those before them, loss and
-gradients are those of whole sequences.
+"""Real gloo processes train with sliced sequences: with stages whose slices attend to earlier ones, loss and gradients
+are those of whole sequences.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ranks() -> Iterator[Ranks]:
     [(name, *sizes) for name in SOURCES for sizes in SIZES if name != "seq1f1b_i" or sizes[0] % sizes[2] == 0],
 )
 def test_gradients_are_those_of_whole_sequences(ranks: Ranks, name: str, p: int, m: int, q: int) -> None:
-    """With every slice attending to all before it in its sequence, and as many sequences in flight as there may be."""
+    """Every slice attends to all earlier ones of its sequence, with as many sequences in flight as allowed."""
     source, options = SOURCES[name], Options({"p": p, "m": m, "q": q})
     assert load(source, options).schedule.slices == q
     stream = streams.loads("".join(emit(source, options, "stream").pieces()))
@@ -47,8 +47,8 @@ def test_gradients_are_those_of_whole_sequences(ranks: Ranks, name: str, p: int,
 
 
 def test_in_another_order_they_are_not(ranks: Ranks) -> None:
-    """The law above says something: where microbatches are no slices, backwards run along them, and what later slices
-    ask of earlier ones is lost.
+    """The law above is not empty: if microbatches are not declared as slices, backwards run in the wrong order, and
+    gradients of later slices are lost.
     """
     stream = streams.loads("".join(emit(read("gpipe"), Options({"p": 2, "m": 4}), "stream").pieces()))
     assert max(found["error"] for found in ranks.run(2, sliced.sequences, stream, 2)) > 1e-3

@@ -1,4 +1,4 @@
-"""Steps one after the other, the disciplines of sending, and what is refused before and while it runs."""
+"""Consecutive steps, the ways of sending, and refusals before and during a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def test_training_goes_on_as_undivided(ranks: Ranks) -> None:
-    """Three steps of an optimizer, gradients accumulating over them: the weights are those of undivided training.
+    """Three steps of an optimizer with accumulating gradients: the weights are those of undivided training.
 
     With receives posted ahead, as many as asked, or not; on shared communicators with tags, or on one a direction
     without.
@@ -80,7 +80,7 @@ def test_what_is_refused(fault: str) -> None:
 
 
 def test_a_stage_on_two_routes_of_a_rank_is_one_module() -> None:
-    """Two would each have a part of the gradient."""
+    """Two modules would each get a part of the gradient."""
     parts = {"a": "0 .. 1", "b": "1 .. m"}
     routes = [f"route {name}: stage 0 on rank 0 for microbatch {part}" for name, part in parts.items()]
     text = "\n".join(["schedule x(m)", *routes, "rank 0 { F[a]  F[b]  B[a]  B[b] }"])
@@ -92,7 +92,7 @@ def test_a_stage_on_two_routes_of_a_rank_is_one_module() -> None:
 
 @pytest.mark.parametrize("fault", list(REFUSED_EVERYWHERE))
 def test_what_every_rank_refuses(ranks: Ranks, fault: str) -> None:
-    """What comes to light while the runtime is built ends on every rank with the same words."""
+    """A fault found while the runtime is built ends every rank with the same message."""
     stream = stream_of("dualpipe", p=2, m=4) if fault in ("copies", "values") else stream_of("1f1b", p=2, m=4)
     first, second = ranks.run(2, faults.refused, stream, fault)
     assert first == second
@@ -110,7 +110,7 @@ ALTERED: dict[str, tuple[int, Callable[[list[Instruction]], list[Instruction]], 
 
 @pytest.mark.parametrize("what", list(ALTERED))
 def test_lists_that_ask_for_what_is_not_there(what: str) -> None:
-    """A list that the verifier rejects, run all the same, says on its rank what is missing."""
+    """A list that the verifier rejects, run all the same, reports the missing value on its rank."""
     rank, alter, said = ALTERED[what]
     stream = stream_of("1f1b", p=2, m=4)
     lists = [tuple(alter(list(x))) if i == rank else x for i, x in enumerate(stream.ranks)]
@@ -120,7 +120,7 @@ def test_lists_that_ask_for_what_is_not_there(what: str) -> None:
 
 
 def test_no_process_outlives_a_case_that_hangs(ranks: Ranks) -> None:
-    """A case that is not done within its limit fails, its processes are gone, and the next case has new ones."""
+    """A case that exceeds its limit fails, its processes end, and the next case has new ones."""
     pids = ranks.pids
     with pytest.raises(AssertionError, match="rank 1: did not finish"):
         ranks.run(2, cases.stuck, limit=0.5)
@@ -133,14 +133,14 @@ def test_no_process_outlives_a_case_that_hangs(ranks: Ranks) -> None:
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_published_streams_are_those_that_run_here(name: str) -> None:
-    """The golden stream of each schedule has the instructions of the stream that these tests run at its size."""
+    """The golden stream of each schedule has the instructions of the tests' stream at its size."""
     (path,) = (Path(__file__).parents[2] / "emit" / "v2").glob(f"{name}_p*.json")
     golden = loads(path.read_text("utf-8"))
     assert golden.ranks == stream_of(name, **golden.parameters).ranks
 
 
 def test_forward_only(ranks: Ranks) -> None:
-    """A program without backward gives the loss, and keeps nothing for a backward."""
+    """A program without backward returns the loss, and keeps nothing for a backward."""
     text = """
 schedule inference(p, m)
 stage s in 0 .. p on rank s

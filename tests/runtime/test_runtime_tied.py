@@ -1,5 +1,5 @@
-"""Real gloo processes train weights that stages share as the undivided model trains the one tensor, where they are told
-of them, and refuse to train them as several where they are not.
+"""Real gloo processes train shared weights like the one tensor of the undivided model if they are declared, and refuse
+to train them separately otherwise.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ CASES = [(*order, groups, blocking) for groups in GROUPS for order in ORDERS for
 
 @pytest.mark.parametrize(("name", "p", "m", "groups", "blocking"), some(CASES, 3))
 def test_tied_weights_are_trained_as_one(ranks: Ranks, name: str, p: int, m: int, groups: str, blocking: bool) -> None:
-    """Every weight and every loss of three steps is that of the undivided model, where sends block too, and the tensors
-    of a group are the same to the bit on all ranks.
+    """Every weight and every loss of three steps is that of the undivided model, also if sends block, and the tensors
+    of a group are bitwise equal on all ranks.
     """
     order = stream(name, p, m)
     named = counted(GROUPS[groups], order.stages)
@@ -67,7 +67,7 @@ def test_tied_weights_are_trained_as_one(ranks: Ranks, name: str, p: int, m: int
 def test_one_tensor_on_a_rank_is_counted_once(
     ranks: Ranks, name: str, p: int, m: int, told: list[list[tuple[int, str]]] | None
 ) -> None:
-    """Stages that share a tensor on their rank need not be named, and may be."""
+    """Stages that share a tensor on their rank need not be named, but may be."""
     order = stream(name, p, m)
     named = counted(ENDS, order.stages)
     given = None if told is None else counted(told, order.stages)
@@ -76,7 +76,7 @@ def test_one_tensor_on_a_rank_is_counted_once(
 
 
 def test_of_a_tensor_and_another_rank(ranks: Ranks) -> None:
-    """Three stages have one weight, two of them on one rank: as one tensor, it has the gradients of both already."""
+    """Three stages have one weight, two of them on one rank: as one tensor, it already has the gradients of both."""
     order = stream("vee", 2, 3)
     named = [[(0, "words"), (3, "words"), (1, "more")]]
     found = ranks.run(2, tied.train, order, named, named, True, False)
@@ -84,7 +84,7 @@ def test_of_a_tensor_and_another_rank(ranks: Ranks) -> None:
 
 
 def test_what_nothing_is_said_of_is_refused(ranks: Ranks) -> None:
-    """By name, on every rank, with what to write: an embedding whose first row is of padding, and the head."""
+    """By name, on every rank, with the remedy: an embedding whose first row is padding, and the head."""
     order, pair = stream("1f1b", 3, 4), [[(0, "embed_tokens.weight"), (2, "lm_head.weight")]]
     for code, text, _ in ranks.run(3, tied.said, order, "language", None):
         assert code == "PS831" and f"`Runtime(tied={pair})`" in text and "rank 2" in text
@@ -94,7 +94,7 @@ def test_what_nothing_is_said_of_is_refused(ranks: Ranks) -> None:
 
 
 def test_two_tensors_on_one_rank_are_refused_too(ranks: Ranks) -> None:
-    """With all groups that it takes to name them; one that is named leaves a warning of the others."""
+    """With all groups that must be named; if one is named, the others cause a warning."""
     order = stream("vee", 2, 3)
     groups = [[(0, "words"), (3, "words")], [(0, "more"), (1, "more")]]
     for code, text, _ in ranks.run(2, tied.said, order, "vee", None):
@@ -107,7 +107,7 @@ def test_two_tensors_on_one_rank_are_refused_too(ranks: Ranks) -> None:
 
 
 def test_what_is_equal_by_chance_is_not_refused(ranks: Ranks) -> None:
-    """Whole blocks that begin alike are copies, of which is warned; what a rule makes is equal in every model."""
+    """Whole blocks that begin alike are copies, with a warning; weights made by a rule are equal in every model."""
     order = stream("1f1b", 3, 4)
     (_, text, told), *others = ranks.run(3, tied.said, order, "clones", None)
     assert text == "" and len(told) == 1 and "of stage 0 and" in told[0] and [x[2] for x in others] == [[], []]

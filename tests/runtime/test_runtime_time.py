@@ -40,7 +40,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def per_stage(stages: int, p: int, costs: str) -> list[list[float]]:
-    """F, I and W of every stage, in units: a chunk has its share of what a whole stage costs."""
+    """F, I and W of every stage, in units: a chunk has its share of a whole stage's cost."""
     _, base, quarters = COSTS[costs]
     return [[cost * quarters[4 * stage // stages] * p / stages for stage in range(stages)] for cost in base]
 
@@ -55,7 +55,7 @@ def predicted(name: str, p: int, m: int, costs: str) -> float:
 
 
 def ratio(ranks: Ranks, name: str, p: int, m: int, costs: str) -> float:
-    """How much longer a step takes than its instructions explain: the least of some, until one is good enough."""
+    """Ratio of a step to the time that its instructions explain: the least of some, until one is good enough."""
     stream = stream_of(name, p=p, m=m)
     stages = list(zip(*per_stage(stream.stages, p, costs), strict=True))
     least = float("inf")
@@ -70,7 +70,7 @@ def ratio(ranks: Ranks, name: str, p: int, m: int, costs: str) -> float:
 
 @pytest.mark.parametrize(("p", "m", "costs"), TIMED)
 def test_steps_take_the_predicted_time(ranks: Ranks, p: int, m: int, costs: str) -> None:
-    """Each step is within 10 % of what its instructions explain, which at their costs is the makespan (below).
+    """Each step is within 10 % of the time that its instructions explain, which at their costs is the makespan (below).
 
     So of two schedules that are 10 % apart the predicted one is faster.
     """
@@ -95,7 +95,7 @@ def test_steps_take_the_predicted_time(ranks: Ranks, p: int, m: int, costs: str)
 def test_recomputation_offload_and_slices_take_the_predicted_time_and_memory(
     name: str, sizes: dict[str, int], costs: str, without: tuple[str, dict[str, int], str]
 ) -> None:
-    """Within 10 % of the makespan, from which that without R, copies or slices is further away; the peak exactly."""
+    """Within 10 % of the makespan; that without R, copies or slices is further away; the peak exactly."""
     other = pipesched.verify(without[0], **without[1], costs=without[2]).makespan
     least = float("inf")
     for slower in SLOWER[1:]:
@@ -113,7 +113,7 @@ def test_recomputation_offload_and_slices_take_the_predicted_time_and_memory(
 @pytest.mark.parametrize(("p", "m"), SIZES)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_instructions_that_take_their_costs_explain_the_makespan(name: str, p: int, m: int, costs: str) -> None:
-    """What a step is held against is the verifier's prediction, where every instruction takes what it costs."""
+    """The reference of a step is the verifier's prediction if every instruction takes its cost."""
     stream = stream_of(name, p=p, m=m)
     forward, for_input, for_weight = per_stage(stream.stages, p, costs)
     seconds = {"F": forward, "I": for_input, "W": for_weight}
@@ -131,6 +131,6 @@ def test_instructions_that_take_their_costs_explain_the_makespan(name: str, p: i
 
 
 def test_uneven_costs_tell_all_schedules_apart() -> None:
-    """No two schedules have the same makespan at the uneven costs, so that the order above says something."""
+    """No two schedules have the same makespan at the uneven costs, so the order above means something."""
     for p, m in SIZES:
         assert len({predicted(name, p, m, "uneven") for name in SCHEDULES}) == len(SCHEDULES)

@@ -59,7 +59,7 @@ REPLICAS = [
 
 @pytest.mark.parametrize(("name", "options", "apart"), REPLICAS)
 def test_replicas(ranks: Ranks, name: str, options: str, apart: bool) -> None:
-    """Two replicas of a pipeline leave, in every stage, the gradients of the model in one piece on both batches.
+    """In every stage two replicas of a pipeline leave the gradients of the model in one piece on both batches.
 
     After one step, and after three of which the second was within `no_sync`. Weights that one replica uses get their
     share; those that none uses stay without a gradient where DDP is to look for them. Buffers are those of the first.
@@ -72,7 +72,7 @@ def test_replicas(ranks: Ranks, name: str, options: str, apart: bool) -> None:
 
 
 def test_replicas_that_are_none(ranks: Ranks) -> None:
-    """Other streams on one replica are refused on all; stages that are not averaged, as others are, are told of."""
+    """Different streams on one replica are refused on all; stages that are not averaged like others cause a warning."""
     streams = [stream_of("1f1b", p=2, m=m) for m in (4, 8)]
     for stage, found in enumerate(ranks.run(4, trainers.unequal, streams, [0, 1])):
         assert "error[PS831]: DistributedDataParallel averages replicas 0 and 1 of stage" in found
@@ -96,7 +96,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("kind", list(trainers.REFUSED))
 def test_what_is_refused(ranks: Ranks, kind: str) -> None:
-    """By name, when the runtime is built, on every rank with the same words, and with what to do instead."""
+    """By name, when the runtime is built, on every rank with the same message and the remedy."""
     found = ranks.run(2, trainers.refused, stream_of("zb_h1", p=2, m=2), kind)
     assert len(set(found)) == 1
     assert found[0].startswith(f"RunError: error[PS831]: {REFUSED[kind]}")
@@ -106,7 +106,7 @@ def test_what_is_refused(ranks: Ranks, kind: str) -> None:
 @pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
 @pytest.mark.parametrize("kind", [*(kind for kind in trainers.AROUND if kind != "plain"), "autocast"])
 def test_what_is_put_around_stages(ranks: Ranks, name: str, kind: str) -> None:
-    """Two steps with an optimizer: gradients and weights are those of the same in one piece.
+    """Two steps with an optimizer: gradients and weights are those of the same wrapping in one piece.
 
     A compiled graph has one backward for all, so I runs it, with a warning.
     """
@@ -119,7 +119,7 @@ def test_what_is_put_around_stages(ranks: Ranks, name: str, kind: str) -> None:
 
 
 def test_autocast_that_begins_late() -> None:
-    """A dtype that was not there when the runtime was built is refused, with where autocast belongs."""
+    """A dtype that appears after the runtime was built is refused, with the right place of autocast."""
     with ranks_of(2) as ranks:
         first, _ = ranks.run(2, trainers.cast_late, stream_of("1f1b", p=2, m=2), timeout=1)
     assert first.startswith("RunError: error[PS824]: activation 0 of stage 0 is bfloat16[3, 6]; the other end expects")
@@ -138,7 +138,7 @@ def test_a_scaler_that_ranks_share(ranks: Ranks, name: str) -> None:
 
 @pytest.mark.parametrize("where", ["microbatch", "step"])
 def test_shapes_that_change(where: str) -> None:
-    """They are refused on the rank that meets them, before anything is posted."""
+    """They are refused on their rank, before anything is posted."""
     with ranks_of(2) as ranks:
         first, _ = ranks.run(2, trainers.reshaped, stream_of("1f1b", p=2, m=4), where, timeout=1)
     assert first.startswith("RunError: error[PS824]: the input of stage 0, microbatch ")
@@ -175,7 +175,7 @@ ROWS: dict[str, tuple[Any, str]] = {
 
 
 def test_every_row_has_a_test() -> None:
-    """And each of these tests a row."""
+    """And each of these tests has a row."""
     table = README.read_text("utf-8").partition("## What it supports")[2].partition("## Messages")[0]
     assert re.findall(r"^\| ([^|]+) \| ", table, re.M)[1:] == list(ROWS)
     for test, parameter in ROWS.values():

@@ -1,4 +1,4 @@
-"""Models that are not a stack of equal blocks: right, or refused with a reason."""
+"""Models that are not a stack of equal blocks: trained right, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ORDERS = [("zb_h2", 4, 7), ("1f1b", 3, 4), ("dualpipe", 2, 4), ("zb_h1", 3, 4)]
     ],
 )
 def test_irregular_models(ranks: Ranks, schedule: str, p: int, m: int, name: str) -> None:
-    """Gradients and loss are those of the undivided model, and nothing is warned of that is split."""
+    """Gradients and loss are those of the undivided model, and a split stage causes no warning."""
     for rank, result in enumerate(ranks.run(p, cases.variant, stream_of(schedule, p=p, m=m), name)):
         assert result["error"] <= TOLERANCE, rank
         assert result["loss"] <= TOLERANCE, rank
@@ -81,7 +81,7 @@ def test_a_stage_that_cannot_be_split_says_so(ranks: Ranks, name: str) -> None:
 
 @pytest.mark.parametrize("schedule", ["interleaved", "vee", "dualpipe"])
 def test_weights_that_stages_of_one_rank_share(ranks: Ranks, schedule: str) -> None:
-    """One tensor in two stages of a rank is divided once and exchanged once."""
+    """One tensor in two stages of a rank is divided and exchanged once."""
     stream = {
         "interleaved": lambda: stream_of("interleaved", p=1, v=2, m=3),  # stages 0 and 1 on the only rank
         "vee": vee,  # stages 0 and 3 on rank 0
@@ -93,7 +93,7 @@ def test_weights_that_stages_of_one_rank_share(ranks: Ranks, schedule: str) -> N
 
 
 def test_a_weight_shared_across_ranks_is_noticed(ranks: Ranks) -> None:
-    """Not declared, each rank has a part of the gradient; the first rank warns of it and names both ends."""
+    """If it is not declared, each rank has a part of the gradient; the first rank warns and names both ends."""
     first, *_ = ranks.run(3, cases.variant, stream_of("1f1b", p=3, m=4), "shared")
     (warning,) = first["warnings"]
     assert warning.startswith("LooksTied: 'weight' of stage 0 and 'weight' of stage 2 begin with the same values")

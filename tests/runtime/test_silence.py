@@ -1,4 +1,4 @@
-"""What the last words of ranks mean, and what their silence means: stalls, losses, other streams. No process starts."""
+"""Last reports of ranks, and their silence: stalls, losses, other streams. No process starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def heard(silence: Silence, now: float, *beats: Beat) -> Fault | None:
 
 
 def test_only_a_standstill_of_all_is_a_stall() -> None:
-    """As long as one rank finishes instructions nobody has stalled, however long another one waits."""
+    """While any rank finishes instructions there is no stall, however long another one waits."""
     silence = Silence.begin(2, 3.0, 0.0)
     waiting = beat(0, 5, waits="waits for a message")
 
@@ -40,7 +40,9 @@ def test_only_a_standstill_of_all_is_a_stall() -> None:
 
 
 def test_between_steps_nobody_stalls() -> None:
-    """A long evaluation or a slow data loader on all ranks is no stall; one that keeps others waiting is the cause."""
+    """A long evaluation or a slow data loader on all ranks is not a stall; one that keeps others
+    waiting is the cause.
+    """
     silence = Silence.begin(2, 3.0, 0.0)
     idle = beat(1, 8, IDLE, at="at train.py:3")
 
@@ -63,7 +65,9 @@ CAUSES = [
 
 @pytest.mark.parametrize(("beats", "code", "rank", "help"), CAUSES)
 def test_the_cause_is_a_rank_that_waits_for_no_message(beats: list[Beat], code: str, rank: int, help: str) -> None:
-    """In an instruction before outside of a step, that before a collective of others; without one it is a cycle."""
+    """A rank in an instruction before one outside of a step, that before one in a collective of others; otherwise it is
+    a cycle.
+    """
     silence = Silence.begin(len(beats), 3.0, 0.0)
 
     assert heard(silence, 0.0, *beats) is None
@@ -74,7 +78,7 @@ def test_the_cause_is_a_rank_that_waits_for_no_message(beats: list[Beat], code: 
 
 
 def test_a_rank_that_left_is_missed_by_those_who_take_another_step() -> None:
-    """At once, in the step that it does not take, and not in the one that it took."""
+    """At once, in the step that the rank does not take, not in the one that it took."""
     silence = Silence.begin(2, 3.0, 0.0)
 
     assert heard(silence, 0.0, beat(0, 1, steps=4), beat(1, 1, DONE, steps=4)) is None
@@ -85,7 +89,9 @@ def test_a_rank_that_left_is_missed_by_those_who_take_another_step() -> None:
 
 
 def test_a_rank_that_tells_nothing_is_lost() -> None:
-    """Also one that never has; not one that said that it goes. While one is silent nobody is said to stall."""
+    """Also one that has never reported; but not one that has announced its end. While one is silent no stall is
+    reported.
+    """
     silence = Silence.begin(3, 4.0, 0.0)
 
     assert heard(silence, 0.5, beat(0, 1), beat(2, 1, DONE)) is None
@@ -97,7 +103,7 @@ def test_a_rank_that_tells_nothing_is_lost() -> None:
 
 
 def test_a_wait_of_all_between_two_steps_is_only_told() -> None:
-    """In a collective of their own, where another replica may evaluate for long."""
+    """In a collective of their own, in which another replica may evaluate for long."""
     silence = Silence.begin(2, 3.0, 0.0)
     beats = [beat(rank, 1, IDLE, outside=True) for rank in (0, 1)]
 
@@ -109,7 +115,7 @@ def test_a_wait_of_all_between_two_steps_is_only_told() -> None:
 
 @pytest.mark.parametrize("change", [{"state": "flies"}, {"moves": "1"}, {"at": None}, {"place": None}, {"steps": 0.5}])
 def test_what_is_no_beat_is_refused(change: dict[str, Any]) -> None:
-    """What `plain` gives `of` reads; whatever else another process may send is an error of one kind."""
+    """`of` reads the output of `plain`; any other data from another process is an error of one kind."""
     sent = beat(1, 2, DONE, at="x").plain()
 
     assert Beat.of(json.loads(json.dumps(sent))) == beat(1, 2, DONE, at="x")
@@ -118,7 +124,7 @@ def test_what_is_no_beat_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_most_ranks_are_right() -> None:
-    """Who differs from most is named; the cards of all prove it."""
+    """The ranks that differ from the majority are named; the cards of all are the proof."""
     cards = [Card(mark, "x", {}) for mark in "aabaca"]
     fault = disagreement(cards)
 
@@ -129,7 +135,7 @@ def test_most_ranks_are_right() -> None:
 
 
 def test_a_fault_crosses_processes() -> None:
-    """What `dumps` writes `loads` reads, with and without a place."""
+    """`loads` reads the output of `dumps`, with and without a place."""
     for place in (None, Place(1, 2, 3, "0F1", "waits for it")):
         fault = Fault("PS822", "nothing moves", place, ("a", "b"), "help")
         assert Fault.loads(fault.dumps()) == fault
@@ -142,7 +148,7 @@ def test_other_faults_are_refused(text: str) -> None:
 
 
 def test_what_a_rank_cannot_say_the_supervisor_says() -> None:
-    """Without a word of any rank the first one that ended is lost; with one, the silent ones are noted beside it."""
+    """Without a report of any rank the first one that ended is lost; with one, the silent ones are noted."""
     killed, stuck = RankResult(2, -9, None, None, 1.0), RankResult(0, -9, None, None, 6.0, stopped=True)
     told = RankResult(1, 1, None, Fault("PS825", "ValueError", Place(1)), 2.0)
 

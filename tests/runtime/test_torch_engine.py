@@ -1,4 +1,4 @@
-"""Our orders in torch's own engine, on real gloo processes, train as the undivided model does.
+"""Our orders in torch's own engine, on real gloo processes, train like the undivided model.
 
 The undivided model shares no code with an order or an engine: microbatches one after the other through all stages.
 """
@@ -61,7 +61,7 @@ def name_of(case: tuple[str, dict[str, int]]) -> str:
 
 
 def emitted(source: Source | str, target: str = "stream", **sizes: int) -> str:
-    """What ``pipesched emit`` writes."""
+    """Output of ``pipesched emit``."""
     made = emit(read(source) if isinstance(source, str) else source, Options(sizes), target)
     assert made.report.ok, str(made.report)
     return "".join(made.pieces())
@@ -111,7 +111,7 @@ def test_computes_in_single_precision(case: tuple[str, dict[str, int]], ranks: R
 
 @pytest.mark.parametrize("case", LARGEST[:HALF] or LARGEST, ids=name_of)
 def test_messages_train_as_the_undivided_model(case: tuple[str, dict[str, int]], ranks: Ranks) -> None:
-    """A compute_comms CSV of ours, executed as it is, gradients divided by m at its REDUCE_GRAD."""
+    """A compute_comms CSV of ours, executed as it is, with gradients divided by m at its REDUCE_GRAD."""
     text = emitted(case[0], "torch-comms", **case[1])
 
     assert "REDUCE_GRAD" in text
@@ -119,7 +119,7 @@ def test_messages_train_as_the_undivided_model(case: tuple[str, dict[str, int]],
 
 
 def test_the_scale_is_that_of_reduce_grad(launcher: Launcher) -> None:
-    """Without REDUCE_GRAD torch leaves the sum over m = 4 microbatches: the error is m - 1, and would be seen above."""
+    """Without REDUCE_GRAD torch leaves the sum over m = 4 microbatches: the error is m - 1, and would show above."""
     text = re.sub(r",\d+REDUCE_GRAD", "", emitted("1f1b", "torch-comms", p=2, m=4))
     outcome = launcher.run(job(emitted("1f1b", p=2, m=4), csv=text, judge=None, steps=1))
 
@@ -127,7 +127,7 @@ def test_the_scale_is_that_of_reduce_grad(launcher: Launcher) -> None:
 
 
 def test_a_file_without_its_reduction_is_refused(launcher: Launcher) -> None:
-    """What torch would run is read back: here PS601, on every rank, before a step."""
+    """torch's program is read back: here PS601, on every rank, before a step."""
     text = re.sub(r",\d+REDUCE_GRAD", "", emitted("1f1b", "torch-comms", p=2, m=4))
     outcome = launcher.run(job(emitted("1f1b", p=2, m=4), csv=text))
 
@@ -143,7 +143,7 @@ def torch_csv(name: str, ranks: int, microbatches: int) -> str:
 
 
 def fake(ranks: int, stages: int | None = None) -> Any:
-    """All that torch asks of a stage before a step."""
+    """All that torch needs of a stage before a step."""
     return SimpleNamespace(
         num_stages=2 * ranks if stages is None else stages,
         group_size=ranks,
@@ -163,7 +163,7 @@ VEES = [("ScheduleZBVZeroBubble", 2, 4), ("ScheduleDualPipeV", 4, 8)]
 
 @pytest.mark.parametrize(("name", "ranks", "microbatches"), VEES)
 def test_a_wrong_lowering_is_refused(name: str, ranks: int, microbatches: int, launcher: Launcher) -> None:
-    """``defer_pp_recv=True`` swaps messages: every rank refuses it before a step, for without us it trains wrong.
+    """``defer_pp_recv=True`` swaps messages: every rank refuses it before a step, as it would train wrong.
 
     Without the option the same order is right.
     """
@@ -179,7 +179,7 @@ def test_a_wrong_lowering_is_refused(name: str, ranks: int, microbatches: int, l
 
 @pytest.mark.parametrize(("name", "ranks", "microbatches"), VEES)
 def test_the_public_function_judges(name: str, ranks: int, microbatches: int, tmp_path: Path) -> None:
-    """`pipesched.torch_runtime` hands out torch's runtime, or what is wrong with the order in it."""
+    """`pipesched.torch_runtime` returns torch's runtime, or raises the fault of its order."""
     file = tmp_path / "vee.csv"
     file.write_text(torch_csv(name, ranks, microbatches), "utf-8")
     runtime = torch_runtime(file, [fake(ranks)], microbatches)
@@ -196,7 +196,7 @@ def test_the_public_function_judges(name: str, ranks: int, microbatches: int, tm
 
 
 def test_dualpipe_is_refused_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    """torch has one rank for a stage: the command line says so, and the function too."""
+    """torch has one rank per stage: the command line reports that, and the function too."""
     assert main(["run", "dualpipe", "--p", "4", "--m", "8", "--engine", "torch"]) == 1
     assert "PS814" in capsys.readouterr().err
     with pytest.raises(ValueError, match="one rank for each stage"):
@@ -204,7 +204,7 @@ def test_dualpipe_is_refused_with_its_reason(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_stream_is_taken_as_it_is(tmp_path: Path) -> None:
-    """A stream and the CSV of its computes are lowered to the same."""
+    """A stream and the CSV of its computes are lowered equally."""
     stream = loads(emitted("zb_h1", p=2, m=4))
     file = tmp_path / "zb_h1.csv"
     file.write_text(emitted("zb_h1", "torch-csv", p=2, m=4), "utf-8")

@@ -1,5 +1,5 @@
-"""Models in which stages share weights, and steps of one on a rank; the oracle is the same model, undivided, in which
-they are one tensor.
+"""Models whose stages share weights, and steps of one on a rank; the oracle is the same model, undivided, with one
+tensor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Groups = Sequence[Sequence[tuple[int, str]]]
 
 
 class Wordy(nn.Module):
-    """A block between two tables of words; the first stage takes words, the last one gives scores of words."""
+    """A block between two tables of words; the first stage takes words, the last one returns scores of words."""
 
     def __init__(self, *, first: bool, last: bool) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Wordy(nn.Module):
 
 
 class First(nn.Module):
-    """As the first stage of a language model is often named; the row of a padding is zero."""
+    """Named like a usual first stage of a language model; the padding's row is zero."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class First(nn.Module):
 
 
 class Last(nn.Module):
-    """And the last one."""
+    """Named like a usual last stage."""
 
     def __init__(self, table: nn.Parameter) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Last(nn.Module):
 
 
 class Scaled(Block):
-    """A block with a table that is the same in each of them when they are made."""
+    """A block with a table that is the same in each when made."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Scaled(Block):
 
 
 def wordy(stages: int, groups: Groups) -> list[nn.Module]:
-    """The same stages on every process; of each group there is one tensor."""
+    """The same stages on every process; each group has one tensor."""
     torch.manual_seed(stages)
     made: list[nn.Module] = [Wordy(first=s == 0, last=s == stages - 1).double() for s in range(stages)]
     for (stage, name), *others in groups:
@@ -89,14 +89,14 @@ def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
 
 
 def apart(stages: list[nn.Module]) -> list[nn.Module]:
-    """Each copied by itself: no two have one tensor."""
+    """Each stage copied separately: no two share a tensor."""
     return [copies([stage])[0] for stage in stages]
 
 
 def train(
     rank: int, stream: Stream, groups: Groups, told: Groups | None, together: bool, blocking: bool
 ) -> dict[str, Any]:
-    """Three steps of AdamW: how far the weights and the losses are from the undivided model's, and the tables.
+    """Three steps of AdamW: the distance of weights and losses from the undivided model's, and the tables.
 
     told: what the runtime is told. together: whether stages of one rank share a tensor there.
     """
@@ -129,7 +129,7 @@ def train(
 
 
 def said(rank: int, stream: Stream, model: str, told: Groups | None) -> tuple[str, str, list[str]]:
-    """What a runtime says to such a model: a code and all of its text, and the warnings."""
+    """Answer of a runtime to such a model: a code and its text, and the warnings."""
     torch.manual_seed(len(model) + (rank if model == "other values" else 0))
     last = stream.stages - 1
     if model == "clones":

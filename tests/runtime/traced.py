@@ -1,4 +1,4 @@
-"""A rank that trains sleeping stages, and what it measured."""
+"""A rank that trains sleeping stages, and its measurements."""
 
 from __future__ import annotations
 

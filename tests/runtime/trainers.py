@@ -1,4 +1,4 @@
-"""What people put around a model to train it, on real processes, against the model in one piece."""
+"""Usual wrappings of a model for training, on real processes, against the model in one piece."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Wrap = Callable[[nn.Module], nn.Module]
 
 
 class Moody(nn.Module):
-    """A block with running statistics, a weight that nobody uses, and one that only the last replica uses."""
+    """A block with running statistics, an unused weight, and one that only the last replica uses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Moody(nn.Module):
 
 
 def replicas(rank: int, stream: Stream, options: Mapping[str, Any], apart: bool) -> dict[str, Any]:
-    """Three steps of two replicas of a pipeline, gradients adding up, the second step within `no_sync`.
+    """Three steps of two replicas of a pipeline, with accumulating gradients, the second step within `no_sync`.
 
     apart: without tags, so that communicators of both pipelines are made. Errors are those of the first and of the
     last step, against the model in one piece that trains on the batches of both.
@@ -89,7 +89,7 @@ def replicas(rank: int, stream: Stream, options: Mapping[str, Any], apart: bool)
 
 
 def unequal(rank: int, streams: Sequence[Stream], wrapped: Sequence[int]) -> str:
-    """What replicas are told when they are built: each runs its stream, and these stages are wrapped."""
+    """Errors of replicas when they are built: each runs its stream, and these stages are wrapped."""
     size = len(streams[0].ranks)
     replica, here = divmod(rank, size)
     pipelines = [dist.new_group([r * size + i for i in range(size)]) for r in range(REPLICAS)]
@@ -109,7 +109,7 @@ def unequal(rank: int, streams: Sequence[Stream], wrapped: Sequence[int]) -> str
 
 
 def _together(whole: Sequence[nn.Module], count: int, inputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
-    """The sum over replicas of the gradients that each adds."""
+    """Sum over replicas of the gradients that each adds."""
     for number, (given, target) in enumerate(zip(inputs, targets, strict=True)):
         for module in whole:
             module.last = number == REPLICAS - 1
@@ -168,7 +168,7 @@ REFUSED: Mapping[str, Wrap] = {
 
 
 def refused(rank: int, stream: Stream, kind: str) -> str:
-    """What a runtime says when it is built, or in its first step."""
+    """Error of a runtime when it is built, or in its first step."""
     mine = {held: REFUSED[kind](blocks(stream.stages, torch.float32)[held[1]]) for held in stream.held_by(rank)}
     inputs, targets = batch(stream.microbatches, torch.float32)
     try:
@@ -188,7 +188,7 @@ def _selective(module: nn.Module, x: Tensor) -> Any:
 
 
 class Around(nn.Module):
-    """A module that is called in some way."""
+    """A module with a changed call."""
 
     def __init__(self, inner: nn.Module, call: Callable[[nn.Module, Tensor], Any]) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ def around(rank: int, stream: Stream, kind: str, autocast: bool) -> dict[str, An
 
 
 def scaled(rank: int, stream: Stream) -> dict[str, Any]:
-    """Two steps with a scaler that all ranks share: one that is fine, and one with an overflow in the first stage."""
+    """Two steps with a scaler that all ranks share: a normal one, and one with an overflow in the first stage."""
     whole = blocks(stream.stages, torch.float32)
     own = copies(whole)
     mine = {held: own[held[1]] for held in stream.held_by(rank)}

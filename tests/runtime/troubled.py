@@ -1,4 +1,4 @@
-"""A training loop under guard in which something happens to one rank or two, in real gloo processes.
+"""A training loop under guard with trouble on one rank or two, in real gloo processes.
 
 The trouble comes in the third of five steps. Every process writes when it came, and with which fault it ended.
 """
@@ -38,7 +38,7 @@ STREAMS = {ranks: stream_of("1f1b", p=ranks, m=MICROBATCHES) for ranks in (2, 3)
 
 @dataclass(frozen=True)
 class Trouble:
-    """kind: as in `Loop`. ranks: on which it happens. more: processes beside the pipeline's ranks.
+    """kind: as in `Loop`. ranks: those in trouble. more: processes beside the pipeline's ranks.
 
     resume: seconds after which ranks that are stopped go on. limit: seconds after which what is left is killed.
     """
@@ -54,7 +54,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended. status: None where it did not. seconds: since the trouble came. said: on stderr."""
+    """End of a process. status: None if it did not end. seconds: since the trouble. said: on stderr."""
 
     status: int | None
     fault: dict[str, Any] | None
@@ -63,7 +63,7 @@ class Ended:
 
 
 class Loop:
-    """The life of one rank."""
+    """Life of one rank."""
 
     def __init__(self, rank: int, given: Trouble, folder: Path) -> None:
         self.rank, self.given, self.folder = rank, given, folder
@@ -73,7 +73,7 @@ class Loop:
         self.others: Any = None
 
     def come(self) -> bool:
-        """Whether the trouble comes now, which is written down."""
+        """Tell whether the trouble comes now, and write it down."""
         if self.has and self.number == THIRD:
             (self.folder / f"came{self.rank}").write_text(str(time.monotonic()), "utf-8")
             return True
@@ -144,14 +144,14 @@ class Loop:
             time.sleep(self.given.timeout * 0.6)
 
     def step_of_optimizer(self) -> None:
-        """What STEP does."""
+        """The work of STEP."""
         if self.given.kind == "STEP sleeps" and self.come():
             time.sleep(FOREVER)
         if self.given.kind == "STEP reduces" and self.come():
             dist.all_reduce(torch.zeros(1), group=self.others)
 
     def loader(self) -> None:
-        """Before a step."""
+        """Work before a step."""
         if self.given.kind == "replica sleeps":
             self.come()
         if self.given.kind == "loader sleeps" and self.come():
@@ -162,7 +162,7 @@ class Loop:
             time.sleep(2 * self.given.timeout)
 
     def optimizer(self) -> None:
-        """After a step."""
+        """Work after a step."""
         if self.given.kind in ENDS and self.come():
             ENDS[self.given.kind]()
         if self.given.kind == "reduces between" and self.come():
@@ -194,7 +194,7 @@ ENDS: dict[str, Callable[[], object]] = {
 
 
 def live(rank: int, given: Trouble, folder: str) -> None:
-    """A process: it ends with 0, or with a fault and 1."""
+    """Life of a process: it exits with 0, or with a fault and 1."""
     loop = Loop(rank, given, Path(folder))
     os.dup2(os.open(loop.folder / f"stderr{rank}", os.O_CREAT | os.O_WRONLY), 2)
     try:
@@ -207,7 +207,7 @@ def live(rank: int, given: Trouble, folder: str) -> None:
 
 
 def ended(given: Trouble) -> list[Ended]:
-    """How every process ended; those that did not end are killed."""
+    """End of every process; those that do not end are killed."""
     context = forks()
     with tempfile.TemporaryDirectory() as made:
         folder, until = Path(made), time.monotonic() + given.limit
@@ -229,7 +229,7 @@ def ended(given: Trouble) -> list[Ended]:
 def _ends(
     processes: list[ForkServerProcess], folder: Path, given: Trouble, until: float
 ) -> dict[int, tuple[int, float]]:
-    """Exit status and time of each process, as long as one is expected to end."""
+    """Exit status and time of each process, while one is expected to end."""
     found: dict[int, tuple[int, float]] = {}
     stays, resume = set(range(given.pipeline, len(processes))), given.resume
     if given.kind.startswith("stopped") and resume is None:

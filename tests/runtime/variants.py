@@ -1,4 +1,4 @@
-"""Models that are less regular than a stack of equal blocks, each with its data and its loss."""
+"""Irregular models, each with its data and its loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORDS = 11
 
 @dataclass(frozen=True)
 class Variant:
-    """build(stages): the model. given: one microbatch of input and target. tied: as `Runtime` takes it."""
+    """build(stages): the model. given: one microbatch of input and target. tied: for `Runtime`."""
 
     build: Callable[[int], list[nn.Module]]
     given: Callable[[torch.Generator], tuple[Any, Any]]
@@ -81,7 +81,7 @@ def _language_model(stages: int, *, tied: bool) -> list[nn.Module]:
 
 
 class Masked(nn.Module):
-    """A block that passes a mask on, which is no number to differentiate."""
+    """A block that passes on a mask, which has no gradient."""
 
     def __init__(self, last: bool) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Recomputed(nn.Module):
 
 
 class Selective(nn.Module):
-    """A block that is recomputed but for some operations, behind one that is not."""
+    """A block that is recomputed except for some operations, after one that is not."""
 
     def __init__(self, policy: Any) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class Recurrent(nn.Module):
 
 
 class Positions(nn.Module):
-    """Passes on a value that no input reaches: weights alone make it."""
+    """Passes on a value that depends on weights alone."""
 
     def __init__(self, *, last: bool) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class Positions(nn.Module):
 
 
 class Frozen(Block):
-    """A block of which some weights are not trained, and one is never used."""
+    """A block with some untrained weights, and one that is never used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class Frozen(Block):
 
 
 class Integers(nn.Module):
-    """A first half that gives token numbers: nothing flows back."""
+    """A first half that returns token numbers: no gradient flows back."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         return (tokens + 1) % WORDS

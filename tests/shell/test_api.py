@@ -1,4 +1,4 @@
-"""The Python API: objects in, objects out; nothing is printed, nothing exits, and what is wrong is in the report."""
+"""The Python API: objects in, objects out; no printing, no exit, and faults are in the report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BROKEN = "0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n"
 
 
 def test_every_public_name_is_there_and_says_what_it_is() -> None:
-    """`__all__`, `dir` and the attributes agree; each name, and each method and attribute of it, is documented."""
+    """`__all__`, `dir` and the attributes agree; each name, and each of its methods and attributes, is documented."""
     assert set(pipesched.__all__) <= set(dir(pipesched))
     for name in pipesched.__all__:
         thing = getattr(pipesched, name)
@@ -42,8 +42,8 @@ def test_every_public_name_is_there_and_says_what_it_is() -> None:
 
 
 def test_load_gives_a_schedule(tmp_path: Path) -> None:
-    """A built-in name, a path as text or Path, a Source: a Schedule, on which its messages are where the file has some;
-    a schedule that is made of that one has none.
+    """A built-in name, a path as text or Path, a Source: a Schedule, with the file's messages if it has some; a
+    schedule derived from it has none.
     """
     by_name = pipesched.load("1f1b", p=3, m=5)
     assert isinstance(by_name, Schedule) and (by_name.ranks, by_name.stages, by_name.microbatches) == (3, 3, 5)
@@ -62,7 +62,7 @@ def test_load_gives_a_schedule(tmp_path: Path) -> None:
 
 
 def test_from_torch_csv_reads_both_forms() -> None:
-    """compute_only is a Schedule, compute_comms one with its program; what is no such file raises."""
+    """compute_only is a Schedule, compute_comms one with its program; other files raise."""
     assert pipesched.from_torch_csv(Source("a.csv", CSV)).program is None
     assert isinstance(pipesched.from_torch_csv(Source("b.csv", COMMS)).program, Program)
     waits = Source("c.csv", "0F0,0SEND_F0,0RECV_B0,0WAIT_SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n")
@@ -74,7 +74,7 @@ def test_from_torch_csv_reads_both_forms() -> None:
 
 
 def test_a_schedule_its_file_and_its_program_get_one_verdict() -> None:
-    """verify of a name, of what was loaded from it, and of the program made of that: the same figures."""
+    """verify of a name, of the loaded schedule, and of its program: the same figures."""
     whole = pipesched.verify("zb_h1", p=4, m=6, costs="F=2,I=3,W=1")
     schedule = pipesched.load("zb_h1", p=4, m=6)
     for target in (schedule, compiler.lower(schedule)):
@@ -88,7 +88,7 @@ def test_a_schedule_its_file_and_its_program_get_one_verdict() -> None:
 
 
 def test_a_report_is_an_object_with_exact_numbers() -> None:
-    """Counts are int, times and peaks Fraction by rank; text and JSON are made of it on demand."""
+    """Counts are int, times and peaks Fraction by rank; text and JSON are made on demand."""
     report = pipesched.verify("interleaved", p=4, v=2, m=8, mem_cap="11/2", release=Release.parse("W"))
     assert report.ok and report.exit_status == 0 and report.diagnostics == ()
     assert (report.name, report.ranks, report.stages, report.microbatches) == ("interleaved", 4, 8, 8)
@@ -101,7 +101,7 @@ def test_a_report_is_an_object_with_exact_numbers() -> None:
 
 
 def test_what_is_wrong_with_a_file_is_in_its_report() -> None:
-    """A wrong schedule, a syntax error, a file that is not there, a missing parameter: a report, not an exception."""
+    """A wrong schedule, a syntax error, a missing file, a missing parameter: a report, not an exception."""
     wrong = {
         "PS301": pipesched.verify(Source("x.csv", BROKEN)),
         "PS101": pipesched.verify(Source("x.ps", "schedule x(p = 2)\nstage s in 0 .. p on on s\n")),
@@ -119,7 +119,7 @@ def test_what_is_wrong_with_a_file_is_in_its_report() -> None:
 
 
 def test_a_part_that_is_not_known_raises_what_is_wrong() -> None:
-    """Of a file that is no order no part is known; of an order that never ends all but its times and messages."""
+    """A file that is not an order has no parts; an order that deadlocks has all but times and messages."""
     parts = ("ranks", "stages", "microbatches", "operations", "slots", "messages", "communication", "memory", "time")
     right = pipesched.verify("1f1b", p=2, m=2)
     assert all(getattr(right, part) is getattr(right.parts, part) is not None for part in parts)
@@ -158,7 +158,7 @@ def test_an_object_has_its_sizes_already(sizes: dict[str, int]) -> None:
 
 
 def test_sizes_of_a_csv_are_checked_against_it() -> None:
-    """p, m, stages and placement that agree are accepted; others are PS803."""
+    """Matching p, m, stages and placement are accepted; others are PS803."""
     good = {"p": 2, "m": 2, "stages": 2, "placement": [0, 1]}
     assert pipesched.verify(Source("x.csv", CSV), **good).ok  # type: ignore[arg-type]
     for name, value in {"p": 3, "m": 3, "stages": 4, "placement": [1, 0]}.items():
@@ -179,7 +179,7 @@ def test_a_schedule_made_by_hand_is_verified() -> None:
 def test_nothing_is_printed_and_nothing_exits(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Not on success, not on errors, not for a hundred broken schedules; and stdin is read only when asked for."""
+    """Not on success, nor on errors, nor for a hundred broken schedules; and stdin is read only on request."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CSV.encode())))
     for target in ("1f1b", "nothing", Source("x.csv", BROKEN), Source("x.ps", "schedule"), "-"):
         sizes = {"p": 2} if target == "1f1b" else {}
@@ -191,14 +191,14 @@ def test_nothing_is_printed_and_nothing_exits(
 
 
 def test_costs_can_be_objects() -> None:
-    """The same as their text."""
+    """The same as costs in text."""
     assert pipesched.verify("1f1b", p=3, costs=Costs({"F": Fraction(1, 3)})) == pipesched.verify(
         "1f1b", p=3, costs="F=1/3"
     )
 
 
 def test_a_program_in_memory_keeps_the_names_of_its_routes() -> None:
-    """Those of the stream that it was read from, whatever it is given to."""
+    """Those of the stream that it was read from, for every function."""
     schedule = pipesched.load(Source("s.json", pipesched.emit("dualpipe", p=2, m=4)))
     for one in (schedule, schedule.program):
         assert [route["name"] for route in json.loads(pipesched.emit(one))["placement"]] == ["down", "up"]
@@ -214,7 +214,7 @@ def test_a_program_in_memory_keeps_the_names_of_its_routes() -> None:
     ],
 )
 def test_a_program_in_memory_keeps_what_is_of_its_model(line: str, order: str) -> None:
-    """Frozen stages, slices and who reads whom are those of the stream that it was read from; R is too."""
+    """Frozen stages, slices, readers and R are those of the stream that it was read from."""
     text = f"schedule s(p, m) stage s in 0 .. p on rank s {line} rank r {{ repeat m {{ F }} {order} }}"
     stream = pipesched.emit(Source("s.ps", text), p=3, m=2)
     schedule = pipesched.load(Source("s.json", stream))

@@ -1,4 +1,4 @@
-"""No function decides more than 15 times: what varies is a row of a table, and a refusal is one"""
+"""No function decides more than 15 times: variation is a row of a table, and a refusal too"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ONE = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.match_case)
 
 
 def decisions(function: ast.AST) -> int:
-    """Branches, loops, conditions of a choice and of a comprehension, of functions inside too."""
+    """Number of branches, loops, and conditions of choices and comprehensions, with inner functions."""
     count = 0
     for node in ast.walk(function):
         count += isinstance(node, ONE)
@@ -23,13 +23,13 @@ def decisions(function: ast.AST) -> int:
 
 
 def over(text: str) -> list[str]:
-    """The functions of a text that decide too often."""
+    """Functions of a text that decide too often."""
     found = (x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef))
     return [f"{x.name}: {decisions(x)}" for x in found if decisions(x) > MOST]
 
 
 def test_no_function_decides_more_than_15_times() -> None:
-    """`ruff` counts branches alone; ladders of conditions and comprehensions are as long to read."""
+    """`ruff` counts only branches; ladders of conditions and comprehensions are as hard to read."""
     found = {
         str(file.relative_to(TREE)): names for file in TREE.rglob("*.py") if (names := over(file.read_text("utf-8")))
     }
@@ -40,6 +40,6 @@ def test_no_function_decides_more_than_15_times() -> None:
     "more", ["    if x: pass\n", "    y = 1 if x else 2\n", "    y = [z for z in x]\n", "    y = x and x\n"]
 )
 def test_each_kind_of_decision_counts(more: str) -> None:
-    """Fifteen pass, and the sixteenth is told with the name of its function."""
+    """Fifteen pass, and the sixteenth is reported with the name of its function."""
     text = "def f(x):\n" + "    if x: pass\n" * MOST
     assert over(text) == [] and over(text + more) == ["f: 16"]

@@ -1,4 +1,4 @@
-"""A file costs its reader no more than its size allows, and what is within the budget is read as it is."""
+"""Reading a file costs no more than its size allows, and anything within the budget is read normally."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PLAIN = st.recursive(
 @settings(max_examples=deep(150), deadline=None)
 @given(PLAIN, st.integers(2, 5), st.booleans())
 def test_a_pickle_of_plain_data_is_its_value(value: Any, protocol: int, shared: bool) -> None:
-    """As Python's own reader has it, whatever the protocol, with values that are in it twice."""
+    """As Python's own reader reads it, for any protocol, with repeated values."""
     data = pickle.dumps([value, value] if shared else value, protocol)
     assert repr(Reader(data).value()) == repr(pickle.loads(data))
 
@@ -57,7 +57,7 @@ def test_a_pickle_of_plain_data_is_its_value(value: Any, protocol: int, shared: 
 @settings(max_examples=deep(300), deadline=None)
 @given(PLAIN, st.integers(2, 5), st.randoms(use_true_random=False))
 def test_a_damaged_pickle_is_refused_or_plain(value: Any, protocol: int, chance: random.Random) -> None:
-    """Bytes that are changed, left out or put in give a value of the plain types, or an error of the reader."""
+    """Bytes changed, dropped or inserted give a value of the plain types, or an error of the reader."""
     data = bytearray(pickle.dumps(value, protocol))
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(data))
@@ -87,14 +87,14 @@ def test_a_pickle_that_would_run_something_is_told_so(runs: bytes) -> None:
 
 
 def test_a_memo_has_no_gaps() -> None:
-    """A number of the memo is the next one: memory is not taken for those before it."""
+    """A number of the memo is the next one: no memory is taken for skipped ones."""
     assert Reader(b"\x80\x02]r\x00\x00\x00\x00Kar\x01\x00\x00\x00aj\x01\x00\x00\x00a.").value() == [97, 97]
     with pytest.raises(ValueError, match="of the memo"):
         Reader(b"\x80\x02]r\xff\xff\xff\x07.").value()
 
 
 def test_containers_are_in_the_budget() -> None:
-    """Of one byte each, a million; of three, as torch writes them, none is refused."""
+    """A million of one byte each are refused; those of three bytes, as torch writes them, are not."""
     with pytest.raises(Spent):
         Reader(b"\x80\x02](" + b"}" * 1_000_000 + b"e.").value()
     torch_like = [{"input_sizes": [[1, 512]], "input_dtypes": ["Float"], "frames": []} for _ in range(20_000)]
@@ -108,7 +108,7 @@ QUOTED = st.one_of(NUMBERS, st.text()).map(json.dumps)
 @settings(max_examples=deep(200), deadline=None)
 @given(st.lists(st.one_of(NUMBERS, QUOTED, st.sampled_from(["-1.5e300", "true", '"\\\\"', '"\\""'])), max_size=6))
 def test_numbers_of_json_have_so_many_digits(entries: list[str]) -> None:
-    """300 and no more, at the place where they begin; digits in quotes are no number."""
+    """At most 300, reported at their beginning; digits in quotes are not a number."""
     text = f"[{', '.join(entries)}]"
     long = [i for i, entry in enumerate(entries) if re.fullmatch("9{301,}", entry)]
     if not long:
@@ -122,7 +122,7 @@ def test_numbers_of_json_have_so_many_digits(entries: list[str]) -> None:
 @settings(max_examples=deep(100), deadline=None)
 @given(st.lists(st.one_of(NUMBERS, st.sampled_from(["0x", "_", "é", ".", " ", "f" * 300]), st.text()), max_size=6))
 def test_numbers_of_toml_have_so_many_digits(parts: list[str]) -> None:
-    """301 signs of numbers in a row are refused, and nothing else."""
+    """301 characters of numbers in a row are refused, and nothing else."""
     text = "".join(parts)
     found = re.search("[0-9a-fA-F_]{301}", text)
     if found is None:
@@ -156,7 +156,7 @@ def test_dotted_keys_have_so_many_parts(text: str, spent: bool) -> None:
 @pytest.mark.parametrize("depth", [1, 100, 101, 102, 900, 100_000])
 @pytest.mark.parametrize("pair", ["[]", "{}"])
 def test_brackets_are_so_many_in_each_other(pair: str, depth: int) -> None:
-    """101 and no more: the outermost holds 100."""
+    """At most 100 nested brackets."""
     opened = "[" if pair == "[]" else '{"a":'
     text = opened * depth + "1" + pair[1] * depth
     if depth <= 101:
@@ -167,7 +167,7 @@ def test_brackets_are_so_many_in_each_other(pair: str, depth: int) -> None:
 
 
 def test_a_hint_again_and_again_is_not_followed() -> None:
-    """A million hints of one clause look at its literals so often; a proof has no more steps than its text pays for."""
+    """A million hints to one clause read its literals each time; a proof has no more steps than its text allows."""
     clauses = {1: [*range(1, 1000)]}
     hints = "1 " * 10_000
     text = f"2 {' '.join(str(-x) for x in range(2, 1000))} 0 {hints}0\n".replace(" -", " ").encode()
@@ -194,14 +194,14 @@ FINEST = [[Fraction(1, 10**8 + 40 * stage + 2 * i + 1) for i in range(20)] for s
 
 @pytest.mark.parametrize("key", ["F", "M", "K"])
 def test_costs_of_many_denominators_are_refused(key: str) -> None:
-    """PS222, however many digits their common denominator has; a double holds 308 of them."""
+    """PS222, for any length of their common denominator; a double holds 308 digits."""
     assert lcm(*(x.denominator for row in FINEST for x in row)) > 10**308
     with pytest.raises(PipeschedError, match="PS222"):
         Costs({key: Grid.of(FINEST)})
 
 
 def test_sums_of_grids_are_refused_in_time() -> None:
-    """Two that fit, whose sum has a denominator that no double holds as whole ticks."""
+    """Two that fit, whose sum has too large a denominator for ticks in a double."""
     with pytest.raises(PipeschedError, match="PS222"):
         Grid(np.array([[2**61]]), 3**200).each(add, Grid(np.array([[2**61]]), 5**200))
 
@@ -220,6 +220,6 @@ def test_sums_of_grids_are_refused_in_time() -> None:
     ],
 )
 def test_no_text_is_looked_at_again_and_again(read: Callable[[], object]) -> None:
-    """Texts for which a pattern that starts at every place, or gives back what it took, would need hours."""
+    """Texts on which a pattern that starts at every place, or backtracks, would need hours."""
     with contextlib.suppress(PipeschedError, ValueError):
         read()

@@ -1,4 +1,4 @@
-"""`verify` as a user meets it: what it prints, in every form, and how a mistake on the command line is reported."""
+"""`verify` for its user: its output in every form, and mistakes on the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_verified_schedule_prints_the_sample_of_the_design(capsys: pytest.CaptureFixture[str]) -> None:
-    """Few lines, and among them every number that the published schedule has."""
+    """A few lines, with every number of the published schedule."""
     assert main(["verify", "interleaved", "--p", "4", "--v", "2"]) == 0
     assert capsys.readouterr().out == (GOLDEN / "verify_interleaved.txt").read_text("utf-8")
 
@@ -52,7 +52,7 @@ def test_a_deadlock_prints_the_cycle(folder: Path, capsys: pytest.CaptureFixture
 
 
 def test_json_is_valid_for_good_and_bad(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One object, by the published schema, whatever the verdict; other files in the same call make it a list."""
+    """One object, by the published schema, for any verdict; several files in one call give a list."""
     (folder / "good.csv").write_text(GOOD)
     (folder / "bad.csv").write_text(TWICE)
     for arguments, status in (
@@ -98,7 +98,7 @@ def test_many_sizes_print_a_line_each(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_too_many_sizes_are_refused_before_they_are_counted_out(capsys: pytest.CaptureFixture[str]) -> None:
-    """A range of a trillion sizes is a mistake, told at once."""
+    """A range of a trillion sizes is a mistake, reported at once."""
     assert main(["verify", "1f1b", "--p", "4", "--m", "1..1000000000000"]) == 2
     assert "PS225" in capsys.readouterr().err
 
@@ -115,7 +115,7 @@ def test_findings_a_line_each(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_options_reach_the_checks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each option changes the verdict or the numbers that it is about."""
+    """Each option changes its verdict or numbers."""
     (folder / "good.csv").write_text(GOOD)
     (folder / "costs.toml").write_text("F = 2\nB = [4, 4, 4, 4]\n")
     cases: list[tuple[list[str], int, str]] = [
@@ -175,7 +175,7 @@ def test_the_options_reach_the_checks(folder: Path, capsys: pytest.CaptureFixtur
 def test_a_mistake_ends_with_status_2_a_code_and_a_hint(
     arguments: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On stderr, with the nearest right thing; with --json an object on stdout."""
+    """On stderr, with the nearest valid input; with --json an object on stdout."""
     assert main(arguments) == 2
     told = capsys.readouterr()
     assert said in told.err and told.out == "" and re.search(r"error\[PS\d{3}\]", told.err)
@@ -189,7 +189,7 @@ def test_a_mistake_ends_with_status_2_a_code_and_a_hint(
 def test_a_remedy_is_of_the_kind_of_file_that_was_asked_for(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who names a folder in the place of a trace or a configuration is not sent to the list of schedules."""
+    """A folder instead of a trace or a configuration does not get the list of schedules as a remedy."""
     assert main([command, str(folder)]) == 2
     said = capsys.readouterr().err
     assert "is a directory" in said and "pipesched list" not in said
@@ -208,7 +208,7 @@ def test_a_remedy_is_of_the_kind_of_file_that_was_asked_for(
 def test_a_place_that_is_not_there_is_said_before_the_work(
     arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is trained or compared for a result that has nowhere to go."""
+    """No training or comparing for a result that cannot be written."""
     for module, name in ((run, "run"), (compare, "compare")):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("it has begun"))
     assert main(arguments) == 2
@@ -226,7 +226,7 @@ def test_the_commands_are_listed_by_what_they_are_for(capsys: pytest.CaptureFixt
 
 
 def test_no_command_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """Alone, the program shows its commands and examples that can be pasted."""
+    """Without arguments the program shows its commands and examples to paste."""
     assert main([]) == 0
     shown = capsys.readouterr().out
     assert all(f"  {name}" in shown for name in app.commands())

@@ -1,4 +1,4 @@
-"""`emit --target order`, `list` and `fmt` as a user meets them."""
+"""`emit --target order`, `list` and `fmt` for their users."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_order_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
 def test_order_says_what_its_words_do_not(
     folder: Path, capsys: pytest.CaptureFixture[str], line: str, unsaid: str | None
 ) -> None:
-    """On stderr, so that an order that goes to another command is not taken for the whole of what the file says."""
+    """On stderr, so that an order passed to another command is not taken for the whole file."""
     back = "B(1) B(0)" if line.startswith("slices") else "B(0) B(1)"
     head = "schedule s(p = 3, m = 2)\nstage s in 0 .. p on rank s\n"
     (folder / "some.ps").write_text(f"{head}{line}\nrank r {{ repeat m {{ F }} {back} }}\n")
@@ -62,7 +62,7 @@ def test_order_says_what_its_words_do_not(
 def test_what_asks_for_a_verdict_is_refused_where_none_is_given(
     target: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An order is written as it is: an option that would judge it is not passed over."""
+    """An order is written as it is: an option that would judge it is refused."""
     assert main(["emit", "1f1b", "--p", "2", "--m", "2", "--target", target, *option.split()]) == 2
     told = capsys.readouterr()
     assert told.out == "" and f"{option.split()[0]} is for a verdict" in told.err
@@ -82,7 +82,7 @@ def test_a_wrong_order_is_written_as_it_is(folder: Path, capsys: pytest.CaptureF
 
 
 def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On stderr, with the status of what is wrong; nothing on stdout."""
+    """On stderr, with the status of the fault; nothing on stdout."""
     (folder / "bad.ps").write_text("schedule s(p)\nrank r { G }\n")
     assert main(["emit", "bad.ps", "--p", "2", "--target", "order"]) == 1
     told = capsys.readouterr()
@@ -90,8 +90,8 @@ def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.
 
 
 def test_list_names_every_schedule_and_its_source(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line for each file of schedules/ under that of its group, one for each framework, one for each transformer;
-    every name works; the JSON has them in the order of their names, with other names that are understood.
+    """One line for each file of schedules/ under its group, for each framework, for each transformer; every name works;
+    the JSON is sorted by name, with the other names.
     """
     assert main(["list"]) == 0
     *groups, frameworks, models = capsys.readouterr().out.split("\n\n")
@@ -119,7 +119,7 @@ def test_list_names_every_schedule_and_its_source(capsys: pytest.CaptureFixture[
 
 
 def test_list_shows_the_file_of_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Letter by letter, by any name that is understood, whatever lies in the folder; `explain` says where to look."""
+    """Letter by letter, by any name, whatever the folder contains; `explain` mentions the command."""
     (folder / "dapple").write_text("mine")
     assert main(["list", "ScheduleZBVZeroBubble", "-o", "mine.ps"]) == 0
     text = asset("schedules", "zb_v.ps").read_text("utf-8")
@@ -133,7 +133,7 @@ def test_list_shows_the_file_of_a_name(folder: Path, capsys: pytest.CaptureFixtu
 
 
 def test_fmt_rewrites_in_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The file keeps its mode and its comments, and what is canonical is left alone."""
+    """The file keeps its mode and its comments, and a canonical file is not touched."""
     file = folder / "ugly.ps"
     file.write_text(UGLY)
     file.chmod(0o600)
@@ -174,7 +174,7 @@ def test_fmt_is_a_filter_too(folder: Path) -> None:
 
 
 def test_fmt_leaves_alone_what_it_cannot_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that does not parse stays, the others are written; built-in names and CSV files are no targets."""
+    """A file that does not parse is kept, the others are written; built-in names and CSV files are refused."""
     (folder / "bad.ps").write_text("schedule (")
     (folder / "ugly.ps").write_text(UGLY)
     assert main(["fmt", "bad.ps", "ugly.ps"]) == 1

@@ -1,4 +1,4 @@
-"""Where text goes and how a process ends: files, colour, encodings, closed pipes, interrupts, start-up."""
+"""Output and end of a process: files, colour, encodings, closed pipes, interrupts, start-up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 
 def test_a_file_of_results_is_what_stdout_would_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``-o`` writes whole files through a rename, keeps mode and links, and ``-o -`` is stdout."""
+    """``-o`` writes complete files through a rename, keeps mode and links, and ``-o -`` is stdout."""
     main(["verify", "1f1b", "--p", "4"])
     shown = capsys.readouterr().out
     (folder / "real").write_text("old")
@@ -76,7 +76,7 @@ def test_colour_is_for_terminals_and_for_who_asks(
 
 
 def test_a_stream_that_is_not_utf8_gets_ascii(folder: Path) -> None:
-    """The verdict, the help and the list can be read under any encoding."""
+    """The verdict, the help and the list are readable in any encoding."""
     for arguments in (
         ("verify", "interleaved", "--p", "4"),
         ("--help",),
@@ -91,7 +91,7 @@ def test_a_stream_that_is_not_utf8_gets_ascii(folder: Path) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    """``pipesched emit … | head -1``: nothing on stderr, and the status of a filter whose pipe was closed."""
+    """``pipesched emit … | head -1``: nothing on stderr, and the usual status of a closed pipe."""
     arguments = [*COMMAND, "emit", "1f1b", "--p", "64", "--m", "512", "--target", "order"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None and running.stderr is not None
@@ -102,7 +102,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
 def test_a_full_disk_is_told_in_a_line() -> None:
-    """What cannot be written was not said: one line, status 2."""
+    """An output that cannot be written is an error: one line, status 2."""
     with open("/dev/full", "wb") as full:
         done = subprocess.run([*COMMAND, "list"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
     assert done.returncode == 2 and re.fullmatch(rb"error: cannot write: [^\n]+\n", done.stderr)
@@ -111,14 +111,14 @@ def test_a_full_disk_is_told_in_a_line() -> None:
 def test_an_interrupt_is_status_130_and_says_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C in the middle of a command: no traceback, no word."""
+    """Ctrl-C during a command: no traceback, no message."""
     monkeypatch.setattr("pipesched.shell.app.app.make_context", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     assert main(["list"]) == 130
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_fault_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 70 and a request to report it; the traceback only for who sets PIPESCHED_DEBUG."""
+    """Status 70 and a request to report it; the traceback only with PIPESCHED_DEBUG."""
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the sky\nfalls")
@@ -134,7 +134,7 @@ def test_a_fault_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def test_output_is_the_same_every_time() -> None:
-    """Hash seeds and folders leave no trace in any format."""
+    """Hash seeds and folders do not affect any format."""
     for arguments in (("verify", "dualpipe", "--p", "4", "--m", "8"), ("verify", "zb_h2", "--p", "4", "--json")):
         first, second = process(*arguments, PYTHONHASHSEED="1"), typed(*arguments)  # by chance, another seed
         assert first.returncode == 0 and first.stdout == second.out

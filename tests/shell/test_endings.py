@@ -1,4 +1,4 @@
-"""A file of `-o` holds what its ending says; an ending that contradicts what is asked for is refused"""
+"""A file of `-o` has the form of its ending; an ending that contradicts the request is refused"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZE = ["--p", "2", "--m", "3"]
 
 
 def holds(path: Path) -> str:
-    """What a file is, by its first characters."""
+    """Form of a file, by its first characters."""
     text = path.read_text("utf-8", "surrogateescape")
     begins = {"{": "json", "schedule ": "ps", "<svg": "svg", "<!doctype": "html", "0F0,": "csv", "F = [": "costs"}
     begins |= {"digraph": "dot", "rank,step": "table", '"""': "python", "[": "json", "# fitted": "costs"}
@@ -22,7 +22,7 @@ def holds(path: Path) -> str:
 
 
 def written(tmp_path: Path, name: str, *line: str) -> str | None:
-    """What the file holds; None where it is refused: with exit status 2, and no file."""
+    """Content of the file; None if refused, with exit status 2 and no file."""
     path = tmp_path / name
     status = main([*line, "-o", str(path)])
     assert (status == 2) == (not path.exists())
@@ -77,12 +77,12 @@ NAMED = {
 
 @pytest.mark.parametrize(("line", "name"), NAMED, ids=lambda text: text[:50])
 def test_the_ending_says_what_a_file_holds(line: str, name: str, tmp_path: Path) -> None:
-    """By verb, by what is asked for, and by ending; one that names no form holds any."""
+    """By verb, by request, and by ending; an unknown ending takes any form."""
     assert written(tmp_path, name, *line.split()) == NAMED[line, name]
 
 
 def test_an_answer_is_what_verify_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The guide's two steps: the answer in its file, the verdict on stdout; with --json too, and by the name alone."""
+    """The guide's two steps: the answer in its file, the verdict on stdout; also with --json, and by the name alone."""
     for line in ([*OPTIMIZE, "--json"], OPTIMIZE):
         file = tmp_path / "ans.json"
         assert main([*line, "-o", str(file)]) == 0
@@ -115,12 +115,12 @@ def test_an_answer_is_what_verify_reads(tmp_path: Path, capsys: pytest.CaptureFi
 def test_optimize_writes_the_schedule_or_the_answer(
     more: list[str], name: str, kind: str | None, tmp_path: Path
 ) -> None:
-    """A range of caps makes a table, and no schedule."""
+    """A range of caps gives a table, and no schedule."""
     assert written(tmp_path, name, *OPTIMIZE, *more) == kind
 
 
 def test_a_refused_name_says_what_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """PS225, and the remedy followed literally works."""
+    """PS225, and its remedy works to the letter."""
     for line, name in (("verify 1f1b --p 2 --json", "a.csv"), ("emit 1f1b --p 2 --target torch-csv", "a.json")):
         assert main([*line.split(), "--color", "never", "-o", str(tmp_path / name)]) == 2
         told = capsys.readouterr()
@@ -133,7 +133,7 @@ def test_a_refused_name_says_what_to_write(tmp_path: Path, capsys: pytest.Captur
 def test_no_result_is_lost_where_a_file_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was found goes to stdout: a disk that is full when the work is done."""
+    """The result goes to stdout: a disk that is full when the work is done."""
     from pipesched.support import files
 
     def full(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""The extension of CONTRIBUTING runs, and touches no file of the core; without any extension the core does its work."""
+"""The extension of CONTRIBUTING runs, without a change of the core; without extensions the core works."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_extension_of_the_page_has_its_verb(folder: str) -> None:
     ],
 )
 def test_the_core_does_its_work_alone(arguments: tuple[str, ...], said: str) -> None:
-    """Without extensions every verb of the core ends as it does with them."""
+    """Without extensions every verb of the core behaves the same."""
     done = ran(WITHOUT, *arguments)
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
@@ -80,6 +80,6 @@ def test_the_core_does_its_work_alone(arguments: tuple[str, ...], said: str) -> 
 
 @pytest.mark.parametrize("verb", ["why", "optimize", "plan", "run", "check"])
 def test_a_verb_without_its_extension_is_unknown(verb: str) -> None:
-    """An extension that is not there is no crash."""
+    """A missing extension does not crash."""
     done = ran(WITHOUT, verb, "1f1b")
     assert done.returncode == 2 and f"no command is called '{verb}'" in done.stderr

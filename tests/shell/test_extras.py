@@ -1,4 +1,4 @@
-"""What is installed by itself is enough to verify, show, optimize and emit; an extra is that of one extension, by name.
+"""The plain installation can verify, show, optimize and emit; an extra belongs to one extension, by name.
 
 A verb without its extra says in one line what to install.
 """
@@ -77,7 +77,7 @@ def modules(requirements: list[str]) -> set[str]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The packages that a file imports with a statement, wherever it stands, but for those of types alone."""
+    """Packages that a file imports anywhere, except for types alone."""
     tree = ast.parse(path.read_bytes())
     typed = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     spared = {inner for node in typed for inner in ast.walk(node)}
@@ -89,7 +89,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def answers(commands: Iterable[str], folder: Path) -> dict[str, tuple[int, str, str]]:
-    """Exit status, output and complaint of command lines in one process that cannot import what extras bring."""
+    """Exit status, stdout and stderr of command lines in one process that cannot import extras."""
     lines = [line for extra in PROJECT["optional-dependencies"].values() for line in extra]
     asked = json.dumps([sorted(modules(lines) - modules(PROJECT["dependencies"])), [*commands]])
     run = [sys.executable, "-c", PROBE]
@@ -99,7 +99,7 @@ def answers(commands: Iterable[str], folder: Path) -> dict[str, tuple[int, str, 
 
 
 def test_an_extra_is_what_one_extension_needs() -> None:
-    """The core imports click and numpy; an extension imports besides what is installed always, and its extra."""
+    """The core imports click and numpy; an extension also the standard dependencies, and its extra."""
     optional = PROJECT["optional-dependencies"]
     always = modules(PROJECT["dependencies"])
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -112,7 +112,7 @@ def test_an_extra_is_what_one_extension_needs() -> None:
 
 
 def test_no_extra_is_needed(tmp_path: Path) -> None:
-    """With what `pip install .` brings every verb does what it says, but for the rows of `NEEDS`."""
+    """With `pip install .` every verb works, except for the rows of `NEEDS`."""
     for command, (status, _, told) in answers(COMMANDS, tmp_path).items():
         assert status == 0, f"{command}\n{told}"
 

@@ -1,4 +1,4 @@
-"""A consumer takes a schedule only if it knows every feature in it: the default is refusal, by name.
+"""A consumer accepts a schedule only if it knows its every feature: the default is refusal, by name.
 
 The picture in `model/features.py` is a claim: each of its cells is tried with a schedule that has that feature alone.
 """
@@ -60,7 +60,7 @@ def picture() -> dict[tuple[str, str], str]:
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_the_picture_is_the_table(consumer: str) -> None:
-    """A cell says ``known`` where the row has the feature, the letters of the kinds, and else ``-``."""
+    """A cell is ``known`` if the row has the feature, the letters of the kinds, and else ``-``."""
     row, cells = CONSUMERS[consumer], picture()
     assert {cell[0] for cell in cells} == {"kinds", *(feature.name for feature in FEATURES)}
     assert cells["kinds", consumer].split() == [op.name for op in row.kinds]
@@ -68,7 +68,7 @@ def test_the_picture_is_the_table(consumer: str) -> None:
 
 
 def refusals(consumer: str, text: str) -> list[tuple[Code, str]]:
-    """What a user gets: of the command that the consumer stands behind."""
+    """Refusals of the command behind the consumer."""
     source = Source("mine.ps", text)
     try:
         if consumer in COMMANDS:
@@ -83,7 +83,7 @@ def refusals(consumer: str, text: str) -> list[tuple[Code, str]]:
 @pytest.mark.parametrize("consumer", [*COMMANDS, "optimizer"])
 @pytest.mark.parametrize("feature", WITH)
 def test_a_command_refuses_what_its_row_does_not_know(feature: str, consumer: str) -> None:
-    """By its code, with the consumer's title; and what is known is not refused for that."""
+    """By its code, with the consumer's title; a known feature is not refused for that."""
     loaded = pipesched.load(Source("mine.ps", WITH[feature]))
     found = [row.name for row in FEATURES if row.find(loaded, pipesched.Costs()) is not None]
     assert set(found) <= {feature}, "the example has more than its feature"
@@ -103,7 +103,7 @@ def test_a_command_refuses_what_its_row_does_not_know(feature: str, consumer: st
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_a_new_feature_is_refused(consumer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row that nobody has named yet is unknown to every consumer, so a schedule that has it is refused."""
+    """A row that no consumer names is unknown to all, so a schedule with it is refused."""
     new = Feature("novel", lambda schedule, costs: Found("it has a novelty"))
     monkeypatch.setattr(features, "FEATURES", (*FEATURES, new))
     schedule = pipesched.load("1f1b", p=2)

@@ -1,4 +1,4 @@
-"""What a command costs before it does anything: modules and instructions, which do not depend on the machine's load.
+"""Start-up cost of a command: modules and instructions, which do not depend on the machine's load.
 
 Instructions are those of CPython 3.11 as valgrind counts them, of files that are compiled.
 """
@@ -24,20 +24,20 @@ ROWS = {f"pipesched.{name}.rows" for name in registered()}
 
 
 def loaded(*command: str) -> set[str]:
-    """The modules that a command line has imported at its end."""
+    """Modules that a command line has imported at its end."""
     told = "assert not main(sys.argv[1:]); sys.stderr.write(' '.join(sys.modules))"
     run = [sys.executable, "-c", f"import sys; from pipesched.__main__ import main; {told}", *command]
     return set(subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stderr.split())
 
 
 def of_extensions(modules: set[str]) -> set[str]:
-    """The modules in the folders of extensions, but for their rows."""
+    """Modules in the folders of extensions, except their rows."""
     folders = tuple(f"pipesched.{name}." for name in registered())
     return {module for module in modules if module.startswith(folders)} - ROWS
 
 
 def test_help_imports_rows_and_click() -> None:
-    """Of ours only rows, what collects them, and the group of commands; nothing heavy."""
+    """Of ours only rows, their registry, and the group of commands; nothing heavy."""
     modules = loaded("--help")
     ours = {module for module in modules if module.startswith("pipesched.")}
     folders = {module.rpartition(".")[0] for module in ours}
@@ -67,7 +67,7 @@ def test_only_an_answer_is_verified_by_the_optimizer(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which all that a command imports is compiled."""
+    """An environment in which all imports of a command are compiled."""
     folder = str(tmp_path_factory.mktemp("compiled"))
     made = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": folder, "PYTHONPATH": str(TOP)}
     made.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -79,7 +79,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the numbers are those of CPython 3.11")
 @pytest.mark.parametrize(("command", "millions"), [("--help", 300), ("verify 1f1b --p 4", 1510)])
 def test_a_command_begins_at_once(command: str, millions: int, compiled: dict[str, str]) -> None:
-    """The instructions of a whole process are at most so many."""
+    """The instructions of a whole process are below a limit."""
     counted = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
     run = [*counted, *COMMAND, *command.split()]
     told = subprocess.run(run, env=compiled, capture_output=True, text=True, timeout=300, check=True).stderr

@@ -1,4 +1,4 @@
-"""No text of a file, of its name or of an argument makes a line of its own, steers a terminal, or commands a CI system.
+"""No text of a file, file name or argument can make a line of its own, steer a terminal, or command a CI system.
 
 Every text of every kind of input (`makers/foreign_texts.py`) is changed, and every command that reads it is typed. The
 judge knows nothing of `pipesched.support.safe`.
@@ -34,7 +34,7 @@ ENDS = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def wrong(done: Typed, *, colored: bool) -> str:
-    """What a command wrote and must not."""
+    """Forbidden parts of a command's output."""
     if done.status not in (0, 1, 2, 3, 4):
         return f"status {done.status}"
     for written in (done.out, done.err):
@@ -83,7 +83,7 @@ LONG = ("streams", "routes", "programs", "orders", "names", "arguments")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_changed_is_an_input(kind: str, tmp_path: Path) -> None:
-    """As it was, the first command of each reads it, and nothing is wrong."""
+    """Unchanged, the first command of each reads it, without a finding."""
     for one in KINDS[kind]():
         if one.name.endswith(AS_IT_IS):
             for name, data in one.files.items():
@@ -104,12 +104,12 @@ def test_no_text_of_an_input_makes_a_line(kind: str, tmp_path: Path, monkeypatch
 
 
 def test_generators_cannot_either(tmp_path: Path) -> None:
-    """What their code is called, prints, raises and gives; a process each."""
+    """Their names, their output, their exceptions and results; one process each."""
     assert not [fault for one in some(list(foreign_texts.generators()), 6) for fault in faults(one, tmp_path)]
 
 
 def test_a_file_beside_cannot_either(tmp_path: Path) -> None:
-    """A name that nobody typed: of the file that was meant, of a file of a folder, of a path in Python."""
+    """A name that nobody typed: of a suggested file, of a file in a folder, of a path in Python."""
     name = "schedule\nok  other.py\x1b[31m"
     (tmp_path / f"{name}.ps").write_text(foreign_texts.PS)
     asked = [["verify", str(tmp_path / "scheduleok  other.py.ps")]]
@@ -122,7 +122,7 @@ def test_a_file_beside_cannot_either(tmp_path: Path) -> None:
 
 
 def test_json_has_the_text_itself(tmp_path: Path) -> None:
-    """Whatever a name is: in a verdict, and in a stream that is written of it and read again."""
+    """For any name: in a verdict, and in a stream written from it and read again."""
     stream = loads(typed("emit", "1f1b", "--p=2", "--m=2").out.decode())
     routes = (Route(HOSTILE, stream.placement[0].ranks, stream.placement[0].microbatches),)
     named = Stream(HOSTILE, {**stream.parameters, HOSTILE: 7}, routes, stream.ranks)
@@ -137,7 +137,7 @@ def test_json_has_the_text_itself(tmp_path: Path) -> None:
     "name", ['x""" + evil() + "', "x\nevil()", "x\\", '"\nrank r { B }\n"', "x # y", "{evil}", "\\N{BELL}"]
 )
 def test_a_name_is_no_code(name: str, tmp_path: Path) -> None:
-    """A .ps file and a module of Python that are written of an order are those of any other name."""
+    """A .ps file and a Python module written from an order are the same for any name."""
     stream = loads(typed("emit", "1f1b", "--p=2", "--m=2").out.decode())
     order = []
     for called in ("plain", name):
@@ -157,7 +157,7 @@ CALLED = MARKUP.replace("/", "")
 
 
 class Forged(HTMLParser):
-    """Whether there is an element, or an attribute, of nobody's."""
+    """Tell whether an element or an attribute was injected."""
 
     found = False
 
@@ -166,7 +166,7 @@ class Forged(HTMLParser):
 
 
 def test_a_name_is_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In pages and pictures a name is a text, wherever it comes from."""
+    """In pages and pictures a name is text, wherever it comes from."""
     monkeypatch.chdir(tmp_path)
     stream = loads(typed("emit", "1f1b", "--p=2", "--m=2").out.decode())
     routes = (Route(MARKUP, stream.placement[0].ranks, stream.placement[0].microbatches),)
@@ -207,7 +207,7 @@ def test_no_word_of_a_command_line_steers(word: str) -> None:
 
 @given(st.text(), st.text())
 def test_a_text_stays_marked(text: str, other: str) -> None:
-    """Joined, split, cut and quoted, what was marked has no character that ends or steers a line; and it is kept."""
+    """Joined, split, cut and quoted, a marked text has no character that ends or steers a line, and stays marked."""
     one = foreign(text)
     assert foreign(one) == one and len(one) == len(text)
     assert not STEERS.search(one) and len(ENDS.split(one)) == 1

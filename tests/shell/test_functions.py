@@ -1,4 +1,4 @@
-"""Every command is a function too: the same options, defaults and answers, and the same code where it is refused."""
+"""Every command is a function too: the same options, defaults, answers, and codes of refusals."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ WRONG = "0F0,0B0\n0F1,1B0\n"
 
 
 def keywords(command: str) -> dict[str, Option]:
-    """The options of a command that are no matter of the terminal."""
+    """Options of a command that are not about the terminal."""
     return {option.name: option for option in of(command) if not option.terminal}
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_function_has_the_options_of_its_command(verb: str) -> None:
-    """Names and defaults of the signature are those of the table; what is beyond are the files, and the sizes."""
+    """Names and defaults of the signature are those of the table, plus the files and the sizes."""
     given = inspect.signature(getattr(pipesched, verb)).parameters
     others = OWN.get(verb, {"target"}) | {name for name, x in given.items() if x.kind is x.VAR_KEYWORD}
     known = {name: x.default for name, x in keywords(verb).items() if name not in ELSEWHERE.get(verb, set())}
@@ -51,7 +51,7 @@ def test_a_function_has_the_options_of_its_command(verb: str) -> None:
 
 
 def test_one_rank_has_the_options_of_its_command() -> None:
-    """Its rank and its stages must be given; every other name and default is that of a row."""
+    """Its rank and its stages are required; every other name and default is that of a row."""
     given = inspect.signature(pipesched.run_rank).parameters
     others = {"target", "rank", "factory", "parameters"}
     assert ELSEWHERE["run"] <= given.keys() and all(given[x].default is inspect.Parameter.empty for x in others)
@@ -60,7 +60,7 @@ def test_one_rank_has_the_options_of_its_command() -> None:
 
 
 def test_a_command_has_the_options_of_the_table() -> None:
-    """All of them, in its order, and no other: none is declared anywhere else."""
+    """All of them, in its order, and no others."""
     made = {
         name: [x.name for x in command.params if isinstance(x, click.Option)] for name, command in commands().items()
     }
@@ -68,20 +68,20 @@ def test_a_command_has_the_options_of_the_table() -> None:
 
 
 def test_an_option_has_one_meaning_everywhere() -> None:
-    """Rows of the same name, but for those of a terminal, are read alike in every command that shares their file."""
+    """Rows of the same name, except for the terminal, are read alike in every command."""
     for name in ("comm", "release", "torch_version", "stages", "max_ops"):
         rows = {(x.read, x.default, x.metavar, x.help) for verb in commands() for x in of(verb) if x.name == name}
         assert len(rows) == 1, name
 
 
 def printed(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, Any]:
-    """The status and the object of a command line."""
+    """Status and object of a command line."""
     status = main([*line.split(), "--json"])
     return status, json.loads(capsys.readouterr().out)
 
 
 def text_of(made: Any) -> Any:
-    """What a function returns, as JSON reads it back."""
+    """Result of a function, as JSON reads it back."""
     return json.loads(json.dumps(made.to_json()))
 
 
@@ -129,7 +129,7 @@ SAME: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
 def test_a_function_gives_what_its_command_prints(
     line: str, verb: str, targets: Any, options: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As an object: the same but for seconds, and its exit status is that of the command."""
+    """As an object: the same except for seconds, with the exit status of the command."""
     (folder / "wrong.csv").write_text(WRONG, "utf-8")
     options = {name: "F=2,B=3,C=1/2" if value == "*" else value for name, value in options.items()}
     status, known = printed(capsys, line)
@@ -143,7 +143,7 @@ def test_a_function_gives_what_its_command_prints(
 def test_emit_run_and_calibrate_give_what_their_commands_print(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The text of a stream; a run, but for what was measured; costs of its trace, and those costs go on."""
+    """The text of a stream; a run, except for measurements; costs of its trace, which are accepted."""
     assert main(["emit", "zb_h1", "--p", "2", "--m", "3", "--target", "torch-csv"]) == 0
     assert capsys.readouterr().out == pipesched.emit("zb_h1", "torch-csv", p=2, m=3)
     status, known = printed(capsys, "run 1f1b --p 2 --m 2 --steps 2 --pace 1 --trace run.json")
@@ -193,7 +193,7 @@ REFUSED: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
 def test_what_a_command_refuses_its_function_raises(
     line: str, verb: str, targets: Any, options: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same codes, as a PipeschedError, or in the value where the command tells them there."""
+    """The same codes, as a PipeschedError, or in the value if the command reports them there."""
     status, known = printed(capsys, line)
     codes = {found["code"] for row in known.get("rows", [known]) for found in row["diagnostics"]}
     try:
@@ -206,7 +206,7 @@ def test_what_a_command_refuses_its_function_raises(
 
 
 def test_what_load_returns_goes_into_every_function() -> None:
-    """A schedule of any origin, of computes alone or with its messages, is judged as the file that it was read from."""
+    """A schedule of any origin, of computes alone or with messages, is judged like its file."""
     name, sizes = "interleaved", {"p": 2, "v": 2, "m": 4}
     stream = pipesched.Source("x.json", pipesched.emit(name, **sizes))  # type: ignore[arg-type]
     for made in (written := pipesched.load(name, **sizes), pipesched.load(stream)):

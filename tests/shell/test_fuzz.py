@@ -1,4 +1,4 @@
-"""No input is an internal error: every reader answers with a value or with coded findings, and shows nothing raw.
+"""No input is an internal error: every reader returns a value or coded findings, and shows nothing raw.
 
 Right inputs of every kind are cut, doubled, spliced and filled with what hurts; the law is the same for all of them.
 More of it: ``python -m tests.shell.test_fuzz --cases 200000``
@@ -107,7 +107,7 @@ TOML = "F = 1\nI = [1, 2.5]\nW = 1.5\nC = 0\nM = [1, 1]\n"
 
 @dataclass(frozen=True)
 class Reader:
-    """A way in: right inputs, what reads them, and its share of the cases."""
+    """A way in: right inputs, their reader, and its share of the cases."""
 
     name: str
     seeds: Callable[[], Sequence[str]]
@@ -116,7 +116,7 @@ class Reader:
 
 
 def _verified(name: str) -> Callable[[str], str]:
-    """The verdict on a file of this name, in all forms at once."""
+    """Verdict on a file of this name, in all forms at once."""
 
     def read(text: str) -> str:
         source = Source(name, text)
@@ -131,7 +131,7 @@ def _told(report: Report) -> str:
 
 
 def _annotation(found: Diagnostic) -> str:
-    """An annotation without the two colons that it, and nothing else, begins with."""
+    """An annotation without its own two leading colons."""
     told = render.github(found)
     assert told.startswith(("::error ", "::warning ")) and "\n" not in told
     return told[2:]
@@ -146,7 +146,7 @@ def _measured(text: str) -> str:
 
 
 def _arguments(text: str) -> str:
-    """A command line, a word a line; its output, if it ends as command lines do."""
+    """Output of a command line, one word per line, if it ends like one."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = pipesched([word.replace("\0", "") for word in text.split("\n")])
@@ -217,7 +217,7 @@ def mutant(seeds: Sequence[str], chance: random.Random) -> str:
 
 
 def fault(reader: Reader, text: str) -> str | None:
-    """What is wrong with the answer to an input: an exception that is none of ours, or what is shown raw."""
+    """Fault of the answer to an input: a foreign exception, or raw text."""
     try:
         told = reader.read(text)
     except PipeschedError as error:
@@ -229,7 +229,7 @@ def fault(reader: Reader, text: str) -> str | None:
 
 
 def cases(count: int, seed: int) -> Counter[str]:
-    """Tries so many inputs; how many were of each reader.
+    """Try many inputs; the number for each reader.
 
     Raises:
         AssertionError: the first fault, with its input.
@@ -248,14 +248,14 @@ def cases(count: int, seed: int) -> Counter[str]:
 
 
 def test_no_input_is_an_internal_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every reader takes a hundred mutants of right inputs."""
+    """Every reader gets a hundred mutants of right inputs."""
     monkeypatch.chdir(tmp_path)
     assert set(cases(deep(900), 7)) == {reader.name for reader in READERS}
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_right_inputs_are_read(reader: Reader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is changed is right before."""
+    """The unchanged inputs are right."""
     monkeypatch.chdir(tmp_path)
     for text in reader.seeds():
         assert fault(reader, text) is None

@@ -1,4 +1,4 @@
-"""Whatever a stranger gives is answered within 5 seconds of CPU and 1 GB, with a code, and steers no terminal.
+"""Any hostile input is answered within 5 seconds of CPU and 1 GB, with a code, and steers no terminal.
 
 All cases of `hostile_cases` and `hostile_readers`, a process each: python -m tests.shell.test_hostile [WORDS OF A NAME]
 """
@@ -60,7 +60,7 @@ STEERING = "\x1b[31mred\x1b[0m\n::add-mask::x\nok  forged\x85\u202e\x00\ud800]]>
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended, and what it took."""
+    """End of a process, and its resources."""
 
     status: int
     told: str
@@ -69,7 +69,7 @@ class Ended:
 
 
 def write(path: Path, content: Content) -> None:
-    """Writes a file, in a process of its own, so that what it takes is not counted with ours."""
+    """Write a file in a separate process, so that its resources are not counted."""
     if content is None:
         return
     pid = os.fork()
@@ -81,13 +81,13 @@ def write(path: Path, content: Content) -> None:
 
 
 def limited() -> None:
-    """The kernel ends what our own limits do not."""
+    """Kernel limits, beyond our own."""
     resource.setrlimit(resource.RLIMIT_CPU, (STOPPED, STOPPED))
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
 
 
 def ended(case: Hostile, folder: Path) -> Ended:
-    """A process of ours on the case."""
+    """Our process on the case."""
     beside = folder / "beside"
     beside.mkdir()
     for name, content in case.beside.items():
@@ -113,7 +113,7 @@ def ended(case: Hostile, folder: Path) -> Ended:
 
 
 def fault(done: Ended, case: Hostile) -> str:
-    """What is wrong with an answer, but for its time."""
+    """Fault of an answer, except for its time."""
     raw = RAW.search(done.told)
     if raw:
         return f"raw {raw[0]!r}"
@@ -126,7 +126,7 @@ def fault(done: Ended, case: Hostile) -> str:
 
 @pytest.mark.parametrize("name", QUICK if deep(1) == 1 else ALL)
 def test_a_hostile_file_is_answered(name: str, tmp_path: Path) -> None:
-    """Coded, in bounds, and safe to print; times are those of the issue, doubled for a busy machine.
+    """Coded, within limits, and safe to print; times are those of the issue, doubled for a busy machine.
 
     With ``--depth 2`` all cases; what is cut short by the budget of steps is tried below without a process.
     """
@@ -156,7 +156,7 @@ def test_a_hostile_file_is_answered(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_every_expression_is_in_the_budget(item: str) -> None:
-    """2 ** 39 calls are refused wherever they stand, with the place and the limit."""
+    """2 ** 39 calls are refused anywhere, with the place and the limit."""
     report = verify(Source("a.ps", BOTH + lets() + item), compile.Options({"p": 2, "m": 2}, max_ops=10_000))
     (found,) = [x for x in report.diagnostics if x.code is Code.TOO_MANY_STEPS]
     assert found.labels[0].span is not None and "--max-ops" in str(found.help)
@@ -169,21 +169,21 @@ def test_every_expression_is_in_the_budget(item: str) -> None:
     "item", ["let y = {}", "require {} != 0", "claim {} != 0", "rank 1 {{ repeat {} {{ F }} }}", "costs C = {}"]
 )
 def test_no_result_leaves_62_bits(item: str, large: str) -> None:
-    """A sum as little as a product, wherever it stands."""
+    """Sums as well as products, anywhere."""
     text = HEAD + "rank r { F B }\nlet x = 461168601842738790 * 9\n" + item.format(large)
     report = verify(Source("a.ps", text), compile.Options({"p": 2, "m": 1}))
     assert Code.OVERFLOW in {found.code for found in report.diagnostics}, report.text()
 
 
 def test_a_call_in_a_call_names_the_innermost() -> None:
-    """The bindings of the loops and of one call, however deep it is."""
+    """The bindings of the loops and of one call, however deep."""
     text = HEAD + lets() + "rank r { for j in 0 .. 1 { repeat f39(j + 900000000000000000) { F } } }"
     report = verify(Source("a.ps", text), compile.Options({"p": 1, "m": 1}))
     assert all(d.labels[0].message.count(" = ") <= 2 for d in report.diagnostics), report.text()
 
 
 def test_sums_within_62_bits_are_right() -> None:
-    """The largest numbers that there are, and sums that pass through none larger."""
+    """The largest numbers, and sums without a larger intermediate one."""
     text = HEAD + "rank r { F B }\nlet x = 461168601842738790 * 10 + 3\nclaim x - 1 + 1 == x and 0 - x < 0 - x + 1"
     assert verify(Source("a.ps", text), compile.Options({"p": 2, "m": 1})).ok
 
@@ -197,7 +197,7 @@ def steering_stream() -> str:
 
 @pytest.mark.parametrize("format", ["text", "svg", "html", "trace", "dag", "csv"])
 def test_names_of_a_file_cannot_steer(format: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """In no picture, terminal or annotation; and what is XML or JSON is well-formed."""
+    """In no picture, terminal or annotation; XML and JSON are well-formed."""
     path = tmp_path / "a.json"
     path.write_text(steering_stream(), "utf-8")
     pipesched(["show", str(path), "--format", format])
@@ -231,7 +231,7 @@ def test_graphs_of_steering_names_are_well_formed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["line", "xml", "annotation", "property", "dot", "ascii-json"])
 def test_ordinary_text_stays_readable(form: str) -> None:
-    """Words of any script, joined letters and pictures, in a form that shows them as they are."""
+    """Words of any script, joined letters and emoji are shown as they are."""
     text = "déjà vu — 東京 עברית हिन्दी می‌خواهم 👩‍👩‍👧 ½ ≤ 5 €"
     shown = safe(text, form)  # type: ignore[arg-type]
     assert (
@@ -242,7 +242,7 @@ def test_ordinary_text_stays_readable(form: str) -> None:
 
 
 def test_a_tab_keeps_the_caret_right() -> None:
-    """The mark stands below what it means, whatever is before it on the line."""
+    """The mark is below its text, whatever precedes it on the line."""
     report = verify(Source("a.ps", HEAD + "rank r {\tF\t$ }\n"), compile.Options({"p": 1, "m": 1}))
     lines = report.text().splitlines()
     shown = next(i for i, line in enumerate(lines) if "$ }" in line)
@@ -250,14 +250,14 @@ def test_a_tab_keeps_the_caret_right() -> None:
 
 
 def test_steering_characters_are_no_part_of_a_schedule() -> None:
-    """Not in comments either, where a reviewer would read another program than runs."""
+    """Not in comments either, where a reviewer would read a different program."""
     for character in "\x1b\x07\x85\u202e\u2066":
         report = verify(Source("a.ps", BOTH + f"# a {character} comment\n"), compile.Options({"p": 1, "m": 1}))
         assert [found.code for found in report.diagnostics] == [Code.CHARACTER]
 
 
 def test_special_files_are_read_as_far_as_they_can_be(tmp_path: Path) -> None:
-    """A pipe without a writer, a socket, and a pipe whose writer comes late and takes its time."""
+    """A pipe without a writer, a socket, and a pipe with a late and slow writer."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(PipeschedError, match="nobody writes to this pipe"):
@@ -285,7 +285,7 @@ EMIT = ("emit", "1f1b", "--p", "2", "--m", "2", "--target", "torch-csv", "-o")
 
 @pytest.mark.parametrize("target", ["/dev/fd/{}", "/proc/self/fd/{}"])
 def test_results_go_to_descriptors(target: str, tmp_path: Path) -> None:
-    """As to a file or a pipe, and behind what was written there before."""
+    """As to a file or a pipe, after earlier content."""
     expected = typed(*EMIT, "-").out
     from_us, to_us = os.pipe()
     with open(from_us, "rb") as given, open(to_us, "wb") as pipe, (tmp_path / "out").open("wb") as out:
@@ -310,7 +310,7 @@ def test_results_go_to_the_output_and_a_pipe_of_the_shell(tmp_path: Path) -> Non
 
 
 def test_what_a_killed_run_left_is_cleared(tmp_path: Path) -> None:
-    """By the next one; but not what a living one writes, nor what is not ours."""
+    """By the next run; but not the file of a live one, nor one that is not ours."""
     kept = [tmp_path / name for name in (".a.tmp", "a.txt.1.pipesched.tmp", ".a.txt.1.tmp")]
     for path in kept:
         path.write_text("of somebody")
@@ -326,7 +326,7 @@ def test_what_a_killed_run_left_is_cleared(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_killed_while_it_writes(tmp_path: Path) -> None:
-    """Leaves nothing in the place of the file, and what it leaves beside it is gone after the next."""
+    """It leaves nothing in place of the file, and its temporary file is removed by the next run."""
     target = tmp_path / "out.txt"
     pieces = "(os.kill(os.getpid(), 9) for _ in 'x')"
     code = f"import os\nfrom pipesched.support import files\nfiles.replace({str(target)!r}, {pieces})"
@@ -337,7 +337,7 @@ def test_a_run_that_is_killed_while_it_writes(tmp_path: Path) -> None:
 
 
 def test_concurrent_writers_leave_one_whole_file(tmp_path: Path) -> None:
-    """Writers that clear beside one another never lose a file."""
+    """Writers that clean up concurrently never lose a file."""
     target = str(tmp_path / "out.txt")
     code = f"from pipesched.support import files\nfor _ in range(200): files.replace({target!r}, [b'x' * 1000] * 10)"
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]

@@ -40,7 +40,7 @@ def test_the_core_is_small() -> None:
 
 
 def test_the_core_lies_below_every_extension() -> None:
-    """The contract of layers has no exception; what is above `verbs` is an extension, and all extensions are."""
+    """The contract of layers has no exception; everything above `verbs` is an extension, and so are all extensions."""
     floors = layers()
     below = floors.index("verbs")
     above = {name.strip() for floor in floors[:below] for name in floor.split("|")}
@@ -49,7 +49,7 @@ def test_the_core_lies_below_every_extension() -> None:
 
 
 def test_an_extension_says_what_it_adds() -> None:
-    """Every extension but the shell has rows, which import the kinds of row alone, and is registered."""
+    """Every extension but the shell is registered and has rows, which import only the kinds of row."""
     registered = (PACKAGE / "__init__.py").read_text("utf-8").partition("extension.register(")[2].partition(")")[0]
     for name in EXTENSIONS - {"shell"}:
         text = (PACKAGE / name / "rows.py").read_text("utf-8")

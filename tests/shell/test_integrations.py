@@ -1,4 +1,4 @@
-"""Other people's tools: what pre-commit, GitHub and a shell are told to run does what it says, run as they run it.
+"""Other people's tools: hooks, the GitHub action and shell completion work when run as those tools run them.
 
 The YAML of hooks and action is read line by line here, as far as it is used: names, and the scripts of the steps.
 """
@@ -23,7 +23,7 @@ UNTIDY = (
 
 
 def bash(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What a shell does with a script, with our commands on its path."""
+    """Run a script in a shell, with our commands on its path."""
     path = f"{BIN}:{os.environ['PATH']}"
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
@@ -37,13 +37,13 @@ def bash(script: str, folder: Path, **environment: str) -> subprocess.CompletedP
 
 
 def hook(name: str) -> dict[str, str]:
-    """The keys of a hook of `.pre-commit-hooks.yaml`."""
+    """Keys of a hook of `.pre-commit-hooks.yaml`."""
     (found,) = re.findall(rf"^- id: {name}\n((?:  .+\n)+)", (TOP / ".pre-commit-hooks.yaml").read_text("utf-8"), re.M)
     return dict(line.strip().split(": ", 1) for line in found.splitlines())
 
 
 def commit(folder: Path, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A hook as pre-commit runs it: the entry, its arguments, and the files of the repository that it is for."""
+    """Run a hook as pre-commit does: the entry, its arguments, and its files of the repository."""
     about = hook(name)
     assert about["language"] == "python"
     listed = subprocess.run(["git", "ls-files"], cwd=folder, capture_output=True, text=True, check=True, timeout=60)
@@ -53,7 +53,7 @@ def commit(folder: Path, name: str, *arguments: str) -> subprocess.CompletedProc
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """One with a schedule that holds, one that is untidy and claims too little, and a text."""
+    """A repository with a schedule that holds, one that is untidy and has a false claim, and a text."""
     (tmp_path / "1f1b.ps").write_text((TOP / "schedules" / "1f1b.ps").read_text("utf-8"), "utf-8")
     (tmp_path / "two.ps").write_text(UNTIDY, "utf-8")
     (tmp_path / "notes.txt").write_text("no schedule\n", "utf-8")
@@ -62,7 +62,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_a_commit_is_verified(repository: Path) -> None:
-    """`pipesched-verify` fails where a schedule is wrong, with a line a file, and passes where it is mended."""
+    """`pipesched-verify` fails if a schedule is wrong, with one line per file, and passes once it is repaired."""
     wrong = commit(repository, "pipesched-verify", "--p", "2")
     assert wrong.returncode == 1 and "two.ps:4:1: error[PS221]" in wrong.stdout and "ok  1f1b.ps" in wrong.stdout
     (repository / "two.ps").write_text(UNTIDY.replace("peak == 1", "peak == m"), "utf-8")
@@ -70,7 +70,7 @@ def test_a_commit_is_verified(repository: Path) -> None:
 
 
 def test_a_commit_is_tidied(repository: Path) -> None:
-    """`pipesched-fmt` rewrites what is not canonical, which fails a commit, and leaves all else as it is."""
+    """`pipesched-fmt` rewrites files that are not canonical, which fails a commit, and leaves all others."""
     assert commit(repository, "pipesched-fmt").returncode == 0
     changed = subprocess.run(["git", "diff", "--name-only"], cwd=repository, capture_output=True, text=True, check=True)
     assert changed.stdout == "two.ps\n"
@@ -79,13 +79,13 @@ def test_a_commit_is_tidied(repository: Path) -> None:
 
 
 def steps() -> list[str]:
-    """The scripts of the action's steps."""
+    """Scripts of the action's steps."""
     text = (TOP / ".github" / "actions" / "verify" / "action.yml").read_text("utf-8")
     return [re.sub(r"^ {8}", "", found, flags=re.M) for found in re.findall(r"run: \|\n((?: {8}.+\n)+)", text)]
 
 
 def test_an_action_installs_what_it_came_with(tmp_path: Path) -> None:
-    """The package is that of the action's own repository, in an environment of its own."""
+    """The package of the action's own repository, in an environment of its own."""
     (tmp_path / "python3").write_text('#!/bin/sh\nmkdir -p "$3/bin"; cp "$(dirname "$0")/pip" "$3/bin/"\n')
     (tmp_path / "pip").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     for name in ("python3", "pip"):
@@ -111,7 +111,7 @@ def test_an_action_annotates(tmp_path: Path) -> None:
 
 
 def test_github_is_told_what_the_files_are(tmp_path: Path) -> None:
-    """Schedules are no PostScript, and pictures are made, by the rules of git itself."""
+    """Schedules are not PostScript, and pictures are generated, by git's own rules."""
     (tmp_path / ".gitattributes").write_text((TOP / ".gitattributes").read_text("utf-8"), "utf-8")
     asked = "git init -q && git check-attr linguist-language linguist-detectable linguist-generated -- "
     found = bash(asked + "schedules/1f1b.ps schedules/pictures/1f1b.svg", tmp_path).stdout
@@ -122,7 +122,7 @@ def test_github_is_told_what_the_files_are(tmp_path: Path) -> None:
 
 
 def test_the_citation_is_that_of_the_project() -> None:
-    """What the format asks for is there; version, license and keywords are those of pyproject.toml."""
+    """The required fields are there; version, license and keywords are those of pyproject.toml."""
     text = (TOP / "CITATION.cff").read_text("utf-8")
     about = dict(re.findall(r"^([a-z-]+): (.+)$", text, re.M))
     project = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
@@ -143,7 +143,7 @@ COMPLETED = {
 
 
 def test_bash_completes(tmp_path: Path) -> None:
-    """Commands, schedules, options, choices, codes and words, by the line of the guide that switches it on."""
+    """Commands, schedules, options, choices, codes and words, with the guide's line that enables it."""
     guide = (TOP / "pipesched" / "README.md").read_text("utf-8")
     (switch,) = re.findall(r'`(eval "\$\(_PIPESCHED_COMPLETE=bash_source pipesched\)")`', guide)
     asked = "".join(
@@ -157,6 +157,6 @@ def test_bash_completes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_have_a_script(shell: str, tmp_path: Path) -> None:
-    """It asks this program how the line goes on."""
+    """It asks this program for completions."""
     done = bash("pipesched", tmp_path, _PIPESCHED_COMPLETE=f"{shell}_source")
     assert done.returncode == 0 and f"_PIPESCHED_COMPLETE={shell}_complete" in done.stdout

@@ -1,4 +1,4 @@
-"""Nothing of the current folder is run, though a module there has the name of each that we and our processes import."""
+"""Nothing in the current folder is executed, though it has a module for each name that our processes import."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def trap(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of modules, each of which notes that it was run and ends the process."""
+    """A folder of modules, each of which records its execution and ends the process."""
     folder = tmp_path_factory.mktemp("trap")
     (folder / "trainer.toml").write_text("[parallelism]\npipeline_parallel_degree = 2\n")
     for name in PLANTED:
@@ -60,7 +60,7 @@ def trap(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def begun(trap: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """A process in that folder."""
+    """Start a process in that folder."""
     done = subprocess.run(command, cwd=trap, capture_output=True, text=True, check=False, timeout=120)
     ran = trap / "RUN"
     assert not ran.exists(), f"{' '.join(command)} ran {ran.read_text()}"
@@ -85,7 +85,7 @@ with launch.Launcher() as one:
 
 
 def test_no_command_runs_what_is_there(trap: Path) -> None:
-    """Neither a command nor a process that it begins: engines, generators, ranks, rehearsals."""
+    """Neither a command nor its processes: engines, generators, ranks, rehearsals."""
     pytest.importorskip("torch", reason="one of the commands is `run`")
     words = [[name, *given] for name, given in COMMANDS.items()]
     done = begun(trap, sys.executable, "-P", "-c", EVERY, json.dumps(words))
@@ -95,12 +95,12 @@ def test_no_command_runs_what_is_there(trap: Path) -> None:
 
 @pytest.mark.parametrize("name", ["verify"])
 def test_nor_does_the_console_script(name: str, trap: Path) -> None:
-    """As users begin it."""
+    """Started as by users."""
     assert begun(trap, str(PROGRAM), name, *COMMANDS[name]).returncode == 0
 
 
 def test_python_m_runs_it_neither(tmp_path: Path) -> None:
-    """Python itself looks for pipesched in the folder, with -m; what is imported after that is not from there."""
+    """With -m Python itself looks for pipesched in the folder; later imports do not come from there."""
     for name in THEIRS:
         if name != "pipesched":
             (tmp_path / f"{name}.py").write_text("raise SystemExit(99)\n")

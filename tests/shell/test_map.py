@@ -1,4 +1,4 @@
-"""The tests are in order: oracles share no code with the product, and the map in the README is that of the docstrings.
+"""The tests are in order: oracles share no code with the product, and the map in the README matches the docstrings.
 
 After a test file came, went, or changed its first sentence: ``python -m tests.shell.test_map`` writes the map anew. A
 file stays in the section where it is listed; a new one comes at the end, from where its line may be moved.
@@ -38,20 +38,20 @@ def docstring(name: str) -> str:
 
 
 def line(name: str) -> str:
-    """What the map says of a file: the first paragraph of its docstring."""
+    """Line of a file in the map: the first paragraph of its docstring."""
     said = docstring(name).partition("\n\n")[0].replace("\n", " ").removesuffix(".")
     return textwrap.fill(f"- `{name}`: {said}", 120, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 def mapped(text: str) -> str:
-    """The README with the map as it should be."""
+    """The README with an up-to-date map."""
     listed = LISTED.sub(lambda found: line(found[1]) if found[1] in FILES else "", text)
     known = {found[1] for found in LISTED.finditer(listed)}
     return listed + "".join(line(name) for name in FILES if name not in known)
 
 
 def test_the_map_says_what_the_docstrings_say() -> None:
-    """Every Python file of the tests has one line there: the first sentence of its docstring, as it is now."""
+    """Every Python file of the tests has one line: the current first sentence of its docstring."""
     text = README.read_text("utf-8")
     listed = [found[1] for found in LISTED.finditer(text)]
 
@@ -61,7 +61,7 @@ def test_the_map_says_what_the_docstrings_say() -> None:
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_an_oracle_shares_no_code_with_the_product(name: str) -> None:
-    """Of the product it imports the nouns alone, by name; of the tests, other oracles."""
+    """From the product it imports only the nouns, by name; from the tests, only other oracles."""
     for node in ast.walk(ast.parse((TESTS / name).read_text("utf-8"))):
         if isinstance(node, ast.Import):
             modules = {alias.name: {alias.name} for alias in node.names}

@@ -1,4 +1,4 @@
-"""What a wheel and an import must be: assets where they are looked for, nothing heavy at the start, one version."""
+"""Requirements on a wheel and an import: assets in place, nothing heavy at start, one version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_version_is_that_of_the_project() -> None:
 
 
 def test_what_is_named_is_what_is_tried() -> None:
-    """The lowest Python is the first that is named, and each dependency has a lower bound, which CI installs."""
+    """The lowest Python is the first named one, and each dependency has a lower bound, which CI installs."""
     project = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
     named = [line.rpartition(" :: ")[2] for line in project["classifiers"] if " Python :: 3." in line]
 
@@ -32,7 +32,7 @@ def test_what_is_named_is_what_is_tried() -> None:
 
 
 def test_every_asset_is_in_the_wheel() -> None:
-    """What `asset` finds in a checkout, the wheel carries under ``_assets``."""
+    """The wheel has every asset of a checkout under ``_assets``."""
     included = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
     targets = included["force-include"]
 
@@ -43,7 +43,7 @@ def test_every_asset_is_in_the_wheel() -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    """`import pipesched` costs nothing: numpy, lark, z3, torch and rich come with their first use."""
+    """`import pipesched` is cheap: numpy, lark, z3, torch and rich are imported at their first use."""
     heavy = "numpy lark click rich z3 torch networkx graphviz"
     code = f"import sys, pipesched; print([x for x in {heavy.split()!r} if x in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
@@ -52,7 +52,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    """What the package lists can be used, and an unknown name is an AttributeError with the name in it."""
+    """Every listed name can be used, and an unknown name is an AttributeError that names it."""
     assert all(getattr(pipesched, name) is not None for name in pipesched.__all__)
     assert set(pipesched.__all__) <= set(dir(pipesched))
     assert not hasattr(pipesched, "no_such_name")
@@ -77,7 +77,7 @@ def test_the_top_level_is_the_one_that_was_agreed() -> None:
 
 
 def test_the_tests_readme_names_every_file() -> None:
-    """Whoever adds a file says in a line what it is for."""
+    """Each file has a line with its purpose."""
     text = (TOP / "tests" / "README.md").read_text("utf-8")
     files = {path.name for path in (TOP / "tests").glob("*.py")}
 

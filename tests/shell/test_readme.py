@@ -65,7 +65,7 @@ def blocks(readme: str, kind: str) -> list[str]:
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints in a folder, stdout and stderr as a person sees them."""
+    """Output of a command in a folder, stdout and stderr as a person sees them."""
     words = shlex.split(command)
     if words[0] == "cat":
         return "".join((folder / name).read_text("utf-8") for name in words[1:])
@@ -76,12 +76,12 @@ def run(command: str, folder: Path) -> str:
 
 
 def saved(above: str) -> dict[str, str]:
-    """The files that a page has told its reader to save, by name: `ps` blocks with a name behind that word."""
+    """Files that a page asks its reader to save, by name: `ps` blocks with a name after that word."""
     return dict(re.findall(r"^```ps (\w+\.ps)[^\n]*\n(.*?)^```$", above, re.MULTILINE | re.DOTALL))
 
 
 def replayed(block: str, above: str = "") -> str:
-    """The block with the output that its commands print now, in a folder that looks like the repository.
+    """The block with the current output of its commands, in a folder that looks like the repository.
 
     above: the page up to there; what it has its reader save lies in the folder. What one command writes there the next
     one of the block can read.
@@ -97,19 +97,19 @@ def replayed(block: str, above: str = "") -> str:
 
 
 def commands() -> str:
-    """A row for each command: its name and its short help."""
+    """One row for each command: its name and its short help."""
     rows = [f"| `{name}` | {verb.help.rstrip('.')} |" for name, verb in verbs().items()]
     return "\n".join(["| command | |", "|---|---|", *rows])
 
 
 def readers() -> str:
-    """A row for each kind of text that is read."""
+    """One row for each kind of text that is read."""
     rows = [f"| {row.title} | {f'`{row.ending}`' if row.ending else 'any name'} |" for row in kinds.readers()]
     return "\n".join(["| | name ends in |", "|---|---|", *rows])
 
 
 def checks() -> str:
-    """A row for each check, with the pages of its codes."""
+    """One row for each check, with the pages of its codes."""
     rows = [
         f"| {row.property} | {', '.join(f'[{code}](explain/pages/{code}.md)' for code in row.codes)} |"
         for row in (*ORDER_CHECKS, *sorted((*PROGRAM_CHECKS, *added(Check)), key=lambda row: row.place))
@@ -118,7 +118,7 @@ def checks() -> str:
 
 
 def frameworks() -> str:
-    """A row for each framework and its options."""
+    """One row for each framework and its options."""
     rows = []
     for row in FRAMEWORKS.values():
         options = "; ".join(f"`{name}` {said}" for name, said in row.options.items())
@@ -128,7 +128,7 @@ def frameworks() -> str:
 
 
 def others() -> str:
-    """What is said of each order that the generator of another project gave."""
+    """One row for each order of other projects' generators, with its verdict."""
     rows = []
     for entry in json.loads((TOP / "tests" / "data" / "others.json").read_text("utf-8")):
         text = written(entry["rows"])
@@ -146,13 +146,13 @@ def others() -> str:
 
 
 def targets() -> str:
-    """A row for each form in which a schedule is written."""
+    """One row for each form in which a schedule is written."""
     rows = [f"| `{row.name}` | `{row.ending}` | {row.title} |" for row in forms.targets().values()]
     return "\n".join(["| `--target` | | |", "|---|---|---|", *rows])
 
 
 def torchtitan() -> str:
-    """A row for each recorded run of torchtitan's trainer."""
+    """One row for each recorded run of torchtitan's trainer."""
     runs = json.loads((TOP / "tests" / "data" / "torchtitan.json").read_text("utf-8"))["runs"]
     rows = [f"| {' | '.join([name, *steps])} |" for name, steps in runs.items()]
     return "\n".join(["| loss / gradient norm | step 1 | step 2 | step 3 | step 4 |", "|---|---|---|---|---|", *rows])
@@ -176,7 +176,7 @@ CONSOLE = [(readme, number) for readme in READMES for number in range(len(blocks
 @pytest.mark.usefixtures("one_supervisor")
 @pytest.mark.parametrize(("readme", "number"), CONSOLE)
 def test_console_blocks_show_what_the_commands_print(readme: str, number: int) -> None:
-    """A command in a README prints exactly what the README says, but for what was measured."""
+    """A command in a README prints exactly the text there, except for measurements."""
     text = (TOP / readme).read_text("utf-8")
     block = [match for match in BLOCK.finditer(text) if match[1] == "console"][number]
 
@@ -185,7 +185,7 @@ def test_console_blocks_show_what_the_commands_print(readme: str, number: int) -
 
 @pytest.mark.parametrize("readme", [readme for readme in READMES if blocks(readme, "python")])
 def test_python_blocks_are_true(readme: str) -> None:
-    """The Python of a README runs, and its values are those shown; `test_extension` runs files."""
+    """The Python of a README runs with the shown values; `test_extension` runs files."""
     page = (TOP / readme).read_text("utf-8")
     for block in (match[2] for match in BLOCK.finditer(page) if match[0].startswith("```python\n")):
         example = doctest.DocTestParser().get_doctest(block, {}, readme, readme, 0)
@@ -222,13 +222,13 @@ def test_the_front_page_is_read_in_five_minutes() -> None:
 
 @pytest.mark.parametrize("readme", READMES)
 def test_what_is_made_is_current(readme: str) -> None:
-    """A table between its marks is what the product says today."""
+    """A table between its marks is the product's current one."""
     for name, _, table in TABLE.findall((TOP / readme).read_text("utf-8")):
         assert table == f"\n{TABLES[name]()}\n\n"
 
 
 def test_every_kind_of_picture_is_in_the_guide() -> None:
-    """The table of suffixes has those of the views, and no others."""
+    """The table of suffixes has exactly those of the views."""
     guide = (TOP / "pipesched" / "README.md").read_text("utf-8").partition("## See it")[2].partition("\n## ")[0]
     rows = [line.split(" | ")[0] for line in guide.splitlines() if line.startswith("| `.")]
     suffixes = {suffix for view in views().values() for suffix in (*view.suffixes, *view.forms)}
@@ -237,7 +237,7 @@ def test_every_kind_of_picture_is_in_the_guide() -> None:
 
 
 def test_every_function_is_in_the_guide() -> None:
-    """What the package offers is named where the guide is on Python, and a command that has a function is one."""
+    """The guide on Python names every public function, and a command that has a function has that one."""
     guide = (TOP / "pipesched" / "README.md").read_text("utf-8")
     functions = {name for name in pipesched.__all__ if name.islower() and not name.startswith("_")}
     listed = guide.partition("\n## In Python")[2].partition("```")[0].partition(": `load`")
@@ -252,14 +252,14 @@ def test_every_function_is_in_the_guide() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The places of a page that a link can name, as GitHub makes them of its headings."""
+    """Anchors of a page, as GitHub makes them of its headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("readme", READMES)
 def test_links_lead_somewhere(readme: str) -> None:
-    """Each link to a file of the repository leads to one, and to a heading that is there."""
+    """Each link to a file of the repository leads to an existing file and heading."""
     page = TOP / readme
     for link in LINK.findall(BLOCK.sub("", page.read_text("utf-8"))):
         if link and not link.startswith("https://"):
@@ -271,13 +271,13 @@ def test_links_lead_somewhere(readme: str) -> None:
 
 @pytest.mark.parametrize("readme", READMES)
 def test_lines_are_short(readme: str) -> None:
-    """At most 120 characters, but in tables, blocks, and lines that are one link."""
+    """At most 120 characters, except in tables, blocks, and lines that are one link."""
     text = BLOCK.sub("", (TOP / readme).read_text("utf-8"))
     assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "![", "    "))] == []
 
 
 def test_what_to_touch_is_there() -> None:
-    """A recipe of CONTRIBUTING has at most four lines, and each name of a file that it gives is defined there."""
+    """A recipe of CONTRIBUTING has at most four lines, and each name that it gives for a file is defined there."""
     page = TOP / ".github" / "CONTRIBUTING.md"
     recipes = page.read_text("utf-8").partition("## To add something")[2].partition("\n## ")[0].split("\n### ")[1:]
 
@@ -292,7 +292,7 @@ def test_what_to_touch_is_there() -> None:
 
 
 def update(word: str = "", pages: Sequence[str] = READMES) -> None:
-    """Write what the commands print now into the console blocks that have the word, and the tables."""
+    """Write the current output of the commands into the console blocks with the word, and the tables."""
     for readme in pages:
         path = TOP / readme
         text = path.read_text("utf-8")

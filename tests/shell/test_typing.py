@@ -1,4 +1,4 @@
-"""Public annotations are honest: Python as users write it, and that of every README, passes mypy --strict.
+"""Public annotations are honest: typical user code, and that of every README, passes mypy --strict.
 
 The files of `typing/` are such programs. mypy keeps its cache beside the one of CI, so that a second run is cheap.
 """
@@ -51,7 +51,7 @@ def test_users_code_passes_mypy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_what_passes_mypy_runs(path: Path) -> None:
-    """What the annotations promise is there, and has these types."""
+    """The annotated values exist, and have these types."""
     space: dict[str, object] = {"__name__": path.stem}
     exec(compile(path.read_text("utf-8"), str(path), "exec"), space)
     if path.stem == "verify":

@@ -1,4 +1,4 @@
-"""Makes the files of this folder: orders of torch's own classes, lowered by torch's own passes, and one slip in each.
+"""Make the files of this folder: orders of torch's own classes, lowered by torch's own passes, and one slip in each.
 
     python tests/torch_fixtures/make.py          writes them again (needs torch 2.13)
 
@@ -40,7 +40,7 @@ def rows_text(rows: Mapping[int, Sequence[object]]) -> str:
 
 
 def lowered(text: str, owner: list[int], microbatches: int, *, fsdp: bool = False, defer: bool = False) -> str:
-    """A compute order as torch's own passes lower it; `owner` is the rank of each stage."""
+    """Lower a compute order by torch's own passes; `owner` is the rank of each stage."""
     order: dict[int, Any] = {}
     for rank, line in enumerate(text.split()):
         row = [torch_schedules._Action.from_str(cell) for cell in line.split(",")]
@@ -51,14 +51,14 @@ def lowered(text: str, owner: list[int], microbatches: int, *, fsdp: bool = Fals
 
 
 def torch_class(name: str, ranks: int, stages: int, microbatches: int, **options: bool) -> tuple[str, str]:
-    """What a schedule class of torch gives: compute_only, compute_comms. `stages` is by rank."""
+    """Orders of a schedule class of torch: compute_only, compute_comms. `stages` is by rank."""
     made = [mock.MagicMock(num_stages=ranks * stages, group_size=ranks, group_rank=0) for _ in range(stages)]
     schedule = getattr(torch_schedules, name)(made, microbatches, **options)
     return rows_text(schedule.pipeline_order), rows_text(schedule.pipeline_order_with_comms)
 
 
 def edit(text: str, row: int, cell: int, *new: str, drop: int = 0) -> str:
-    """With `new` cells before the given one, and `drop` cells less from there on."""
+    """Insert `new` cells before the given one, and drop `drop` cells from there."""
     lines = text.splitlines()
     cells = lines[row - 1].split(",")
     cells[cell - 1 : cell - 1 + drop] = new
@@ -73,7 +73,7 @@ def swap(text: str, row: int, one: int, other: int) -> str:
 
 
 def good() -> dict[str, str]:
-    """Files in which nothing is wrong."""
+    """Files without a mistake."""
     files = {
         "ok_1f1b": ONE_F_ONE_B,
         "ok_1f1b_comms": lowered(ONE_F_ONE_B, [0, 1], 3),
@@ -99,7 +99,7 @@ def good() -> dict[str, str]:
 
 
 def messages() -> dict[str, str]:
-    """Slips in sends, receives and what follows them."""
+    """Slips in sends, receives and their consequences."""
     comms = lowered(ONE_F_ONE_B, [0, 1], 3)
     vee = lowered(VEE, [0, 1, 1, 0], 2)
     return {
@@ -156,7 +156,7 @@ def actions() -> dict[str, str]:
 
 
 def two_reductions() -> str:
-    """The waits of 2.15 at the end of each row, in which two reductions of one rank are under way at once."""
+    """The waits of 2.15 at the end of each row, with two reductions of one rank under way at once."""
     rows = [line.split(",") for line in lowered(VEE, [0, 1, 1, 0], 2).split()]
     for row in rows:
         row += [cell.replace("SEND", "WAIT_SEND") for cell in row if "SEND" in cell]
@@ -199,7 +199,7 @@ def orders() -> dict[str, str]:
 
 
 def cells() -> dict[str, str]:
-    """Cells that are no actions, most of which torch misreads."""
+    """Cells that are not actions, most of which torch misreads."""
     comms = lowered(ONE_F_ONE_B, [0, 1], 3)
     slips = {
         "trailing": "0F2x",

@@ -1,4 +1,4 @@
-"""DeepSpeed's real pipeline engine on gloo processes: our modules train, to the last digit, what its own schedule does.
+"""DeepSpeed's real pipeline engine on gloo processes: our modules train like its own schedule, to the last digit.
 
     python -m tests.trainers.deepspeed      in a Python that has the extra `deepspeed`; two minutes on two cores
 
@@ -46,7 +46,7 @@ Figures = tuple[list[float], str]
 
 
 def early(p: int) -> str:
-    """GPipe on all stages but the last, which runs each backward at once: gradients come before they are taken."""
+    """GPipe on all stages but the last, which runs each backward at once: gradients arrive early."""
     rows = [" ".join(f"{kind}{s}.{i}" for kind in "FB" for i in range(MICROBATCHES)) for s in range(p - 1)]
     rows.append(" ".join(f"F{p - 1}.{i} B{p - 1}.{i}" for i in range(MICROBATCHES)))
     return "".join(f"rank {s}: {row}\n" for s, row in enumerate(rows))
@@ -60,7 +60,7 @@ def turned(p: int) -> str:
 
 
 def modules(p: int) -> dict[str, str]:
-    """What is trained: the names of the orders, and the modules that are emitted for them; none for DeepSpeed's own."""
+    """Names of the orders, and their emitted modules; none for DeepSpeed's own."""
     made = {name: pipesched.emit(name, to="deepspeed", p=p, m=MICROBATCHES) for name in ("1f1b", "gpipe")}
     for name, text in (("early", early(p)), ("turned", turned(p))):
         made[name] = pipesched.emit(pipesched.Source(f"{name}.txt", text), to="deepspeed")
@@ -68,7 +68,7 @@ def modules(p: int) -> dict[str, str]:
 
 
 def stage(rank: int, size: int, port: int, folder: str, names: list[str], answers: Connection) -> None:
-    """One process: trains with each module in turn, and gives what it saw."""
+    """One process: train with each module in turn, and return the results."""
     environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1"}
     os.environ.update({name: str(value) for name, value in environment.items()}, MASTER_PORT=str(port))
     os.environ.update(DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1")
@@ -121,7 +121,7 @@ def trained(deepspeed: Any, torch: Any, module: Path, size: int) -> Figures:
 
 
 def run(p: int, made: dict[str, str]) -> tuple[dict[str, Figures], str]:
-    """What all modules train on p processes, as far as they come; and the versions, or the last words of a failure."""
+    """Results of all modules on p processes; and the versions, or the last lines of a failure."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         for name, text in made.items():
             Path(folder, f"{name}.py").write_text(text, "utf-8")
@@ -155,7 +155,7 @@ def run(p: int, made: dict[str, str]) -> tuple[dict[str, Figures], str]:
 
 
 def refused(text: str) -> set[str]:
-    """The codes of what is wrong with a module of 4 stages."""
+    """Codes of the faults of a module of 4 stages."""
     with tempfile.TemporaryDirectory() as folder:
         module = Path(folder, "broken.py")
         module.write_text(text, "utf-8")

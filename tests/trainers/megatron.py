@@ -1,4 +1,4 @@
-"""Megatron-LM's own parser against `pipesched check`: its configurations, and edits of them about the pipeline.
+"""Megatron-LM's own parser against `pipesched check`: its configurations, and edits of their pipeline options.
 
     python -m tests.trainers.megatron CHECKOUT [--edits 300] [--seed 1]    CHECKOUT: of Megatron-LM at a release
 
@@ -53,7 +53,7 @@ class Parser:
         raise RuntimeError("the parser of Megatron-LM could not be imported")
 
     def __call__(self, run: Run) -> dict[str, Any]:
-        """The answer for a run."""
+        """Answer for a run."""
         assert self.process.stdin is not None
         case = {"options": run.words, "environment": dict(run.environment), "world": run.world}
         self.process.stdin.write(json.dumps(case) + "\n")
@@ -63,7 +63,7 @@ class Parser:
 
 @dataclass(frozen=True)
 class Compared:
-    """A run, what Megatron-LM says of it, and how `check` differs from that. kind: of the comparison."""
+    """A run, Megatron-LM's answer, and the difference of `check`. kind: of the comparison."""
 
     run: Run
     theirs: dict[str, Any]
@@ -72,12 +72,12 @@ class Compared:
 
     @property
     def wrong(self) -> bool:
-        """Whether they differ."""
+        """Tell whether they differ."""
         return self.kind in ("passes", "false alarm", "sizes")
 
 
 def compare(run: Run, theirs: dict[str, Any], release: str) -> Compared:
-    """Both on one run."""
+    """Compare both on one run."""
     source = pipesched.Source("model_config.yaml", run.text)
     ours = pipesched.check(source, trainer=f"megatron=={release}", processes=run.world)
     said = "; ".join(f"{x.code} {x.message} [{x.notes[0] if x.notes else ''}]" for x in ours.diagnostics)
@@ -108,7 +108,7 @@ def release_of(checkout: Path) -> str:
 
 
 def bases(parser: Parser, checkout: Path) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Its configurations, each on the fewest processes that it is taken on."""
+    """Its configurations, each on the least number of processes that it accepts."""
     for run in runs(checkout):
         answers = ((replace(run, world=world), parser(replace(run, world=world))) for world in WORLDS)
         found = next((pair for pair in answers if pair[1]["taken"] or "world" not in pair[1]["message"]), None)
@@ -117,7 +117,7 @@ def bases(parser: Parser, checkout: Path) -> Iterator[tuple[Run, dict[str, Any]]
 
 
 def main() -> None:
-    """Print what differs, and figures by kind; the status is 1 where anything differs."""
+    """Print the differences, and counts by kind; the status is 1 if there is one."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("checkout", type=Path)
     options.add_argument("--edits", type=int, default=300)
@@ -139,7 +139,7 @@ def main() -> None:
 
 
 def report(title: str, found: list[Compared]) -> None:
-    """How many of each kind, and what differs."""
+    """Counts by kind, and the differences."""
     for one in found:
         if one.wrong or one.kind == "taken and silently wrong":
             print(f"{one.kind}: {one.run.name}: {one.run.changed}\n    {one.said[:600]}")

@@ -1,4 +1,4 @@
-"""Megatron-LM's own configurations, and edits of them: options about the pipeline set, changed, dropped, by a seed.
+"""Megatron-LM's own configurations, and edits of them: pipeline options set, changed, dropped, by a seed.
 
     tests/functional_tests/test_cases/**/model_config.yaml ──> Run(options, environment, processes)
     Run ──edits(seed)──> Run with one to three options of OPTIONS at other values
@@ -68,7 +68,7 @@ OPTIONS: Mapping[str, tuple[Value, ...]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """A command: options in order, variables of the environment, processes. changed: how an edit reads."""
+    """A command: options in order, environment variables, processes. changed: description of the edit."""
 
     name: str
     options: Mapping[str, Value]
@@ -78,12 +78,12 @@ class Run:
 
     @property
     def words(self) -> list[str]:
-        """The options as the launcher is given them: a flag alone, a list in brackets as its words."""
+        """The options for the launcher: a flag alone, a bracketed list as its words."""
         return [word for key, value in self.options.items() for word in (key, *_words(value))]
 
     @property
     def text(self) -> str:
-        """The YAML file of a functional test."""
+        """YAML file of a functional test."""
         lines = [f"  {key}: {_yaml(value)}\n" for key, value in self.options.items()]
         return f"ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n{''.join(lines)}"
 
@@ -104,7 +104,7 @@ def _yaml(value: Value) -> str:
 
 
 def runs(checkout: Path) -> Iterator[Run]:
-    """Every configuration of the functional tests that gives options of the launcher."""
+    """Every configuration of the functional tests with options for the launcher."""
     import yaml
 
     folder = checkout / "tests" / "functional_tests" / "test_cases"
@@ -121,7 +121,7 @@ def runs(checkout: Path) -> Iterator[Run]:
 
 
 def edits(taken: list[Run], seed: int, known: set[str]) -> Iterator[Run]:
-    """Endless edits of runs; of options that the release knows."""
+    """Endless edits of runs, with options of the release."""
     random_ = random.Random(seed)
     names = [name for name in OPTIONS if name in known]
     while True:

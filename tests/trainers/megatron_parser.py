@@ -1,4 +1,4 @@
-"""Megatron-LM's own parser on a CPU: a checkout is imported once, and each command line is parsed in a fork of its own.
+"""Megatron-LM's own parser on a CPU: a checkout is imported once, and each command line is parsed in its own fork.
 
     options ──parse_args, validate_args──> args ──> TransformerConfig ──> number of microbatches ──> groups of ranks
             ──> layers of every stage ──> the first lines of the schedule that is chosen
@@ -48,7 +48,7 @@ ENGINE = "2.14.0"
 
 
 class _Faked(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds modules of FAKED that are not installed."""
+    """Finder of modules of FAKED that are not installed."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         """A module whose every attribute is a mock."""
@@ -73,7 +73,7 @@ class _Mocks(ModuleType):
 
 
 class _Group:
-    """Ranks that would talk to each other, seen from the first."""
+    """Ranks of a group, as seen from the first."""
 
     def __init__(self, ranks: Any) -> None:
         self.ranks = list(ranks)
@@ -83,7 +83,7 @@ class _Group:
         return len(self.ranks)
 
     def rank(self) -> int:
-        """Return the place of global rank 0, -1 where it has none."""
+        """Return the place of global rank 0, -1 if it has none."""
         return self.ranks.index(0) if 0 in self.ranks else -1
 
     def __getattr__(self, name: str) -> Any:
@@ -95,7 +95,7 @@ class _Begun(Exception):
 
 
 def load(checkout: str | None) -> None:
-    """Import a checkout, or the Megatron-core that is installed, with fakes for what a CPU lacks."""
+    """Import a checkout, or the installed Megatron-core, with fakes for missing hardware."""
     import torch
     import torch._dynamo  # before triton is faked
     import torch.utils.flop_counter
@@ -153,7 +153,7 @@ def known() -> list[str]:
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:
-    """Everything that Megatron-LM decides of a case before it computes."""
+    """Everything that Megatron-LM decides about a case before it computes."""
     os.environ.update(case.get("environment", {}), WORLD_SIZE=str(case["world"]), RANK="0", LOCAL_RANK="0")
     sys.argv = ["pretrain_gpt.py", *case.get("options", ())]
     sys.stderr = said = io.StringIO()
@@ -238,7 +238,7 @@ def _run(args: Any, config: Any, m: int, step: list[str]) -> dict[str, Any]:
 
 
 def _groups(args: Any) -> None:
-    """Make the groups of all ranks, as the launcher does, with processes that are not there."""
+    """Make the groups of all ranks, as the launcher does, with imagined processes."""
     import torch.distributed as processes
     from megatron.core import parallel_state
 
@@ -287,7 +287,7 @@ def _layers(args: Any, config: Any) -> int | None:
 
 
 def _segments(config: Any, pattern: str, p: int, v: int | None) -> None:
-    """Select the layers of every stage of a hybrid pattern, which earlier releases have not by stages."""
+    """Select the layers of every stage of a hybrid pattern, which earlier releases do not divide by stages."""
     select_pipeline_segment = None
     for name in (
         "megatron.core.models.hybrid.hybrid_layer_allocation",
@@ -312,7 +312,7 @@ def _segments(config: Any, pattern: str, p: int, v: int | None) -> None:
 
 
 def _begin(config: Any, args: Any, m: int) -> str:
-    """Call the schedule that is chosen, up to its first forward."""
+    """Call the chosen schedule, up to its first forward."""
     import torch
     from megatron.core.enums import ModelType
     from megatron.core.pipeline_parallel import p2p_communication, schedules
@@ -363,7 +363,7 @@ def _begin(config: Any, args: Any, m: int) -> str:
 
 
 def in_fork(case: dict[str, Any]) -> dict[str, Any]:
-    """The answer of a child, which ends with its case."""
+    """Answer of a child, which ends with its case."""
     read, write = os.pipe()
     child = os.fork()
     if not child:

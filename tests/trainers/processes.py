@@ -1,4 +1,4 @@
-"""A command with a hard limit that leaves no process: none that began a session of its own either, as torchrun's do."""
+"""A command with a hard limit that leaves no process, not even in sessions of their own, like torchrun's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h: a process whose parent has ended b
 
 
 def finished(command: Sequence[str], folder: Path, limit: float, **more: str) -> str:
-    """What a command prints, stdout and stderr.
+    """Output of a command, stdout and stderr.
 
     Raises:
         AssertionError: it failed, or the limit is over; with its last lines.
@@ -37,12 +37,12 @@ def finished(command: Sequence[str], folder: Path, limit: float, **more: str) ->
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Ours, with the commands of this very Python before all others."""
+    """Our environment, with the commands of this Python first."""
     return {**os.environ, "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])), **more}
 
 
 def end_all() -> None:
-    """End what has descended from this process, until nothing is left."""
+    """End all descendants of this process."""
     while children := [child for of in Path("/proc/self/task").glob("*/children") for child in of.read_text().split()]:
         for child in children:
             with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""torchtitan's real trainer on two gloo ranks: with our CSVs, digit for digit what its own schedules train.
+"""torchtitan's real trainer on two gloo ranks: our CSVs train like its own schedules, digit for digit.
 
     python -m tests.trainers.torchtitan             in a Python that has the extra `torchtitan`; `.ci/run --trainers`
     python -m tests.trainers.torchtitan --record    the same, and its figures to tests/data/torchtitan.json
@@ -39,17 +39,17 @@ Figures = list[str]
 
 
 def scripts() -> dict[str, str]:
-    """The files that the page has its reader write."""
+    """Files that the page asks its reader to write."""
     return {name: text for _, name, text in BLOCK.findall(PAGE.read_text("utf-8")) if name}
 
 
 def commands() -> str:
-    """What the page has its reader type for a step."""
+    """Commands of a step of the page."""
     return next(text for kind, _, text in BLOCK.findall(PAGE.read_text("utf-8")) if kind == "sh" and "torchrun" in text)
 
 
 def trained(folder: Path, options: str) -> tuple[Figures, set[str]]:
-    """The figures of a run with options in the place of the page's, and what the trainer complains of."""
+    """Figures of a run with options instead of the page's, and the trainer's errors."""
     line = re.sub(r"(?<=debug\.toml ).*", options, commands())
     said = finished(["bash", "-e", "-c", line], folder, LIMIT, HF_HOME=str(folder / "hf"))
     steps: dict[int, tuple[set[str], set[str]]] = {}

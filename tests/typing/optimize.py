@@ -1,4 +1,4 @@
-"""How a researcher asks for a better schedule."""
+"""A researcher's request for a better schedule."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ import pipesched
 
 
 def told(name: str) -> str:
-    """The verdict, and by how much it is better."""
+    """The verdict, and the improvement."""
     best: pipesched.Optimum = pipesched.optimize(name, p=4, m=8, mem_cap="11/2", time_limit=5, objective="span")
     if best.makespan is None:
         return best.reason

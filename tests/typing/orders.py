@@ -1,4 +1,4 @@
-"""How an order that is made in Python is verified, drawn and handed on."""
+"""Verify, draw and pass on an order that is made in Python."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ import pipesched
 
 
 class Action:
-    """An action of a trainer's own, which prints as torch's do."""
+    """An action of a trainer that prints like torch's."""
 
     def __init__(self, stage: int, letter: str, microbatch: int) -> None:
         self.text = f"{stage}{letter}{microbatch}"
@@ -16,7 +16,7 @@ class Action:
 
 
 class Planner:
-    """A trainer's own schedule, with the attribute that torch's have."""
+    """A trainer's own schedule, with the attribute of torch's."""
 
     def __init__(self) -> None:
         self.pipeline_order: dict[int, list[Action | None]] = {0: [Action(0, "F", 0), None, Action(0, "B", 0)]}
@@ -41,5 +41,5 @@ picture: str | None = loaded._repr_svg_()
 
 
 def by_rank(order: Mapping[int, Sequence[Action | None]]) -> bool:
-    """Whether it is right."""
+    """Tell whether it is right."""
     return pipesched.verify(order).ok

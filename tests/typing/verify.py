@@ -1,4 +1,4 @@
-"""How a trainer's test verifies what it is going to load."""
+"""A trainer's test that verifies the file it is going to load."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -7,7 +7,7 @@ import pipesched
 
 
 def errors(file: Path) -> list[str]:
-    """The findings in a CSV, a line each."""
+    """Findings in a CSV, one per line."""
     report: pipesched.Report = pipesched.verify(file, comm="pair-stream", mem_cap=5.5, torch_version="2.13")
     return [f"{found.code} {found.message}" for found in report.diagnostics if found.severity == "error"]
 
@@ -19,11 +19,11 @@ def bubble(name: str, ranks: int) -> Fraction:
 
 
 def peaks(name: str, *, caps: list[int]) -> list[float]:
-    """By rank."""
+    """Peaks by rank."""
     return [float(peak) for peak in pipesched.verify(name, p=str(len(caps)), mem_cap=caps).peak]
 
 
 def places(error: pipesched.PipeschedError) -> list[tuple[str, int, int]]:
-    """Where it is wrong."""
+    """Places of the findings."""
     spans = [label.span for found in error.diagnostics for label in found.labels]
     return [(span.source.name, span.line, span.column) for span in spans if span is not None]

@@ -33,9 +33,8 @@ needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="the program 
 @CALM
 @given(strategies.schedules(), st.data())
 def test_the_graph_is_the_simulated_run(schedule: Schedule, data: st.DataObject) -> None:
-    """Read back from GraphML: nodes are the operations with their times; needs and message edges lead from the
-    producers of a simulation, told apart by rank, a message with its latency; order and pair edges join the operations
-    of a rank that stand side by side.
+    """Read back from GraphML: nodes are the operations with their times; dependency and message edges lead from the
+    simulated producers, with rank changes and latencies; order and pair edges join neighbouring operations of a rank.
     """
     costs = data.draw(strategies.costs(schedule.stages))
     played, late = simulate.run(schedule, rows(costs, schedule.stages)), rows(costs, schedule.stages)["C"]
@@ -69,7 +68,7 @@ def test_the_graph_is_the_simulated_run(schedule: Schedule, data: st.DataObject)
 
 @needs_dot
 def test_svg_and_png_are_drawn_where_dot_is() -> None:
-    """SVG is XML with a group for each operation and edge; PNG begins with its mark."""
+    """SVG is XML with a group for each operation and edge; PNG begins with its signature."""
     drawn = chart(pipesched.load("gpipe", p=2, m=2))
     text, picture = graph.drawn(drawn, "svg"), graph.drawn(drawn, "png")
     assert text is not None and picture is not None
@@ -79,7 +78,7 @@ def test_svg_and_png_are_drawn_where_dot_is() -> None:
 
 
 def test_without_dot_there_is_no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None, not an error: the caller has DOT to give."""
+    """None, not an error: the caller has DOT text."""
     monkeypatch.setenv("PATH", "")
     drawn = chart(pipesched.load("gpipe", p=2, m=2))
     assert graph.drawn(drawn, "svg") is None and graph.drawn(drawn, "png") is None
@@ -87,7 +86,7 @@ def test_without_dot_there_is_no_drawing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_graph_that_nobody_could_read_is_refused_unless_forced() -> None:
-    """PS815 above the limit, with the way out; GraphML has no such limit."""
+    """PS815 above the limit, with the alternatives; GraphML has no such limit."""
     drawn = chart(pipesched.load("1f1b", p=8, m=graph.MAX_OPS // 16 + 1))
     with pytest.raises(PipeschedError, match="PS815"):
         graph.dot(drawn)
@@ -97,7 +96,7 @@ def test_a_graph_that_nobody_could_read_is_refused_unless_forced() -> None:
 
 @needs_dot
 def test_a_title_is_text_whatever_it_holds() -> None:
-    """Quotes, backslashes, angles and braces of a name reach the file as they are."""
+    """Quotes, backslashes, angle brackets and braces of a name appear in the file as they are."""
     schedule = pipesched.load("gpipe", p=2, m=2)
     for title in ('a"b', "a\\nb", "<b>", "{x|y}", "a-b c", "strict", "4"):
         text = graph.dot(chart(schedule, title=title))
@@ -108,7 +107,7 @@ def test_a_title_is_text_whatever_it_holds() -> None:
 @CALM
 @given(strategies.schedules(), st.data())
 def test_the_table_is_the_simulated_run(schedule: Schedule, data: st.DataObject) -> None:
-    """A line an operation with its exact times, the producer of its input, and what its rank holds after it."""
+    """One line per operation with its exact times, the producer of its input, and its rank's memory after it."""
     costs = data.draw(strategies.costs(schedule.stages))
     played = simulate.run(schedule, rows(costs, schedule.stages))
     made_by = simulate.producers(played.orders, schedule.stages)
@@ -138,7 +137,7 @@ def test_the_table_is_the_simulated_run(schedule: Schedule, data: st.DataObject)
 @settings(CALM, max_examples=deep(20))
 @given(strategies.SEEDS)
 def test_broken_orders_have_a_graph_and_a_table(seed: int) -> None:
-    """Whatever is missing, twice, misplaced or stuck; what never runs has no times."""
+    """Missing, repeated, misplaced or deadlocked operations; those that never run have no times."""
     drawn = chart(strategies.broken_schedule(seed))
     lines = list(csv.DictReader(io.StringIO(spreadsheet.csv(drawn))))
     assert len(lines) == len(drawn.schedule) == len(graph.graph(drawn)) == graph.dot(drawn).count("tooltip=")

@@ -1,4 +1,4 @@
-"""Every kind of picture, byte for byte as its golden file is; the tests of each kind read such pictures back.
+"""Every kind of picture equals its golden file, byte for byte; the tests of each kind read such pictures back.
 
 `pytest --update-golden` writes them anew: look at each before it is committed.
 """
@@ -74,7 +74,7 @@ SCRIPT = re.compile(r"<script>\n\(\(\) => \{.*?</script>", re.S)
 
 
 def drawn(line: str) -> str:
-    """What a command line draws; of a page what its scripts are given, since they are tried in a browser."""
+    """Drawing of a command line; for a page the data of its scripts, which are tried in a browser."""
     words = line.split()
     if words[-1] == "-":
         words[-1] = "plot.svg"
@@ -95,7 +95,7 @@ def test_a_picture_stays(name: str, folder: Path, update_golden: bool) -> None:
 
 
 def test_every_golden_file_is_drawn() -> None:
-    """None is left over; and none asks a network for anything, or runs a script that is not ours."""
+    """Every file is used; and none makes a network request, or runs a foreign script."""
     assert {file.name for file in GOLDEN.iterdir()} == set(DRAWN)
     outside = r"\w://|url\((?!#)|@import|fetch\(|<(link|img|iframe|object|embed)\b(?! rel=.icon. href=.data:,)"
     for file in GOLDEN.iterdir():
@@ -105,7 +105,7 @@ def test_every_golden_file_is_drawn() -> None:
 
 
 def test_another_process_draws_the_same() -> None:
-    """Whatever the seed of hashes is."""
+    """For any hash seed."""
     line = [sys.executable, "-m", "pipesched", *DRAWN["zb_h1.svg"].split()]
     made = {subprocess.run(line, env={"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout for seed in "12"}
     assert made == {(GOLDEN / "zb_h1.svg").read_bytes()}

@@ -1,4 +1,4 @@
-"""Objects show themselves: picture, graph and table of a schedule; the notebook of `schedules/`, cell by cell."""
+"""Objects display themselves: picture, graph and table of a schedule; the notebook of `schedules/`, cell by cell."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cells(kind: str) -> list[str]:
 
 
 def displayed(code: str, names: dict[str, object]) -> object:
-    """Runs a cell as a notebook does; returns the value of its last line if that is an expression."""
+    """Run a cell like a notebook; returns the value of its last line if that is an expression."""
     tree = ast.parse(code)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "cell", "exec"), names)
@@ -43,7 +43,7 @@ def displayed(code: str, names: dict[str, object]) -> object:
 
 @pytest.mark.usefixtures("one_supervisor")
 def test_the_notebook_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every code cell runs in order, and what it ends with is what the text before it promises, the run included."""
+    """Every code cell runs in order, with the results that the text before it states, including the run."""
     names: dict[str, object] = {}
     shown = [displayed(code, names) for code in cells("code")]
     schedule, report, _, messages, makespan, _, better, *_ = shown
@@ -66,7 +66,7 @@ def test_the_notebook_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_notebook_holds_no_outputs() -> None:
-    """It is source: nothing stored that could grow old, and a version of the format that has cell ids."""
+    """It is source: no stored results that could become outdated, and a format version with cell ids."""
     notebook = json.loads(NOTEBOOK.read_text("utf-8"))
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     for cell in notebook["cells"]:
@@ -88,7 +88,7 @@ def test_a_schedule_shows_itself_as_a_figure() -> None:
 
 
 def test_figures_on_one_page_leave_each_other_alone() -> None:
-    """Every rule of a sheet begins with the figure's own class, and other colours have another class."""
+    """Every rule of a style sheet begins with the figure's own class, and other colours have another class."""
     found = []
     for name, sizes in SIZES:
         root = ElementTree.fromstring(pipesched.load(name, **sizes)._repr_svg_() or "")
@@ -103,14 +103,14 @@ def test_figures_on_one_page_leave_each_other_alone() -> None:
 
 
 def test_what_is_too_large_is_told_instead_of_drawn() -> None:
-    """A cell never raises: half a million operations are a line of words."""
+    """A cell never raises: half a million operations give a line of text."""
     drawn = pipesched.load("interleaved", p=64, v=4, m=1024)._repr_svg_() or ""
     words = [e.text for e in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
     assert words == ["interleaved: 524,288 operations make no figure; 50,000 are drawn"]
 
 
 def test_a_report_shows_picture_and_words() -> None:
-    """The picture at the costs of the verdict, then its text; of a file that cannot be read, the text alone."""
+    """The picture at the costs of the verdict, then its text; for an unreadable file only the text."""
     report = pipesched.verify("zb_h1", p=2, m=2, costs="F=2,C=1")
     shown = report._repr_html_()
     assert shown.endswith(f"<pre>{escape(str(report))}</pre>")
@@ -123,7 +123,9 @@ def test_a_report_shows_picture_and_words() -> None:
 
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=[name for name, _ in SIZES])
 def test_the_graph_has_every_operation_and_every_need(name: str, sizes: dict[str, int]) -> None:
-    """Nodes are operations with the simulated times; needs and messages are the producers; no path goes round."""
+    """Nodes are operations with the simulated times; dependencies and messages come from the producers; no edge is
+    redundant.
+    """
     schedule = pipesched.load(name, **sizes)
     graph = schedule.to_networkx()
     run = simulate.run(schedule, rows(Costs(), schedule.stages))
@@ -144,11 +146,11 @@ def test_the_graph_has_every_operation_and_every_need(name: str, sizes: dict[str
 
 
 class Frame(dict[str, list[object]]):
-    """Stands in for a table of pandas."""
+    """Stand-in for a pandas table."""
 
 
 def test_the_table_has_a_row_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By rank, in order, at the costs asked for; whole times are integers, others fractions, and none is rounded."""
+    """By rank, in order, at the requested costs; whole times are integers, others exact fractions."""
     module = ModuleType("pandas")
     module.DataFrame = Frame  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pandas", module)
@@ -166,7 +168,7 @@ def test_the_table_has_a_row_an_operation(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_without_pandas_there_is_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PS820 says what to install."""
+    """PS820 with the command that installs it."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(PipeschedError, match="PS820") as raised:
         pipesched.load("1f1b", p=2, m=2).to_pandas()
@@ -174,7 +176,7 @@ def test_without_pandas_there_is_no_table(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_never_runs_has_no_time() -> None:
-    """In the graph its times are -1, and an order that waits for itself is drawn as far as it runs."""
+    """In the graph its times are -1, and an order that deadlocks is drawn as far as it runs."""
     schedule = pipesched.load(pipesched.Source("x.txt", "rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n"))
     assert [end for _, end in schedule.to_networkx().nodes(data="end")] == [1, -1, -1, -1, -1, -1, -1, -1]
     assert "stops at 1" in (schedule._repr_svg_() or "")

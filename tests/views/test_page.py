@@ -1,4 +1,4 @@
-"""The page in a real headless Chromium: what it says of what is under the pointer, and what a click shows.
+"""The page in a real headless Chromium: what the pointer and a click show.
 
 What it must tell comes from a schedule's own lists and from a run played by hand (`simulate.py`).
 """
@@ -36,7 +36,7 @@ def columns(text: str) -> dict[str, Column]:
 
 
 def test_every_operation_has_its_place_where_there_are_many() -> None:
-    """Line and column are those of the operation's own span, where places are told all at once."""
+    """Line and column are those of the operation's span, also if all places are encoded at once."""
     schedule = pipesched.load("dualpipe", p=4, m=256)
     found = columns(html.render(chart(schedule)))
     for index in range(0, len(schedule), max(1, len(schedule) // 40)):
@@ -46,8 +46,8 @@ def test_every_operation_has_its_place_where_there_are_many() -> None:
 
 @pytest.mark.parametrize("name", ["zb_h1", "dualpipe"])
 def test_the_tip_tells_the_operation_under_the_pointer(opened: Opened, name: str) -> None:
-    """For each operation: name, place in the schedule, simulated start and end, source line, what it waits for, and
-    how much its rank holds.
+    """For each operation: name, place in the schedule, simulated start and end, source line, its inputs, and its rank's
+    memory.
     """
     drawn = chart(pipesched.load(name, **ALL_SIX[name]), Costs.parse("F=1,I=3/2,W=1,C=1/2"))
     page, played = opened(drawn), play(drawn)
@@ -76,7 +76,7 @@ def test_the_tip_tells_the_operation_under_the_pointer(opened: Opened, name: str
 
 
 def _held(done: list[Compute]) -> Fraction:
-    """In an own stage's activations: as many stages as ranks, so that a stage counts one."""
+    """In activations of one stage: there are as many stages as ranks."""
     return Fraction(sum(x.op is Op.F for x in done) - sum(x.op in (Op.W, Op.B) for x in done))
 
 
@@ -117,8 +117,8 @@ def test_a_click_shows_the_whole_way_of_a_microbatch(opened: Opened, name: str) 
 @pytest.mark.parametrize("costs", ["F=1", "F=1,I=3/2,W=1/2,C=1/3"])
 @pytest.mark.parametrize("name", ["interleaved", "dualpipe"])
 def test_the_critical_path_has_no_holes(opened: Opened, name: str, costs: str) -> None:
-    """From 0 to the makespan: each slot starts when the one before it on its rank ends, or when a message of it is
-    there; work and messages add up.
+    """From 0 to the makespan: each slot starts when the previous one on its rank ends, or its message arrives; work and
+    messages add up.
     """
     drawn = chart(pipesched.load(name, **ALL_SIX[name]), Costs.parse(costs))
     page, played = opened(drawn), play(drawn)
@@ -140,8 +140,8 @@ def test_the_critical_path_has_no_holes(opened: Opened, name: str, costs: str) -
 
 @pytest.mark.parametrize("low", [False, True])
 def test_the_memory_of_a_rank_is_an_area(opened: Opened, low: bool) -> None:
-    """Once: under its bar, or at the bottom where rows are too low for that, for the rank under the pointer. Over each
-    operation it is as high, against its highest, as what the rank holds then is against its peak.
+    """Once: under its bar, or at the bottom if rows are too low, for the rank under the pointer. Its height over each
+    operation is proportional to the memory then.
     """
     drawn = chart(pipesched.load("zb_h1", p=4, m=8))
     page, rank = opened(drawn), 1
@@ -183,7 +183,7 @@ def test_a_shifted_click_shows_the_path_to_an_operation(opened: Opened) -> None:
 
 
 def test_names_are_text_whatever_they_hold(opened: Opened) -> None:
-    """Markup in a title or in a source line ends no element and runs nothing."""
+    """Markup in a title or in a source line neither ends an element nor runs."""
     evil = "</script><script>console.error(1)</script><!-- <b>&amp;"
     page = opened(chart(pipesched.load("gpipe", p=2, m=2), title=evil))
     assert page.evaluate("document.getElementById('title').textContent").startswith(evil)
@@ -191,7 +191,7 @@ def test_names_are_text_whatever_they_hold(opened: Opened) -> None:
 
 
 def test_broken_orders_open(opened: Opened) -> None:
-    """Whatever is missing, twice, misplaced or stuck, even everything."""
+    """Missing, repeated, misplaced or deadlocked operations, even all of them."""
     for seed in range(8):
         page = opened(chart(strategies.broken_schedule(seed)))
         page.mouse("mouseMoved", 600, 150)

@@ -23,7 +23,7 @@ def large() -> Chart:
 
 
 def test_the_wheel_zooms_about_the_pointer(opened: Opened) -> None:
-    """The time under the pointer stays there, and more of it is seen; 0 goes back to the whole."""
+    """The time under the pointer stays in place, with more detail; 0 returns to the whole."""
     page = opened(chart(pipesched.load("zb_h1", p=4, m=8)))
     whole = page.evaluate("[pipesched.view.left, pipesched.view.perPixel]")
     under = "pipesched.under(700, 60).time"
@@ -37,7 +37,7 @@ def test_the_wheel_zooms_about_the_pointer(opened: Opened) -> None:
 
 
 def test_keys_drags_and_fingers_move_and_zoom(opened: Opened) -> None:
-    """+ and - undo each other; a drag carries the picture along; two fingers that part zoom in."""
+    """+ and - undo each other; a drag moves the picture; two fingers moving apart zoom in."""
     page = opened(chart(pipesched.load("interleaved", **ALL_SIX["interleaved"])))
     wide = page.evaluate("pipesched.view.perPixel")
     page.key("+")
@@ -65,7 +65,7 @@ def test_keys_drags_and_fingers_move_and_zoom(opened: Opened) -> None:
 
 
 def test_an_operation_is_found_by_its_name(opened: Opened) -> None:
-    """Typed into the field: the operation is chosen and in sight; a name that is nobody's is marked."""
+    """Typed into the field: the operation is selected and visible; an unknown name is marked."""
     drawn = chart(pipesched.load("1f1b", p=8, m=64))
     page = opened(drawn)
     for _ in range(12):
@@ -86,8 +86,8 @@ def test_an_operation_is_found_by_its_name(opened: Opened) -> None:
 
 
 def test_keys_walk_along_a_rank_and_back_along_causes(opened: Opened) -> None:
-    """] goes to the next operation of the rank and [ back; b to what the chosen one starts right after, so that walking
-    back from the last operation to end arrives at one that starts at 0.
+    """] goes to the next operation of the rank and [ back; b to the cause of the selected one's start, so that repeated
+    b from the last operation arrives at one that starts at 0.
     """
     drawn = chart(pipesched.load("zb_h2", **ALL_SIX["zb_h2"]), Costs.parse("C=1/2"))
     page, played = opened(drawn), play(drawn)
@@ -110,7 +110,7 @@ def test_keys_walk_along_a_rank_and_back_along_causes(opened: Opened) -> None:
 
 
 def test_messages_are_drawn_on_demand(opened: Opened, large: Chart) -> None:
-    """a draws an arrow for each message in sight, and says so where there are too many to tell apart."""
+    """`a` draws an arrow for each visible message, and says so if they are too many."""
     button = "document.getElementById('messages').textContent"
     drawn = chart(pipesched.load("gpipe", p=2, m=2), Costs.parse("C=2"))
     page = opened(drawn)
@@ -127,7 +127,7 @@ def test_messages_are_drawn_on_demand(opened: Opened, large: Chart) -> None:
 
 
 def test_light_and_dark(opened: Opened) -> None:
-    """The page follows the system, and d turns it over."""
+    """The page follows the system theme, and d toggles it."""
     page = opened(chart(pipesched.load("gpipe", p=2, m=2)))
     scheme = {"name": "prefers-color-scheme", "value": "dark"}
     page.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -146,7 +146,7 @@ def test_the_largest_page_is_small_enough(large: Chart) -> None:
 
 
 def test_half_a_million_operations(opened: Opened, large: Chart) -> None:
-    """Found, pointed at and clicked like eight; the critical path is as long as the formula says; frames are quick."""
+    """Found, pointed at and clicked like eight; the critical path has the length of the formula; frames are fast."""
     page, schedule = opened(large), large.schedule
     assert (
         page.evaluate("pipesched.criticalPath.reduce((t, i) => Math.max(t, pipesched.columns.end[i]), 0)")
@@ -183,7 +183,7 @@ _MOVING = """(async () => {
 
 
 def test_a_column_of_pixels_has_the_shares_of_its_time(opened: Opened, large: Chart) -> None:
-    """In the steady phase a third of a rank's time is forward and the rest backward: so is the area of its bar."""
+    """In the steady phase a third of a rank's time is forward and the rest backward, and so is the area of its bar."""
     page = opened(large)
     for _ in range(16):
         page.key("}")

@@ -1,4 +1,4 @@
-"""A plot of bubble against memory: points where they belong, labels that cover nothing, round numbers at the axes."""
+"""A plot of bubble against memory: points at their places, labels that cover nothing, round numbers at the axes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_the_plot_has_every_point_where_it_belongs(folder: Path, capsys: pytest.
 
 
 def test_a_plot_is_never_named_what_it_is_not(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """SVG in a .png would open nowhere: status 2, before anything is run, and no file."""
+    """SVG in a .png would not open: status 2, before any work, and no file."""
     assert main(["compare", "gpipe", "--p", "2", "--plot", "a.png"]) == 2
     told = capsys.readouterr()
     assert "a.png" in told.err and ".svg" in told.err and told.out == "" and not list(folder.iterdir())
 
 
 def test_a_plot_escapes_names_and_takes_any_points() -> None:
-    """Names are text, never markup; no points, one point, and points at one place are pictures too."""
+    """Names are text, never markup; no points, one point, and coinciding points are drawn too."""
     for points in ([], [Point(Fraction(0), Fraction(0), "a<b>&\"'")], [Point(Fraction(1, 3), Fraction(5), "x")] * 3):
         root = ElementTree.fromstring(plot(points, x="<x>", y="&", title='"t"', frontier=True))
         assert root.tag == f"{SVG}svg"
@@ -56,8 +56,8 @@ def test_a_plot_escapes_names_and_takes_any_points() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_crowd_has_all_its_names(seed: int) -> None:
-    """Thirty schedules of one size each have their name once, free of marks, names and lines, and share a label at one
-    place; what is left out is said below the axes, no line wider than the picture.
+    """Thirty schedules of one size each have their name once, clear of marks, names and lines, and share a label at one
+    place; omitted ones are named below the axes, no line wider than the picture.
     """
     rng = random.Random(seed)
     names = [f"schedule_{i}" for i in range(30)]
@@ -95,7 +95,7 @@ def _at(element: ElementTree.Element, x: str, y: str) -> tuple[float, float]:
     ],
 )
 def test_what_cannot_be_compared_is_said_beside_the_plot(line: str, program: str, why: str) -> None:
-    """It has no mark, and below the axes stands its name with the reason."""
+    """It has no mark; its name and the reason are below the axes."""
     text = f"schedule less(p, m)\nstage s in 0 .. p on rank s\n{line}\nrank r {{ {program} }}\n"
     made = pipesched.compare(pipesched.Source("less.ps", text), "1f1b", p=2, m=4)
     assert [point.series for point in made.points()] == ["1f1b"]

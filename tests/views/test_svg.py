@@ -1,4 +1,4 @@
-"""Figures: what is drawn is read back from the SVG and held against the slow simulation (`tests.oracles.simulate`).
+"""Figures, read back from the SVG and compared with the slow simulation (`tests.oracles.simulate`).
 
 Each operation is a group with a title and a rectangle; the numbers under the axis give the scale.
 """
@@ -35,7 +35,7 @@ IDS = [name for name, _ in SIZES]
 
 @dataclass(frozen=True)
 class Box:
-    """An operation as drawn: what its title says, and its rectangle in units of time, and in pixels down the page."""
+    """An operation as drawn: its title, and its rectangle in units of time, and in pixels down the page."""
 
     op: str
     stage: int
@@ -51,7 +51,7 @@ class Box:
 
 
 def scale(root: ElementTree.Element) -> tuple[Fraction, Fraction]:
-    """Pixels at time 0 and pixels a unit, from the numbers under the axis."""
+    """Pixels at time 0 and pixels per unit, from the numbers under the axis."""
     marks = [
         (Fraction(mark.text or ""), Fraction(mark.attrib["x"]))
         for mark in root.iter(f"{NS}text")
@@ -108,7 +108,7 @@ def stairs(path: str) -> list[float]:
 
 
 def near(one: Fraction, two: Fraction) -> bool:
-    """To a thousandth of a pixel and more: times that no column fits."""
+    """To a thousandth of a pixel: times that no column fits."""
     return abs(one - two) < Fraction(1, 500)
 
 
@@ -116,7 +116,7 @@ def near(one: Fraction, two: Fraction) -> bool:
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=[name for name, _ in SIZES])
 def test_a_figure_is_the_simulated_run(name: str, sizes: dict[str, int], costs: str) -> None:
     """Each operation once, its rectangle and tooltip from its start to its end, the halves of an overlap one above the
-    other; an arrow for each message; the highest step under a rank is its peak, on one scale for all.
+    other; an arrow for each message; the highest step of a rank is its peak, on one scale for all.
     """
     schedule = pipesched.load(name, **sizes)
     text = render(chart(schedule, Costs.parse(costs)), Svg(messages=True, memory=True))
@@ -154,7 +154,7 @@ def test_a_figure_is_the_simulated_run(name: str, sizes: dict[str, int], costs: 
 @CALM
 @given(BROKEN)
 def test_broken_schedules_are_drawn_as_far_as_they_run(schedule: Schedule) -> None:
-    """What has a time (`test_timeline`) is drawn there, as often as it is in the list; what has none is not."""
+    """An operation with a time (`test_timeline`) is drawn there, as often as it is in the list; others are not."""
     picture = chart(schedule)
     times = zip(picture.times.start.tolist(), picture.times.end.tolist(), strict=True)
     known = sorted(

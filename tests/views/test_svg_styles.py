@@ -1,4 +1,4 @@
-"""The colours of figures: labels can be read, and kinds are told apart by all eyes."""
+"""The colours of figures: labels are readable, and kinds are distinct for all eyes."""
 
 from __future__ import annotations
 

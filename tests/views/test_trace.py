@@ -1,4 +1,4 @@
-"""A trace keeps the format's rules, and has the times, the messages and the memory of a simulated run."""
+"""A trace follows the format's rules, and has the times, messages and memory of a simulated run."""
 
 from __future__ import annotations
 
@@ -53,14 +53,16 @@ def events(made: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("costs", COSTS, ids=["unit", "fractions", "zeros"])
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_library_keeps_every_rule(name: str, costs: Costs) -> None:
-    """Slices nest and last, arrows are paired, counters go forward, and everything has a name and a place."""
+    """Slices nest and have a duration, arrows are paired, counters go forward, and everything has a
+    name and a place.
+    """
     assert violations(traced(built(name), costs)) == []
 
 
 @CALM
 @given(strategies.schedules(), st.data())
 def test_slices_are_the_simulated_times(schedule: Schedule, data: st.DataObject) -> None:
-    """One slice or instant a slot, on the track of its rank, at the simulated times; nothing is rounded."""
+    """One slice or instant per slot, on the track of its rank, at the exact simulated times."""
     costs = data.draw(strategies.costs(schedule.stages))
     made, played = traced(schedule, costs), simulate.run(schedule, rows(costs, schedule.stages))
     assert violations(made) == []
@@ -85,7 +87,7 @@ def _names(order: list[Compute], slot: list[int]) -> str:
 @CALM
 @given(strategies.schedules(), st.data())
 def test_an_arrow_for_every_message_from_its_end_to_its_arrival(schedule: Schedule, data: st.DataObject) -> None:
-    """Sender, receiver, the instant of sending and that of arrival: of all messages of a simulated run, each once."""
+    """Sender, receiver, and the instants of sending and arrival, for each message of a simulated run once."""
     costs = data.draw(strategies.costs(schedule.stages))
     made, costed = traced(schedule, costs), rows(costs, schedule.stages)
     played, latency = simulate.run(schedule, costed), costed["C"]
@@ -132,7 +134,7 @@ def _live(played: simulate.Played, rank: int, order: list[Compute], instant: Fra
 @settings(CALM, max_examples=deep(20))
 @given(strategies.SEEDS)
 def test_broken_orders_keep_the_rules(seed: int) -> None:
-    """Whatever is missing, twice, misplaced or stuck, the file opens."""
+    """Missing, repeated, misplaced or deadlocked operations: the file opens."""
     assert violations(traced(strategies.broken_schedule(seed), Costs())) == []
 
 
@@ -165,7 +167,7 @@ SLIPS: dict[str, Callable[[dict[str, Any]], None]] = {
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_the_checker_sees_each_slip(slip: str) -> None:
-    """A right trace with one slip breaks the rule that the slip is against."""
+    """A right trace with one slip breaks the corresponding rule."""
     made = traced(built("1f1b"), Costs())
     SLIPS[slip](made)
     assert any(slip in told for told in violations(made))
