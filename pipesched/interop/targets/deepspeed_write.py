@@ -23,6 +23,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from pathlib import Path
+from string import Template
 from typing import cast
 
 import numpy as np
@@ -81,77 +83,6 @@ _END = "ReduceTiedGrads(), ReduceGrads(), OptimizerStep(),"
 Words = list[tuple[str, int]]
 """Instructions of a stage: name and microbatch."""
 
-_HEAD = '''\
-"""Makes DeepSpeed's pipeline engine run {name}: {microbatches} microbatches on {stages} stages.
-
-    engine, *_ = deepspeed.initialize(model=PipelineModule(layers, num_stages={stages}), ...)
-    use(engine)  # engine.train_batch() runs these instructions
-
-Written by pipesched, which verified them: no deadlock where each send waits for its receive.
-"""
-
-from deepspeed.runtime.pipe.schedule import (
-    BackwardPass,
-    BufferOpInstruction,
-    ForwardPass,
-    LoadMicroBatch,
-    OptimizerStep,
-    PipeSchedule,
-    RecvActivation,
-    RecvGrad,
-    ReduceGrads,
-    ReduceTiedGrads,
-    SendActivation,
-    SendGrad,
-)
-
-
-class Keep(BufferOpInstruction):
-    """Puts the loss of a microbatch, or the gradient received for it, aside: the engine has one place for it."""
-
-
-class Take(BufferOpInstruction):
-    """Brings it back."""
-
-
-class Schedule(PipeSchedule):
-    """What a stage runs in a training step."""
-
-    def steps(self):
-        yield STAGES[self.stage_id]
-
-    def num_pipe_buffers(self):
-        return 1 + max(getattr(instruction, "buffer_id", 0) for instruction in STAGES[self.stage_id])
-
-
-def use(engine):
-    """Has `engine.train_batch()` run these instructions in place of its own."""
-    if (engine.num_stages, engine.micro_batches) != ({stages}, {microbatches}):
-        raise ValueError(
-            "this schedule is for {stages} stages and {microbatches} microbatches, not "
-            f"{{engine.num_stages}} and {{engine.micro_batches}}: num_stages, gradient_accumulation_steps"
-        )
-    engine.kept = {{}}
-    engine._INSTRUCTION_MAP = {{**engine._INSTRUCTION_MAP, Keep: _keep, Take: _take}}
-    engine._train_schedule = lambda: Schedule(engine.micro_batches, engine.num_stages, engine.stage_id)
-
-
-def _keep(engine, buffer_id):
-    if engine.is_last_stage():
-        engine.kept[buffer_id] = engine.loss
-    elif isinstance(engine.grad_layer, (list, tuple)):
-        engine.kept[buffer_id] = [gradient.clone() for gradient in engine.grad_layer]
-    else:
-        engine.kept[buffer_id] = engine.grad_layer.clone()
-
-
-def _take(engine, buffer_id):
-    setattr(engine, "loss" if engine.is_last_stage() else "grad_layer", engine.kept.pop(buffer_id))
-
-
-STAGES = {{
-'''
-
 
 def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]:
     """Yield PS814 for a schedule that DeepSpeed's pipeline engine cannot run."""
@@ -209,7 +140,8 @@ def settings(program: Program, path: str) -> list[str]:
 def _head(program: Program) -> str:
     name = safe(program.name).replace("\\", "/").replace('"', "'")
     placement = program.placement
-    return _HEAD.format(name=name, stages=placement.stages, microbatches=placement.microbatches)
+    template = Template(Path(__file__).with_name("deepspeed_module.template").read_text("utf-8"))
+    return template.substitute(name=name, stages=placement.stages, microbatches=placement.microbatches)
 
 
 def _stage(program: Program, rank: int) -> str:

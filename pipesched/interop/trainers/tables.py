@@ -198,6 +198,11 @@ def _key(kind: str | list[str] = "any", *, minor: bool = False, optional: bool =
     return Key(own, minor=minor, optional=optional or minor, **row)
 
 
+def data(name: str) -> dict[str, Any]:
+    """Contents of a TOML file of this folder."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
+
+
 def read(trainer: str) -> Tables:
     """Read the tables of a trainer."""
-    return Tables(tomllib.loads(Path(__file__).with_name(f"{trainer}.toml").read_text("utf-8")))
+    return Tables(data(trainer))
