@@ -4,6 +4,7 @@
 
     settings     a configuration as keys with values and places
     texts        TOML, YAML, JSON and command lines as settings
+    tables       the TOML file of a trainer: its keys and its rules
     keys         the table of a trainer's keys: releases that have them, allowed values
     case         a configuration, the release that it is for, and the findings
     torch_names  the schedules of torch by name, which several trainers take

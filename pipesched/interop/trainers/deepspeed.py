@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers import tables
-from pipesched.interop.trainers.case import Case, Findings, Plan, samples, wrong
+from pipesched.interop.trainers.case import Case, Findings, Plan, wrong
 from pipesched.interop.trainers.keys import judge
 from pipesched.interop.trainers.settings import Setting, Settings, Unset
 
@@ -43,11 +43,6 @@ class Batch(tables.Facts):
         return self.case.ranks
 
     @property
-    def asked(self) -> bool:
-        """True if the configuration is known to be for the pipeline engine."""
-        return self.p is not None or any(x.key.startswith("pipeline.") for x in self.case.settings)
-
-    @property
     def replicas(self) -> int | None:
         """Number of copies of the pipeline."""
         return self.processes // self.p if self.processes and self.p and self.processes % self.p == 0 else None
@@ -65,53 +60,20 @@ class Batch(tables.Facts):
         return (micro or each, 1) if alone and (batch or micro) else (micro, steps)
 
     @property
-    def m(self) -> int | None:
-        """Microbatches."""
-        return self.completed[1]
-
-    @property
-    def samples(self) -> str:
-        """Samples of a microbatch, as a text."""
-        return samples(self.completed[0])
-
-    @property
-    def steps(self) -> str:
-        """The setting that m comes from, as a text."""
-        if self.has(_STEPS):
-            return self.shown(_STEPS)
-        return f"{_STEPS} follows from the others" if self.count(_BATCH) else f"{_STEPS} is 1, its default"
-
-    @property
-    def sizeless(self) -> bool:
-        """True if neither the batch nor the microbatch size is given, one of which is required."""
-        return not self.has(_BATCH, _MICRO)
-
-    @property
-    def incomplete(self) -> bool:
-        """True if a given number is not known."""
-        return any(self.count(key) is None for key in _NUMBERS if self.has(key))
-
-    @property
     def factors(self) -> dict[str, int]:
         """Known factors of the batch, by name."""
         counts = {"samples": self.count(_MICRO), "steps": self.count(_STEPS), "replicas": self.replicas}
         return {name: count for name, count in counts.items() if count}
 
     @property
-    def product(self) -> str:
-        """The product of the factors, as a text."""
-        return " x ".join(f"{count} {name}" for name, count in self.factors.items())
+    def product(self) -> int:
+        """Product of the known factors."""
+        return math.prod(self.factors.values())
 
     @property
-    def whole_product(self) -> bool:
-        """True if all factors are known."""
-        return len(self.factors) == 3
-
-    @property
-    def unequal(self) -> bool:
-        """True if the batch differs from the product of its factors, or is no multiple of the known ones."""
-        batch, product = self.count(_BATCH), math.prod(self.factors.values())
-        return batch is not None and (batch != product if self.whole_product else batch % product != 0)
+    def incomplete(self) -> bool:
+        """True if a given number is not known."""
+        return any(self.count(key) is None for key in _NUMBERS if self.has(key))
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
         """Settings of the three numbers that are given."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipesched.interop.trainers import tables
-from pipesched.interop.trainers.case import samples
 from pipesched.interop.trainers.settings import Setting, Settings
 from pipesched.planning.transformer.megatron_layout import faults, stages_of
 
@@ -73,16 +72,6 @@ class Sizes(tables.Facts):
         """Samples of a microbatch."""
         return self.count("micro_batch_size")
 
-    @property
-    def samples(self) -> str:
-        """Samples of a microbatch, as a text."""
-        return samples(self.size)
-
-    @property
-    def absent(self) -> str:
-        """Names of the sizes of batch and microbatch, of those that are not in the text."""
-        return " and ".join(key for key in ("micro_batch_size", "global_batch_size") if not self.has(key))
-
     @cached_property
     def pattern(self) -> str | None:
         """Pattern of the layers of a hybrid model, without the part for multi-token prediction."""
@@ -114,17 +103,6 @@ class Sizes(tables.Facts):
         return [self[key] for key in _ENDS if self.count(key)]
 
     @cached_property
-    def as_layers(self) -> list[Setting]:
-        """Flags, of those that are set, by which the embedding and the loss count as layers."""
-        return self.given(*_AS_LAYERS)
-
-    @property
-    def among(self) -> str:
-        """What a message on a number of layers adds if the embedding or the loss counts as one."""
-        more = self.as_layers
-        return ", the embedding and the loss among them" if len(more) == 2 else f", {more[0].key}" if more else ""
-
-    @cached_property
     def middle(self) -> int | None:
         """Number of layers between the first and the last stage, if those are set."""
         ends = sum(self.count(x.key) or 0 for x in self.ends)
@@ -146,30 +124,6 @@ class Sizes(tables.Facts):
         """Layers of the first kind of rank whose layers its chunks do not divide; 0 if there is none."""
         return next((each for each in self.by_rank if self.v and each % self.v), 0)
 
-    @property
-    def by_number(self) -> bool:
-        """True if layers are divided over ranks by number alone, without layout or pattern."""
-        return self.layout is None and not self.segments and self.layers is not None and self.p > 0
-
-    @property
-    def unchunked(self) -> int:
-        """Layers of a rank if the layers of a chunk do not divide them, else 0."""
-        each, rank = self.count("num_layers_per_virtual_pipeline_stage"), (self.counted or 0) // (self.p or 1)
-        return rank if each and rank % each else 0
-
-    @property
-    def left(self) -> str:
-        """Layers that are divided, as a text: ``10 of 12`` if the ends have layers of their own."""
-        return f"{self.middle} of {self.counted}" if self.ends else str(self.counted)
-
-    @property
-    def split(self) -> str:
-        """The beginning of a message: the layers do not go onto the ranks."""
-        named = " and the ".join(key.key.split("_")[2] for key in self.as_layers)
-        counted = f", the {named} among them," if named else ""
-        ends = " between the ends" * bool(self.ends)
-        return f"{self.left} layers{counted} do not go onto {self.between} ranks{ends}"
-
     @cached_property
     def layout(self) -> list[str] | str | None:
         """Stages of a layout, one text of letters each; or a message if it is wrong."""
@@ -178,16 +132,6 @@ class Sizes(tables.Facts):
             rows = [row if isinstance(row, list) else ["?"] for row in value]
             return ["".join(_LETTERS.get(str(x).lower(), "?") for x in row) for row in rows]
         return stages_of(value) if isinstance(value, str) else None
-
-    @property
-    def letters(self) -> str:
-        """Letters of all stages of a layout."""
-        return "".join(self.layout or "")
-
-    @property
-    def layout_stages(self) -> int:
-        """Number of stages of a layout."""
-        return len(self.layout or "")
 
     @property
     def layout_faults(self) -> list[str]:
@@ -215,11 +159,6 @@ class Sizes(tables.Facts):
         """True if a rank has several stages."""
         return (self.v or 1) > 1
 
-    @property
-    def ways(self) -> int:
-        """Number of options by which the chunks of a rank are given."""
-        return len(self.given(*_CHUNKS[:3]))
-
     @cached_property
     def replica(self) -> int | None:
         """Number of processes of one copy of the model."""
@@ -227,14 +166,6 @@ class Sizes(tables.Facts):
         if self.given("tensor_parallel_num_weight_shards") or not (self.p and tensor and context):
             return None
         return (self.p * tensor + self.encoder * (self.count("encoder_tensor_model_parallel_size") or tensor)) * context
-
-    @property
-    def of_experts(self) -> int | None:
-        """Number of processes of one copy of the experts, None if not known."""
-        own, experts = "expert_tensor_parallel_size", self.count("expert_model_parallel_size")
-        tensor = self.count(own) or self.count("tensor_model_parallel_size")
-        known = self.p and self.replica and self.known("expert_model_parallel_size", own)
-        return tensor * experts * self.p if tensor and experts and known else None
 
     @cached_property
     def encoder(self) -> int:
@@ -246,11 +177,6 @@ class Sizes(tables.Facts):
         """Number of copies of the model that share a batch."""
         world = self.case.processes
         return None if world is None or not self.replica or world % self.replica else world // self.replica
-
-    @property
-    def on_replicas(self) -> str:
-        """The end of a message: the number of copies, if it is known."""
-        return "" if self.replicas is None else f" on {self.replicas} replica{'s' * (self.replicas != 1)}"
 
     @cached_property
     def at_once(self) -> int | None:
@@ -265,16 +191,6 @@ class Sizes(tables.Facts):
         if "global_batch_size" in self.case.settings:
             return self.count("global_batch_size")
         return self.at_once if self.complete else None
-
-    @property
-    def eval_batch(self) -> int | None:
-        """Samples of an evaluation."""
-        return self.count("eval_global_batch_size") or self.batch
-
-    @property
-    def eval_micro(self) -> int | None:
-        """Samples of a microbatch of an evaluation."""
-        return self.count("eval_micro_batch_size") or self.size
 
     @cached_property
     def complete(self) -> bool:
@@ -298,11 +214,6 @@ class Sizes(tables.Facts):
         words = self.words("rampup_batch_size")
         return [int(x) for x in words] if len(words) == 3 and all(x.isdigit() for x in words) else []
 
-    @property
-    def ramp(self) -> str:
-        """What a message adds if the batch grows."""
-        return f", from {self.grown[0]} on" if self.grown and self.has("rampup_batch_size") else ""
-
     @cached_property
     def overlaps(self) -> bool:
         """True if messages overlap with compute."""
@@ -324,13 +235,6 @@ class Sizes(tables.Facts):
         return self.count("microbatch_group_size_per_vp_stage") or self.p
 
     @cached_property
-    def recompute(self) -> str:
-        """Kind of recomputation: ``full``, ``selective``, or empty."""
-        said = self.text("recompute_granularity")
-        selective = (self.cli and self.on("recompute_activations")) or (self.on("moe_layer_recompute") and not said)
-        return "selective" if selective else said
-
-    @cached_property
     def modules(self) -> list[str]:
         """Modules that selective recomputation computes again."""
         named = self.words("recompute_modules") if self["recompute_modules"].value is not None else ["core_attn"]
@@ -341,27 +245,6 @@ class Sizes(tables.Facts):
         """First given module that this release cannot recompute, or empty."""
         able = [name for name in _RECOMPUTED if self.since(_LATER.get(name, TABLES.releases[0]))]
         return next((name for name in self.modules if name not in able), "")
-
-    @property
-    def graphs(self) -> str:
-        """Kind of the CUDA graphs, empty if there are none or it is not known."""
-        return "" if self.open("cuda_graph_impl") else self.text("cuda_graph_impl").replace("none", "")
-
-    @property
-    def full_graph(self) -> bool:
-        """True if a CUDA graph captures a whole iteration."""
-        return "full_iteration" in (self.text("cuda_graph_impl"), *self.words("cuda_graph_scope"))
-
-    @property
-    def captured(self) -> set[str]:
-        """Modules of a layer that a CUDA graph captures."""
-        return {*self.words("cuda_graph_scope"), *self.words("cuda_graph_modules")}
-
-    @cached_property
-    def sequence(self) -> bool:
-        """True for sequence parallelism over the tensor ranks; the launcher turns it off if there is only one."""
-        off = self.cli and self.since("0.10") and self.count("tensor_model_parallel_size") == 1
-        return self.on("sequence_parallel") and not off
 
     @cached_property
     def predicted(self) -> int:

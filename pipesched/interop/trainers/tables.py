@@ -4,6 +4,7 @@
     keys.launcher.micro_batch_size = {kind = "count", first = "0.18"}        a row of `keys`
     places.ends = ["num_layers_in_first_pipeline_stage", …]                  a name for several keys
     sources.config = "Megatron-LM core_v{release}.0, transformer_config.py"
+    facts.grouped = "count(num_experts) and on(moe_grouped_gemm)"             a name for an expression
 
     [[groups]]                                  only the first broken row of a group is reported
     when = "on(moe_shared_expert_overlap)"      what its rows have in common; a group without rows is one row
@@ -14,7 +15,8 @@
     says = "shared experts overlap with the dispatch only with the dispatcher alltoall or flex"
     since = "0.18"
 
-A condition (`when`) is an expression of Python. Its names are those of `Facts`, and keys, which stand for themselves.
+A condition (`when`) is an expression of Python. Its names are those of `Facts`, those of the table of facts, and keys,
+which stand for themselves.
 Texts have such expressions in braces. An error is reported at the settings `at`, or at the keys of its condition. A row
 with `fact` is no error, but a fact about that; `notes` is a note.
 """
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +33,7 @@ from types import CodeType
 from typing import Any
 
 from pipesched.interop.codes import InteropCode
-from pipesched.interop.trainers.case import Case, Fact, Findings, Note, wrong
+from pipesched.interop.trainers.case import Case, Fact, Findings, Note, samples, wrong
 from pipesched.interop.trainers.keys import KINDS, Key, one_of
 from pipesched.interop.trainers.settings import Setting
 
@@ -102,6 +104,19 @@ class Facts:
         """Value of a key if it is a text, else empty."""
         return self.case.settings.text(key) or ""
 
+    def contains(self, key: str, word: str) -> bool:
+        """True if the value of a key is a list or a text that has this word."""
+        value = self[key].value
+        return isinstance(value, list | str) and word in value
+
+    def samples(self, count: int | None) -> str:
+        """A count of samples as a text."""
+        return samples(count)
+
+    def absent(self, *keys: str) -> list[str]:
+        """Those of these keys that are not in the text."""
+        return [key for key in keys if key not in self.case.settings]
+
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
         """Settings at which a rule about these keys is reported: those that are in the text, else the first."""
         return [self[key] for key in keys if key in self.case.settings] or [self[key] for key in keys[:1]]
@@ -119,13 +134,18 @@ class Rule:
 
 
 class _Names(dict[str, object]):
-    """Names of a condition: keys, which stand for themselves, and facts."""
+    """Names of a condition: keys, which stand for themselves, facts of the file, and facts of the trainer's module."""
 
-    def __init__(self, keys: Iterable[str], facts: Facts) -> None:
-        super().__init__((key, key) for key in keys)
-        self.facts = facts
+    def __init__(self, tables: Tables, facts: Facts) -> None:
+        super().__init__((key, key) for key in tables.every)
+        self.own, self.facts = tables.facts, facts
 
     def __missing__(self, name: str) -> object:
+        if name in self.own:
+            self[name] = eval(self.own[name], {}, self)
+            return self[name]
+        if not hasattr(self.facts, name):
+            raise KeyError(name)  # a function of Python
         return getattr(self.facts, name)
 
     def filled(self, text: str) -> str:
@@ -155,6 +175,16 @@ class Tables:
         return {name: _key(**row) for name, row in rows}
 
     @cached_property
+    def every(self) -> dict[str, Key]:
+        """The keys of all sections."""
+        return self.keys()
+
+    @cached_property
+    def facts(self) -> dict[str, CodeType]:
+        """Facts of the file by name, each an expression in keys and other facts."""
+        return {name: compile(f"({text})", text, "eval") for name, text in self.made.get("facts", {}).items()}
+
+    @cached_property
     def groups(self) -> tuple[tuple[Rule, ...], ...]:
         """Rules by group."""
         return tuple(tuple(self._rule(group, row) for row in group.get("rows", ({},))) for group in self.made["groups"])
@@ -163,17 +193,13 @@ class Tables:
         said = {"since": self.releases[0], "until": self.releases[-1], **self.made.get("defaults", {}), **group, **row}
         asked = " and ".join(f"({x['when']})" for x in (group, row) if "when" in x) or "True"
         when = compile(asked, asked, "eval")
-        own = [key for key in when.co_names if key in self._all]
+        own = [key for key in when.co_names if key in self.every]
         at = [key for name in said.get("at", own) for key in self.places.get(name, (name,))]
         return Rule(when, said, tuple(at), said["since"], said["until"])
 
-    @cached_property
-    def _all(self) -> dict[str, Key]:
-        return self.keys()
-
     def findings(self, facts: Facts) -> Findings:
         """Yield a finding for the first broken row of every group."""
-        names, order = _Names(self._all, facts), self.releases.index
+        names, order = _Names(self, facts), self.releases.index
         now = order(facts.release)
         for group in self.groups:
             there = (rule for rule in group if order(rule.since) <= now <= order(rule.until))

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers import tables
-from pipesched.interop.trainers.case import Case, Findings, Note, Plan, samples, wrong
+from pipesched.interop.trainers.case import Case, Findings, Note, Plan, wrong
 from pipesched.interop.trainers.keys import FLAG, judge
 from pipesched.interop.trainers.settings import Setting, Settings, Unset, short
 from pipesched.interop.trainers.torch_names import TorchName, meant, torch_name
@@ -104,22 +104,14 @@ def _of_python(settings: Settings) -> Iterator[Setting]:
 
 @dataclass(frozen=True)
 class Titan(tables.Facts):
-    """A case of torchtitan in numbers, and the properties for which its rules ask."""
+    """A case of torchtitan in numbers."""
+
+    meant = staticmethod(meant)
 
     @property
     def named(self) -> str:
         """Name of the schedule as the text has it, or empty."""
         return self.text(_SCHEDULE)
-
-    @property
-    def quoted(self) -> str:
-        """The name for a message."""
-        return repr(self.named[:60])
-
-    @property
-    def meant(self) -> str:
-        """Help that names the class that was probably meant."""
-        return meant(self.named)
 
     @cached_property
     def row(self) -> TorchName | None:
@@ -132,21 +124,10 @@ class Titan(tables.Facts):
         return self.row.name if self.row else ""
 
     @property
-    def wanted(self) -> str:
-        """Stages of a rank that the class wants."""
-        assert self.row is not None
-        return "1 stage" if self.row.single else "2 stages" if self.row.vee else "at least 2 stages"
-
-    @property
     def csv(self) -> Setting | None:
         """Setting of the CSV whose order replaces that of the class."""
         key = f"{_SCHEDULE}_csv"
         return self[key] if self.text(key) else None
-
-    @property
-    def split(self) -> bool:
-        """True if the class runs its backward as I and W, and no CSV replaces its order."""
-        return self.row is not None and self.row.split and self.csv is None
 
     @property
     def p(self) -> int | None:
@@ -170,49 +151,20 @@ class Titan(tables.Facts):
             return self.count(f"{_P}num_pp_microbatches")
         return self.batch // self.size if self.size and self.batch and self.batch % self.size == 0 else None
 
-    @property
-    def samples(self) -> str:
-        """Samples of a microbatch, as a text."""
-        return samples(self.size)
-
-    @property
-    def default(self) -> str:
-        """What a message adds if the batch is the default."""
-        return "" if _LOCAL in self.case.settings else ", its default"
-
-    @property
-    def rounds(self) -> int:
-        """Rounds in which an interleaved class runs the microbatches."""
-        return max(1, (self.m or 0) // (self.p or 1))
-
     @cached_property
     def layers(self) -> int | None:
         """Number of layers of the model, None if its name is in no table."""
         if self.since("0.3.0"):
-            return self._registered.get("layers")
+            return self.registered.get("layers")
         flavor = str(self.value("model.flavor"))
         flavors: dict[str, int] = _LAYERS.get(str(self.value("model.name")), {})
         return flavors.get(flavor, flavors.get(flavor.partition("_")[0]))
 
     @property
-    def first(self) -> int:
-        """Layers for which the embedding counts."""
-        return self.whole(_FIRST_LESS) or 0
-
-    @property
-    def last(self) -> int:
-        """Layers for which the output counts."""
-        return self.whole(_LAST_LESS) or 0
-
-    @property
     def weight(self) -> int | None:
         """Layers of the model and of its ends."""
-        return None if self.layers is None else self.layers + self.first + self.last
-
-    @property
-    def less(self) -> str:
-        """Key of the end that counts for more layers than a stage has."""
-        return _FIRST_LESS if self.first > (self.weight or 0) // (self.cut or 1) else _LAST_LESS
+        ends = (self.whole(key) or 0 for key in (_FIRST_LESS, _LAST_LESS))
+        return None if self.layers is None else self.layers + sum(ends)
 
     @property
     def parts(self) -> list[object] | None:
@@ -234,15 +186,6 @@ class Titan(tables.Facts):
             return None if self.weight is None else math.ceil(self.weight / self.each)
         return self.p * self.v if self.p and self.v else None
 
-    @property
-    def cut_by(self) -> str:
-        """The number of stages and what makes it, as a text."""
-        if self.parts is not None:
-            return f"{len(self.parts)} parts of the model"
-        if self.each is None:
-            return f"{self.cut} stages"
-        return f"{self.layers} layers, and {self.first} + {self.last} for the ends, by {self.each}: {self.cut} stages"
-
     @cached_property
     def v(self) -> int | None:
         """Stages of a rank, None if they are not known or do not go onto the ranks."""
@@ -251,39 +194,8 @@ class Titan(tables.Facts):
         return self.cut // self.p if self.cut and self.p and self.cut % self.p == 0 else None
 
     @property
-    def stages(self) -> int | None:
-        """Number of stages on all ranks."""
-        return self.p * self.v if self.p and self.v else None
-
-    @property
-    def used(self) -> int | None:
-        """Processes that the degrees make, None if not all are known."""
-        if self.processes is None or not self._unsharded:
-            return None
-        shards = self.whole(_SHARDS)
-        return self._unsharded * (shards if shards and shards > 0 else max(1, self.processes // self._unsharded))
-
-    @property
-    def _unsharded(self) -> int | None:
-        """Product of all degrees but that of the shards, None if not all are known."""
-        counts = [self.count(key) for key in (_REPLICAS, _CONTEXT, _TENSOR, _DEGREE)]
-        return None if None in counts else math.prod(count for count in counts if count)
-
-    @property
-    def replicas(self) -> int:
-        """Number of copies that share a batch."""
-        return (self.count(_REPLICAS) or 1) * ((self.processes or 0) // (self._unsharded or 1))
-
-    @property
-    def unsharded(self) -> bool:
-        """True if no parameters are sharded: one shard, no context parallelism."""
-        shards = self.whole(_SHARDS)
-        if shards == -1 and self.processes and self.p:
-            shards = self.processes // ((self.count(_REPLICAS) or 1) * (self.count(_TENSOR) or 1) * self.p)
-        return shards == 1 and self.count(_CONTEXT) == 1
-
-    @property
-    def _registered(self) -> dict[str, Any]:
+    def registered(self) -> dict[str, Any]:
+        """Values of the named configuration, empty if it is not known."""
         found: dict[str, Any] = _REGISTERED.get(str(self.value(_CONFIG)), {})
         return found
 
@@ -292,24 +204,6 @@ class Titan(tables.Facts):
         """Key of the setting that determines the loss: ``loss``, or the configuration."""
         return "loss" if "loss" in self.case.settings else _CONFIG
 
-    @property
-    def chunked(self) -> bool:
-        """True if the loss is computed in chunks."""
-        registered = self._registered
-        return self.value(self.loss_key) == _CHUNKED or bool(registered and not registered.get("plain"))
-
-    @property
-    def unknown(self) -> bool:
-        """True if loss and checkpointing are not known, since the configuration is not."""
-        return self.loss_key == _CONFIG and not self._registered
-
-    @property
-    def compiled(self) -> bool:
-        """True if blocks of the model are compiled, and not the loss alone."""
-        parts = self.value("compile.components")
-        model = parts is None or (isinstance(parts, list | str) and "model" in parts)
-        return self.on("compile.enable") and model
-
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
         """Settings of keys, defaults too; `cut`: those that make the stages; of the degrees those that are given."""
         by = _MODEL_PARTS if self.parts is not None else _EACH
@@ -317,7 +211,6 @@ class Titan(tables.Facts):
         degrees = (_REPLICAS, _CONTEXT, _TENSOR, _DEGREE, _SHARDS)
         more = {
             "cut": cut,
-            "less": (self.less,),
             "degrees": tuple(key for key in degrees if key in self.case.settings),
             "loss" if self.loss_key == _CONFIG else _CONFIG: (),
         }
