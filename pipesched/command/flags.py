@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,12 +13,11 @@ import click
 
 from pipesched.command import endings
 from pipesched.command.options import Given, compile_options, of, reader
-from pipesched.command.sizes import Sizes, combinations
+from pipesched.command.sizes import SIZES, Sizes, one
 from pipesched.command.terminal import Output
-from pipesched.command.values import short
-from pipesched.diagnostics import Code, fail
-from pipesched.extension import Names, Option, flag, rows
-from pipesched.model.numbers import Value, require_counts
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.extension import Names, Option, explained, flag, rows
+from pipesched.model.numbers import require_counts
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -31,11 +29,6 @@ else:
     ParamType = click.ParamType  # generic since click 8.4
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
-_SIZES = {  # what people call p, v and m
-    "p": ("p", "pp", "np", "n", "ranks", "num-ranks", "devices", "gpus", "world-size", "pp-size", "pp-degree"),
-    "v": ("v", "vpp", "chunks", "num-chunks", "model-chunks", "virtual-stages"),
-    "m": ("m", "mb", "microbatches", "num-microbatches", "n-microbatches", "micro-batches"),
-}
 
 
 def form_of(given: Given, forms: endings.Forms | None = None) -> str:
@@ -123,22 +116,15 @@ def _read_target(text: str) -> str:
     """Check the name of a file or a schedule; for an alias, say on stderr which schedule it stands for.
 
     Raises:
-        PipeschedError: PS225, a size where a file belongs.
+        PipeschedError: what hints know that cannot be one, as a size.
     """
-    from pipesched.library.aliases import taken_for
-    from pipesched.library.inputs import claimed, meant
+    from pipesched.library.aliases import known_as, taken_for
+    from pipesched.library.inputs import claimed
 
-    size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=\s*([\w.,]*)|:\s*([0-9][0-9.,]*)?)", text)
     if os.path.exists(text) or claimed(text) is not None:
         return text
-    if size is not None and not size[1].lower() == "c" and meant(text) is None:  # a drive
-        raise fail(
-            Code.USAGE,
-            f"{short(text)} is a size, not a file",
-            help=f"write `{as_option(size[1], size[2] or size[3] or '')}`",
-        )
-    if re.fullmatch(r"[0-9]+", text) or text in ("p", "v", "m"):
-        raise fail(Code.USAGE, f"{short(text)} is no file", help="sizes are options: `--p 4`, `--m 8`")
+    if known_as(text) is None and (wrong := explained("target", (), text)):
+        raise PipeschedError(wrong)
     if said := taken_for(text):
         click.echo(said, err=True)
     return text
@@ -147,41 +133,22 @@ def _read_target(text: str) -> str:
 target = _Target(_read_target)
 
 
-def as_option(name: str, value: str) -> str:
-    """How a size is given: ``--p 4``, ``-D depth=2``."""
-    own = next((own for own, others in _SIZES.items() if name.lower().replace("_", "-") in others), None)
-    return f"--{own} {value or 'N'}" if own else f"-D {name.replace('-', '_')}={value or 'N'}"
-
-
 def grid(given: Given) -> dict[str, Sizes]:
     """The parameters that were given, each with its values.
 
     Raises:
         PipeschedError: PS225, one was given twice, or there is none of what it counts.
     """
-    found = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
+    found = {name: given[name] for name in SIZES if given[name] is not None}
     for name, size in given["definitions"]:
         if not isinstance(size, Sizes):
             continue
         if name in found and not (size.lists and found[name].lists):
-            help = f"several lists: `-D {name}=@FILE` once for each" if name not in ("p", "v", "m") else None
+            help = f"several lists: `-D {name}=@FILE` once for each" if name not in SIZES else None
             raise fail(Code.USAGE, f"parameter {name} is given twice", help=help)
         found[name] = Sizes((), (*found[name].lists, *size.lists)) if name in found else size
     require_counts((name, low) for name, size in found.items() for low, _ in size.ranges)
     return found
-
-
-def one_size(command: str, given: Given) -> dict[str, Value]:
-    """The sizes of a command that takes one at a time; several values of one that is defined are a list.
-
-    Raises:
-        PipeschedError: PS225, there are several.
-    """
-    found = grid(given)
-    listed = [name for name, size in found.items() if name not in ("p", "v", "m") and size.count != 1]
-    if any(size.alternatives(name in listed) != 1 for name, size in found.items()):
-        raise fail(Code.USAGE, f"{command} takes one size at a time", help="give each parameter one value")
-    return next(combinations(found, listed))
 
 
 def asked(command: str, given: Given) -> Options:
@@ -190,4 +157,4 @@ def asked(command: str, given: Given) -> Options:
     Raises:
         PipeschedError: PS225, there are several.
     """
-    return compile_options(command, given, one_size(command, given))
+    return compile_options(command, given, one(command, grid(given)))

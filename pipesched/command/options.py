@@ -18,7 +18,7 @@ from pipesched.chart.views import taking, views
 from pipesched.command import sizes, values
 from pipesched.command.values import Choice, Not, short, text, whole
 from pipesched.diagnostics import Code, fail
-from pipesched.extension import Lazy, Option, Reading, Taker, Verb, flag, rows
+from pipesched.extension import Lazy, Option, Reading, Verb, flag, rows
 from pipesched.formats.targets import targets
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
 
@@ -205,25 +205,13 @@ def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> O
     """
     from pipesched.compile import Options
 
-    left = dict(given)
+    owned, left = [], dict(given)
+    taken = [(row.into, row) for row in of(command) if row.into is not None and row.name in given]
+    for into in dict.fromkeys(into for into, row in taken if given[row.name] not in (None, False, row.default)):
+        own, make = {row.name: given[row.name] for other, row in taken if other == into}, into.load()
+        owned.append(make(**own) if isinstance(make, type) else make(own, left))
     settings = given.get("settings") or settings_of(given.get("definitions", ()))
-    owned = []
-    for into, own in _owners(command, given).items():
-        made = into.load()
-        owned.append(made(**own) if isinstance(made, type) else made(own, left))
     return request(Options, left, parameters=dict(sizes), costs=costs(given), settings=settings, owned=tuple(owned))
-
-
-def _owners(command: str, given: Mapping[str, Any]) -> Mapping[Lazy[type] | Lazy[Taker], dict[str, object]]:
-    """The values of extensions of which an option is given, each with its options."""
-    found: dict[Lazy[type] | Lazy[Taker], dict[str, object]] = {}
-    asked = set()
-    for row in of(command):
-        if row.into is not None and row.name in given:
-            found.setdefault(row.into, {})[row.name] = given[row.name]
-            if given[row.name] not in (None, False, row.default):
-                asked.add(row.into)
-    return {into: own for into, own in found.items() if into in asked}
 
 
 def settings_of(definitions: Iterable[tuple[str, sizes.Sizes | str | float]]) -> dict[str, str | float]:

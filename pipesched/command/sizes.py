@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,6 +20,8 @@ from pipesched.model.numbers import Value
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"(?=.*[A-Za-z_])[\w./+:-]{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]{1,15}\.[0-9]{1,15}")
+SIZES = ("p", "v", "m")
+"""Of every schedule: ranks, stages of each rank, microbatches."""
 MOST_RUNS = 10_000
 MOST_ENTRIES = 2_000_000
 
@@ -96,7 +98,7 @@ def definition(value: str) -> tuple[str, Sizes | str | float]:
         raise Not(value, "name=value")
     if size.startswith("@"):
         return name, Sizes((), (_list_file(size[1:]),))
-    given = None if name in ("p", "v", "m") else setting(size)
+    given = None if name in SIZES else setting(size)
     return name, read(size) if given is None else given
 
 
@@ -117,20 +119,6 @@ def _list_file(path: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-def parameter_of(name: str) -> Callable[[object], Value]:
-    """The reader of a parameter by its name: p, v and m are numbers, whatever a file declares."""
-    return whole if name in ("p", "v", "m") else parameter
-
-
-def parameter(value: object) -> Value:
-    """A whole number, or the entries of a list: ``[4, 3, 7, 2]`` or ``4,3,7,2``."""
-    if isinstance(value, str) and "," in value:
-        return tuple(map(whole, value.split(",")))
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        return whole(value)
-    return tuple(map(whole, value))
-
-
 def count(grid: Mapping[str, Sizes], files: Iterable[Collection[str]]) -> int:
     """How many combinations of files and sizes there are. files: the lists that each file declares.
 
@@ -147,6 +135,18 @@ def combinations(grid: Mapping[str, Sizes], listed: Collection[str] = ()) -> Ite
     """Every combination, the last parameter fastest. listed: the parameters that are lists."""
     for chosen in itertools.product(*(size.values(name in listed) for name, size in grid.items())):
         yield dict(zip(grid, chosen, strict=True))
+
+
+def one(command: str, grid: Mapping[str, Sizes]) -> dict[str, Value]:
+    """The sizes of a command that takes one at a time; several values of another parameter are a list.
+
+    Raises:
+        PipeschedError: PS225, there are several.
+    """
+    listed = [name for name, size in grid.items() if name not in SIZES and size.count != 1]
+    if any(size.alternatives(name in listed) != 1 for name, size in grid.items()):
+        raise fail(Code.USAGE, f"{command} takes one size at a time", help="give each parameter one value")
+    return next(combinations(grid, listed))
 
 
 def stages(value: object) -> tuple[int, ...]:

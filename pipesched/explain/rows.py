@@ -12,7 +12,7 @@ ROWS = (
         Lazy("command.options:OUTPUT"),
         place=5,
     ),
-    *(Hint(on, Lazy(f"explain.schedule_names:{on}")) for on in ("schedule", "path")),
+    *(Hint(on, Lazy(f"explain.schedule_names:{on}")) for on in ("schedule", "path", "target")),
     Hint("syntax", Lazy("explain.recover:mistakes")),
     *(Hint(on, Lazy(f"explain.names:{on}")) for on in ("name", "parameter", "sizes", "ranks")),
     Hint("ps", Lazy("explain.misread:not_a_schedule")),

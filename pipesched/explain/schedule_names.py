@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from pipesched.diagnostics import Diagnostic
+from pipesched.command.values import short
+from pipesched.diagnostics import Code, Diagnostic
 from pipesched.library.aliases import ROWS, is_in, known_as, plain
 from pipesched.library.assets import built_in
 from pipesched.library.inputs import meant
 from pipesched.support.foreign import foreign
 
+_SIZES = {  # what people call p, v and m
+    "p": ("p", "pp", "np", "n", "ranks", "num-ranks", "devices", "gpus", "world-size", "pp-size", "pp-degree"),
+    "v": ("v", "vpp", "chunks", "num-chunks", "model-chunks", "virtual-stages"),
+    "m": ("m", "mb", "microbatches", "num-microbatches", "n-microbatches", "micro-batches"),
+}
 _LOOKED_AT = 10_000  # names of a folder
 _OLD = "it trains on old weights; with a flush its order is `1f1b`"
 _SEARCH = "`pipesched optimize --mem-cap K` searches for an order under a cap, with a proof"
@@ -102,3 +109,20 @@ def _meant(target: str) -> str | None:
         return None
     known = known_as(close[0])
     return f"did you mean `{close[0]}`" + ("?" if close[0] == known else f", which is `{known}` here?")
+
+
+def target(found: Sequence[Diagnostic], text: str) -> Sequence[Diagnostic]:
+    """A size where a file belongs."""
+    size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=\s*([\w.,]*)|:\s*([0-9][0-9.,]*)?)", text)
+    if size is not None and size[1].lower() != "c" and meant(text) is None:  # a drive
+        help = f"write `{as_option(size[1], size[2] or size[3] or '')}`"
+        return [Diagnostic(Code.USAGE, f"{short(text)} is a size, not a file", help=help)]
+    if re.fullmatch(r"[0-9]+", text) or text in ("p", "v", "m"):
+        return [Diagnostic(Code.USAGE, f"{short(text)} is no file", help="sizes are options: `--p 4`, `--m 8`")]
+    return found
+
+
+def as_option(name: str, value: str) -> str:
+    """How a size is given: ``--p 4``, ``-D depth=2``."""
+    own = next((own for own, others in _SIZES.items() if name.lower().replace("_", "-") in others), None)
+    return f"--{own} {value or 'N'}" if own else f"-D {name.replace('-', '_')}={value or 'N'}"

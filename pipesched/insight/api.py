@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pipesched.command import options, sources
 from pipesched.command.options import MAX_OPS
 from pipesched.command.sizes import combinations, count
-from pipesched.command.sizes import read as several
 from pipesched.model.release import Release
 from pipesched.planning.values import DeviceLike, ModelLike
 from pipesched.verbs import keywords
@@ -83,7 +82,7 @@ def compare(
     given, _ = keywords.read("compare", locals() | {"parameters": {}})
     from pipesched.insight import compare as verb
 
-    grid, settings = keywords.apart(parameters, lambda _: several)
+    grid, settings = keywords.apart(parameters)
     compared = [sources.alone(one) for one in verb.named(schedules, library=library)]
     listed = lists_of(compared)
     count(grid, [listed] * len(compared))

@@ -8,6 +8,7 @@ import click
 
 from pipesched.command import endings, flags
 from pipesched.command.options import Given
+from pipesched.command.sizes import one
 from pipesched.command.terminal import LINES, Output, dumps, put, replace_file, writable
 from pipesched.diagnostics import Code, fail
 from pipesched.planning.progress import Ticker
@@ -83,7 +84,7 @@ def _sizes(given: Given) -> dict[str, Value]:
         PipeschedError: PS225, a parameter has several values.
     """
     parameters = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
-    return {**parameters, **flags.one_size("optimize", {**given, **dict.fromkeys(parameters)})}
+    return {**parameters, **one("optimize", flags.grid({**given, **dict.fromkeys(parameters)}))}
 
 
 def _show(answer: Optimum, out: Output, given: Given, holds: str) -> int:

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from pipesched.command import terminal
-from pipesched.command.flags import as_option
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
+from pipesched.explain.schedule_names import as_option
 from pipesched.support.foreign import foreign
 
 _GONE = {

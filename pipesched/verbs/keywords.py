@@ -9,15 +9,15 @@ An extension has its functions in a module `api`; `shell.public` collects them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fractions import Fraction
 from os import PathLike
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias, cast
 
-from pipesched.command import options, sources
+from pipesched.command import options, sizes, sources
 from pipesched.command.options import Given
-from pipesched.command.sizes import parameter_of, setting
+from pipesched.command.sizes import SIZES, Sizes, one, setting
 from pipesched.diagnostics import Code, fail
 from pipesched.examine import Options
 from pipesched.formats.in_memory import Rows, TorchSchedule
@@ -27,7 +27,6 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.support.source import Source
 from pipesched.verbs.library import parameters_of
 
-Made = TypeVar("Made")
 Target: TypeAlias = str | PathLike[str] | Source | Schedule | Program | Rows | TorchSchedule
 File: TypeAlias = str | PathLike[str] | Source
 Number: TypeAlias = int | float | str | Fraction
@@ -45,23 +44,21 @@ def read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, V
     parameters = cast("Mapping[str, object]", arguments.pop("parameters"))
     if (target := arguments.get("target")) is not None:
         _require_known(command, target, [*parameters], arguments)
-    sizes, settings = apart(parameters, parameter_of)
-    return {**options.read(command, arguments), "settings": settings}, sizes
+    grid, settings = apart(parameters)
+    return {**options.read(command, arguments), "settings": settings}, one(command, grid)
 
 
-def file(command: str, target: object, given: Given, sizes: dict[str, Value]) -> tuple[Source, Options]:
+def file(command: str, target: object, given: Given, own: dict[str, Value]) -> tuple[Source, Options]:
     """The source of a target, and how to read it."""
-    source, sizes = sources.named(target, sizes)
-    return source, options.compile_options(command, given, sizes)
+    source, own = sources.named(target, own)
+    return source, options.compile_options(command, given, own)
 
 
-def apart(
-    parameters: Mapping[str, object], reader: Callable[[str], Callable[[object], Made]]
-) -> tuple[dict[str, Made], dict[str, str | float]]:
-    """The parameters that are sizes, as they are read, and the settings of a framework."""
-    found = {name: None if name in ("p", "v", "m") else setting(x) for name, x in parameters.items()}
+def apart(parameters: Mapping[str, object]) -> tuple[dict[str, Sizes], dict[str, str | float]]:
+    """The parameters that are sizes, each with its values, and the settings of a framework."""
+    found = {name: None if name in SIZES else setting(x) for name, x in parameters.items()}
     settings = {name: x for name, x in found.items() if x is not None}
-    return {n: options.value(n, reader(n), x) for n, x in parameters.items() if n not in settings}, settings
+    return {n: options.value(n, sizes.read, x) for n, x in parameters.items() if n not in settings}, settings
 
 
 def _require_known(command: str, target: object, names: Sequence[str], own: Iterable[str]) -> None:
