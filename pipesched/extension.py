@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
 if TYPE_CHECKING:
     from pipesched.diagnostics import AnyCode, Diagnostic
@@ -55,17 +55,23 @@ class Extended:
         return replace(self, owned=(*(x for x in self.owned if type(x) is not type(value)), value))
 
 
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 @dataclass(frozen=True, eq=False, repr=False)
 class Row:
     """A row of a table. place: where it stands among the rows of all owners; equal places in the order of owners.
 
-    A row is equal to itself alone: methods that nobody calls would cost `--help` a tenth of its time.
+    Each kind is a frozen dataclass, and a row is equal to itself alone: methods that nobody calls would cost `--help` a
+    tenth of its time.
 
     owner: the class of a value without which the row does not count, where its table is asked by `counting`.
     """
 
     place: int = field(default=0, kw_only=True)
     owner: Lazy[type] | None = field(default=None, kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(frozen=True, eq=False, repr=False)(cls)
 
 
 Kind = TypeVar("Kind", bound=Row)
@@ -104,7 +110,6 @@ Reading: TypeAlias = Callable[[str], object]
 Taker: TypeAlias = Callable[[dict[str, object], dict[str, object]], object]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Option(Row):
     """An option of verbs. read: from a value of Python, and from a text of the command line where `typed` does not say
     other; None for a text as it is. choices: all values that it takes, where they are few.
@@ -139,14 +144,12 @@ def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
     return [row for row in rows(kind) if row.owner is None or any(map(row.owner.makes, asked.owned))]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class CostModel(Row):
     """Costs that follow from an extension's options. costs: of what was loaded, and options; None for its own."""
 
     costs: Lazy[Callable[..., object]]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Measure(Row):
     """A part of a report. key: in JSON, and as an attribute of the report. part: of an examination, a
     `report.parts.Part`; None where there is nothing to say.
@@ -169,7 +172,6 @@ class Needs(Flag):
     TORCH = auto()  # the file is torch's, or is to run there
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Check(Row, Generic[Given]):
     """A check: the property in words, the codes of its violations, the function that finds them in what is judged."""
 
@@ -183,7 +185,6 @@ class Check(Row, Generic[Given]):
         return (self.find.load() if isinstance(self.find, Lazy) else self.find)(judged)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class View(Row):
     """A picture. draw: of a chart and a request its text, or the bytes of a file.
 
@@ -203,7 +204,6 @@ class View(Row):
         return self.forms.get(suffix, self.form or self.name)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Drawing(Row):
     """What a schedule shows of itself in Python: picture, graph or table. make: of it, and costs or None."""
 
@@ -211,7 +211,6 @@ class Drawing(Row):
     make: Lazy[Callable[..., object]]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Overlay(Row):
     """A picture of more than the plan, where an option of `show` asks for it.
 
@@ -226,7 +225,6 @@ class Overlay(Row):
     why: str = ""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Verb(Row):
     """A command of the command line. group: its heading in the list of commands; help: its line there.
 
@@ -242,14 +240,12 @@ class Verb(Row):
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Codes(Row):
     """The codes of an extension's findings, as an enumeration."""
 
     all: Lazy[type[AnyCode]]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Hint(Row):
     """A better explanation of mistakes. on: where they are, as `syntax` or `torch-csv`.
 
@@ -267,7 +263,6 @@ def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[
     return found
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Reader(Row):
     """A kind of text. title: its name among people. ending: of a file's name, None for any.
 
@@ -285,7 +280,6 @@ class Reader(Row):
     verify: Lazy[Callable[..., object]] | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Names(Row):
     """Schedules that are named with a colon and lie in no file.
 
@@ -301,14 +295,12 @@ class Names(Row):
     takes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Later(Row):
     """A judgement of a whole report. judge: of a report, an examination or None, and options the report with it."""
 
     judge: Lazy[Callable[..., object]]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Target(Row):
     """A form in which an order is written. title: for the help text. ending: of its files.
 
@@ -327,7 +319,6 @@ class Target(Row):
     judged: bool = True
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Listing(Row):
     """A list that `list` shows behind the schedules. key: in JSON.
 

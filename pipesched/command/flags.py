@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -103,13 +104,15 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
     )
 
 
-def output_of(given: Given) -> Output:
+def output_of(given: Given) -> AbstractContextManager[Output]:
     """Where the results of a command go.
 
     Raises:
         PipeschedError: PS225, a file whose name contradicts them.
     """
-    return Output(form_of(given), given["color"], given["output"], given.get("digits"), bool(given.get("verbose")))
+    return Output(
+        form_of(given), given["color"], given["output"], given.get("digits"), bool(given.get("verbose"))
+    ).open()
 
 
 def _read_target(text: str) -> str:

@@ -6,18 +6,18 @@ UTF-8 gets ASCII. Nothing that steers a terminal gets to one, wherever it came f
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Protocol, TextIO
+from typing import Protocol, Self, TextIO
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
+from pipesched.model.numbers import significant
 from pipesched.support import files
 from pipesched.support.safe import Form, safe
 
@@ -98,7 +98,6 @@ class Output:
     digits: int | None = None
     verbose: bool = False
     kept: list[str] = field(default_factory=list)
-    _inside: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     @property
     def color(self) -> bool:
@@ -159,18 +158,14 @@ class Output:
         """Write one line of a complaint or of progress to stderr."""
         write(text + "\n", sys.stderr)
 
-    def __enter__(self) -> Output:
+    @contextmanager
+    def open(self) -> Iterator[Self]:
+        """Inside, results are written."""
         if self._file:
             writable(self._file)
-        if self.digits is not None:
-            from pipesched.model.numbers import significant
-
-            self._inside.enter_context(significant(self.digits))
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._inside.close()
-        if kind is None and self._file and self.kept:
+        with significant(self.digits):
+            yield self
+        if self._file and self.kept:
             put(self._file, "".join(self.kept))
 
 
@@ -211,17 +206,15 @@ def put(path: str, text: str) -> None:
         raise
 
 
-def replace_file(path: str, text: str) -> None:
-    """Puts the text in the place of the file, whole or not at all; keeps the mode of a file that is there.
+def replace_file(path: str, text: str | Iterable[str]) -> None:
+    """Puts a text in the place of the file, whole or not at all; keeps the mode of a file that is there.
+
+    Pieces of a text are written as they are made.
 
     Raises:
         PipeschedError: PS225, the file cannot be written.
     """
-    replace_with(path, [text])
-
-
-def replace_with(path: str, pieces: Iterable[str]) -> None:
-    """`replace_file` for a text that comes in pieces, each of which is written as it is made."""
+    pieces = [text] if isinstance(text, str) else text
     try:
         files.replace(path, (safe(piece, "file").encode("utf-8", "surrogateescape") for piece in pieces))
     except OSError as error:

@@ -15,7 +15,6 @@ from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
-from pipesched.model.numbers import number
 from pipesched.model.torch_versions import TorchVersion, parse_version
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ def whole(value: object) -> int:
 
 def seconds(value: object) -> float:
     """A time limit: a number from 0 up."""
-    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
-        return float(Fraction(value.strip()))
+    if isinstance(value, str):
+        return float(exact(value))
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
         return value
     raise Not(value, _FROM_0)
@@ -93,7 +92,7 @@ def significant(value: object) -> int:
 
 def instant(value: object) -> Fraction:
     """A time from 0 up, such as 12, 1.5 or 11/2."""
-    if (found := exact(value, "a time")) >= 10**15:
+    if (found := exact(value)) >= 10**15:
         raise Not(value, "a number of at most 15 digits")
     return found
 
@@ -103,31 +102,21 @@ def end(value: object) -> Fraction | str:
     return "graphml" if value == "graphml" else instant(value)
 
 
-def exact(value: object, what: str) -> Fraction:
-    """A number as it is written: 5.5 is 11/2.
-
-    Raises:
-        ValueError: no number from 0 up.
-    """
-    if not isinstance(value, str):
-        with suppress(ValueError, OverflowError):
-            if (found := Fraction(str(value))) >= 0:
+def exact(value: object) -> Fraction:
+    """A number from 0 up as it is written: 5.5 is 11/2."""
+    with suppress(ValueError, OverflowError):
+        if not isinstance(value, str) or _NUMBER.fullmatch(value.strip()):
+            found = Fraction(str(value))
+            if found >= 0:
                 return found
-        raise Not(value, _FROM_0)
-    try:
-        return number(value, what)
-    except PipeschedError as error:
-        raise ValueError(error.diagnostics[0].message) from None
+    raise Not(value, _FROM_0)
 
 
 def cap(value: object) -> Fraction:
     """A number of activations."""
-    if isinstance(value, str):
-        if value.strip().lower() in ("none", "inf", "unlimited", "no"):
-            raise fail(Code.USAGE, f"{short(value)} is no number of activations", help="leave the cap out for none")
-        if not _NUMBER.fullmatch(value.strip()):
-            raise Not(value, _FROM_0)
-    return exact(value, "a cap")
+    if isinstance(value, str) and value.strip().lower() in ("none", "inf", "unlimited", "no"):
+        raise fail(Code.USAGE, f"{short(value)} is no number of activations", help="leave the cap out for none")
+    return exact(value)
 
 
 def caps(value: object, each: Callable[[object], Fraction] = cap) -> tuple[Fraction, ...]:
@@ -200,9 +189,9 @@ def _cost(name: object, cost: object) -> Cost:
         if entries and all(isinstance(row, Iterable) and not isinstance(row, str) for row in entries):
             from pipesched.model.cost_values import grid
 
-            return grid([[exact(one, f"cost {name}") for one in row] for row in entries], f"cost {name}")
-        return tuple(exact(one, f"cost {name}") for one in entries)
-    return exact(cost, f"cost {name}")
+            return grid([[exact(one) for one in row] for row in entries], f"cost {name}")
+        return tuple(exact(one) for one in entries)
+    return exact(cost)
 
 
 def release(value: object) -> Release:

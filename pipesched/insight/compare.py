@@ -23,6 +23,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.formats.readers import Loaded
 from pipesched.insight.compare_report import Comparison, Row
+from pipesched.insight.shared_sizes import shared
 from pipesched.library.assets import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value, ranges
@@ -35,7 +36,6 @@ from pipesched.planning.footprint_report import InBytes
 from pipesched.planning.workload import Workload
 from pipesched.report.report import Report
 from pipesched.support.source import Source
-from pipesched.verbs.library import shared
 
 if TYPE_CHECKING:
     from pipesched.optimizer.solve.problem import Problem

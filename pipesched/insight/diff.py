@@ -25,13 +25,13 @@ from pipesched.examine import Examination, Options
 from pipesched.formats.numbered import brackets
 from pipesched.insight.diff_report import Alone, Difference, Move
 from pipesched.insight.likeness import Moves, moves
+from pipesched.insight.shared_sizes import shared
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.support.source import Source
-from pipesched.verbs.library import shared
 from pipesched.views.tables import grouped
 
 

@@ -16,8 +16,9 @@ from functools import partial
 from pipesched.insight.likeness import READINGS, Likeness, likeness
 from pipesched.model.sameness import same_place
 from pipesched.model.schedule import Schedule
+from pipesched.optimizer.baselines import plainest
 from pipesched.support.source import Source
-from pipesched.verbs.library import plainest, sized
+from pipesched.verbs.library import sized
 
 LEAST = Fraction(3, 4)  # the least common share of a recognized order
 

@@ -10,6 +10,9 @@ from typing import TypeAlias
 import numpy as np
 
 from pipesched.analysis.idle import Idle
+from pipesched.language.grammar import grammar
+from pipesched.library.assets import built_in
+from pipesched.library.inputs import read
 from pipesched.model.costs import equations
 from pipesched.model.numbers import digits, exact, percent, shown
 from pipesched.model.schedule import Schedule
@@ -18,6 +21,7 @@ from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.problem import Orders, Problem
 from pipesched.planning.byte_counts import gigabytes
 from pipesched.schedule_analysis import Analysis
+from pipesched.support.source import Source
 
 _ANSWERS, _ROWS = 4, 7  # rows of the table: schedules that answer the question, and all; the others are only named
 
@@ -125,3 +129,19 @@ def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
         yield f"    unit of time: costs of one of {stages} stages{other}"
     elif other:
         yield f"    times of one of {stages} stages{other}"
+
+
+def plainest() -> list[tuple[str, Source]]:
+    """The built-in schedules, those with fewer parameters first: one chunk a rank makes an interleaved one another."""
+    return sorted(((name, read(name)) for name in built_in()), key=lambda x: _parameters(x[1].text))
+
+
+def _parameters(text: str) -> int:
+    """The number of parameters of a file, from its head alone: the commas between its first brackets, and one."""
+    depth = count = 0
+    for token in grammar().words.read(text):
+        depth += (token.kind in ("LPAR", "LSQB")) - (token.kind in ("RPAR", "RSQB"))
+        count += token.kind == "COMMA" and depth == 1
+        if token.kind == "RPAR" and depth == 0:
+            break
+    return count + 1

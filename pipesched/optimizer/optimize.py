@@ -30,7 +30,7 @@ from pipesched.model.numbers import percent, plain, shown
 from pipesched.model.sameness import same_order
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import optimize_bytes
-from pipesched.optimizer.baselines import Known
+from pipesched.optimizer.baselines import Known, plainest
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_certify import Made, certified, confirmed
 from pipesched.optimizer.optimize_report import Frontier, Optimum, bound_by, claims, notes
@@ -54,7 +54,7 @@ from pipesched.planning.footprint_report import InBytes
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
-from pipesched.verbs.library import plainest, sized
+from pipesched.verbs.library import sized
 
 _LEFT = 0.5  # seconds after an interrupt
 _PRINTING = 25e-6  # seconds per operation, to print the answer and to verify it

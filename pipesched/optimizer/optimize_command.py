@@ -52,7 +52,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
     from pipesched.optimizer.optimize_request import request
 
     holds = "" if ranged else endings.form(given["output"], "json" if _json(given) else None, "ps")
-    with _output(given, ranged=ranged) as out:
+    with _output(given, ranged=ranged).open() as out:
         source = None if schedule is None else read(schedule)
         asked = request(source, _sizes(given), {**given, "mem_cap": None if ranged else caps or None})
         if not ranged:

@@ -97,7 +97,7 @@ def device(value: object) -> Device:
 
 def fraction(value: object) -> Fraction:
     """A share, from 0 to 1."""
-    found = values.exact(value, "a share")
+    found = values.exact(value)
     if found > 1:
         raise Not(value, "a share from 0 to 1")
     return found

@@ -40,7 +40,7 @@ def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
     if per_rank is not None and given["output"] is not None:
         raise fail(Code.USAGE, "-o and --per-rank exclude each other", help="give one of them")
     format = "json" if given["json"] else given["format"]
-    with Output(format, given["color"], given["output"]) as out:
+    with Output(format, given["color"], given["output"]).open() as out:
         made = emission.emit(compile.read(file), asked, to)
         files = [] if made.order is None else [*_write(made, out, per_rank)]
         _report(made, out, files, by_rank=per_rank is not None)
@@ -57,10 +57,10 @@ def _write(emission: Emission, out: Output, folder: str | None) -> Iterator[str]
             raise fail(Code.USAGE, f"cannot make the folder {folder}: {error.strerror or error}") from None
         for rank, text in enumerate(texts):
             path = os.path.join(folder, f"rank{rank}{targets()[emission.target].ending}")
-            terminal.replace_with(path, [text])
+            terminal.replace_file(path, text)
             yield path
     elif out.path not in (None, "-"):
-        terminal.replace_with(str(out.path), emission.pieces())
+        terminal.replace_file(str(out.path), emission.pieces())
         yield str(out.path)
     elif out.format != "json":
         for piece in emission.pieces():

@@ -48,7 +48,7 @@ def show(file: str, **given: Any) -> int:
         ascii=how.ascii or (to_stdout and not utf8(sys.stdout)),
         color=not given["json"] and wants_color(given["color"], sys.stdout if to_stdout else None),
     )
-    with Output("json" if given["json"] else "text", given["color"], path, given["digits"]) as out:
+    with Output("json" if given["json"] else "text", given["color"], path, given["digits"]).open() as out:
         source = read(file)
         try:
             made = verb.show(source, asked, how)

@@ -24,7 +24,7 @@ from pipesched.library.assets import built_in
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
-from pipesched.verbs.library import plainest
+from pipesched.optimizer.baselines import plainest
 from tests.depth import deep
 from tests.makers import strategies
 

@@ -1,0 +1,25 @@
+"""Sizes of several schedules: `--v 2` is for the interleaved ones, and an order that is written out has its p and m."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.numbers import Value
+from pipesched.support.source import Source
+from pipesched.verbs.library import known_parameters
+
+
+def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[str, Value]]:
+    """The given sizes that each file takes.
+
+    Raises:
+        PipeschedError: PS208, one that none of the files has.
+    """
+    taken = [known_parameters(source) for source in sources]
+    known = dict.fromkeys(name for names in taken for name in names or ())
+    strangers = [f"`{name}`" for name in sizes if name not in known]
+    if strangers and None not in taken:
+        message = f"none of these schedules has a parameter {', '.join(strangers)}"
+        raise fail(Code.PARAMETER_UNKNOWN, message, help=f"they have {', '.join(known) or 'none'}")
+    return [{name: x for name, x in sizes.items() if names is None or name in names} for names in taken]
