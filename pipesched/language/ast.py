@@ -8,43 +8,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeAlias, dataclass_transform
 
 from pipesched.support.source import Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+@dataclass(frozen=True)
 class Node:
-    """Anything that was written."""
+    """Anything that was written. Every kind of node is a frozen dataclass."""
 
     span: Span = field(compare=False, repr=False)
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
 
 # Expressions
 
 
-@dataclass(frozen=True, slots=True)
 class Number(Node):
     """``12``; a Fraction where a decimal point was written (``1.5``), in costs and claims only."""
 
     value: int | Fraction
 
 
-@dataclass(frozen=True, slots=True)
 class Boolean(Node):
     """``true`` or ``false``."""
 
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Name(Node):
     """A name, where it is used and where it is defined."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
 class Call(Node):
     """``min(a, b)``, ``fwd(k)``; in claims also ``peak(r)``."""
 
@@ -52,7 +52,6 @@ class Call(Node):
     arguments: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Entry(Node):
     """``length[i]``: an entry of a list parameter."""
 
@@ -60,7 +59,6 @@ class Entry(Node):
     index: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class Unary(Node):
     """``-a`` or ``not a``."""
 
@@ -68,7 +66,6 @@ class Unary(Node):
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class Binary(Node):
     """``+ - * // % /``, ``== != < <= > >=``, ``and or``."""
 
@@ -77,7 +74,6 @@ class Binary(Node):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class Conditional(Node):
     """``if condition then yes else no``."""
 
@@ -92,7 +88,6 @@ Expression: TypeAlias = Number | Boolean | Name | Call | Entry | Unary | Binary 
 # Statements, inside a rank
 
 
-@dataclass(frozen=True, slots=True)
 class Let(Node):
     """``let x = e`` (parameters is None) or ``let f(k) = e``; at top level too."""
 
@@ -101,7 +96,6 @@ class Let(Node):
     value: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class Operation(Node):
     """``F``, ``I[c]``, ``B[c](i)``, ``W``: op is the letter of a kind."""
 
@@ -110,7 +104,6 @@ class Operation(Node):
     microbatch: Expression | None
 
 
-@dataclass(frozen=True, slots=True)
 class Overlap(Node):
     """``overlap(F[a], B[b])``: two operations as one slot."""
 
@@ -118,14 +111,12 @@ class Overlap(Node):
     second: Operation
 
 
-@dataclass(frozen=True, slots=True)
 class Drain(Node):
     """``drain W`` or ``drain W[c]``: every pending W, oldest first."""
 
     chunk: Expression | None
 
 
-@dataclass(frozen=True, slots=True)
 class For(Node):
     """``for k in low .. high { … }``, half open."""
 
@@ -135,7 +126,6 @@ class For(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Repeat(Node):
     """``repeat n { … }``."""
 
@@ -143,7 +133,6 @@ class Repeat(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class If(Node):
     """``if c { … } else { … }``; ``else if`` is an `If` alone in `no`."""
 
@@ -152,7 +141,6 @@ class If(Node):
     no: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Line(Node):
     """``F[0] when held < cap`` in a `Greedy`."""
 
@@ -160,7 +148,6 @@ class Line(Node):
     condition: Expression | None
 
 
-@dataclass(frozen=True, slots=True)
 class Greedy(Node):
     """``greedy { B  F when held < cap }``: whichever of these can run, the first one first."""
 
@@ -173,7 +160,6 @@ Statement: TypeAlias = Let | Operation | Overlap | Drain | For | Repeat | If | G
 # Top level
 
 
-@dataclass(frozen=True, slots=True)
 class Parameter(Node):
     """``p`` or ``v = 2`` in the head of a schedule, or a list: ``length[m] = 1``, whose size is m."""
 
@@ -182,7 +168,6 @@ class Parameter(Node):
     size: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Require(Node):
     """``require condition, "why"``."""
 
@@ -190,7 +175,6 @@ class Require(Node):
     message: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class Stages(Node):
     """Where stages live.
 
@@ -208,7 +192,6 @@ class Stages(Node):
     reads: tuple[Expression, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Frozen(Node):
     """``frozen s in low .. high`` (variable and high set) or ``frozen low`` (both None): these are not trained."""
 
@@ -217,14 +200,12 @@ class Frozen(Node):
     high: Expression | None
 
 
-@dataclass(frozen=True, slots=True)
 class Slices(Node):
     """``slices q``: q microbatches side by side are the slices of one sequence."""
 
     count: Expression
 
 
-@dataclass(frozen=True, slots=True)
 class Rank(Node):
     """``rank r { … }`` for every rank (a bare name) or ``rank 0 { … }`` for one (any other expression)."""
 
@@ -232,7 +213,6 @@ class Rank(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Cost(Node):
     """``F = 10``, ``F = [10, 12]`` or ``F[s, i] = 2 * length[i]`` in a `Costs`.
 
@@ -245,14 +225,12 @@ class Cost(Node):
     of: tuple[Name, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Costs(Node):
     """``costs F = 10, I = 12, W = 8, C = 1``."""
 
     entries: tuple[Cost, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Claim(Node):
     """``claim E release R when C``; `release` is the rule as text: ``I``, ``torch``, ``split:1/2``."""
 
@@ -264,7 +242,6 @@ class Claim(Node):
 Item: TypeAlias = Require | Let | Stages | Frozen | Slices | Rank | Costs | Claim
 
 
-@dataclass(frozen=True, slots=True)
 class File(Node):
     """``schedule name "title" (parameters) "documentation"`` and what follows it; the title is what people call it."""
 

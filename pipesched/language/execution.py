@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, TracebackType
 from typing import TypeAlias
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.translate import FILENAME
 from pipesched.support.source import Source, Span
@@ -60,9 +60,8 @@ def entry(name: str, entries: Sequence[int], index: Number) -> int:
     """``name[index]``, an entry of a list."""
     if index.denominator != 1 or not 0 <= index < len(entries):
         message = f"`{name}` has no entry {index}: there are {len(entries)}, counted from 0"
-        raise Halt(
-            Code.ENTRY, message, "asks for this entry", f"its entries are {name}[0] to {name}[{len(entries) - 1}]"
-        )
+        help = f"its entries are {name}[0] to {name}[{len(entries) - 1}]"
+        raise Halt(Code.ENTRY, message, "asks for this entry", help)
     return entries[int(index)]
 
 
@@ -91,12 +90,9 @@ class Budget:
         return range(low, high)
 
     def _spent(self, label: str) -> Halt:
-        return Halt(
-            Code.TOO_MANY_STEPS,
-            f"the loops and expressions of this file take more than {self.limit} steps",
-            label,
-            "check the bounds of loops, and functions that call others more than once; --max-ops raises the limit",
-        )
+        message = f"the loops and expressions of this file take more than {self.limit} steps"
+        help = "check the bounds of loops, and functions that call others more than once; --max-ops raises the limit"
+        return Halt(Code.TOO_MANY_STEPS, message, label, help)
 
 
 _FUNCTIONS = {"__builtins__": {}, "times": times, "ratio": ratio, "within": within, "entry": entry}
@@ -161,18 +157,14 @@ def reported(source: Source) -> Iterator[None]:
         raise report(error, source) from None
 
 
-def report(error: BaseException, source: Source, what: str = "", loops: Sequence[Loop] = ()) -> PipeschedError:
+def report(
+    error: Halt | ZeroDivisionError, source: Source, what: str = "", loops: Sequence[Loop] = ()
+) -> PipeschedError:
     """The diagnostic of an exception that translated code raised; `what` says which rank."""
     span, bindings = locate(error, source, loops)
     where = ", ".join(filter(None, [what, bindings]))
-    suffix = f" ({where})" if where else ""
-    if isinstance(error, Halt):
-        labels = (Label(span, error.label + suffix),)
-        return PipeschedError([Diagnostic(error.code, error.message, labels, (), error.help)])
-    if isinstance(error, ZeroDivisionError):
-        labels = (Label(span, f"divides by zero{suffix}"),)
-        return PipeschedError([Diagnostic(Code.DIVISION, "division by zero", labels)])
-    raise error
+    halt = error if isinstance(error, Halt) else Halt(Code.DIVISION, "division by zero", "divides by zero")
+    return fail(halt.code, halt.message, Label(span, halt.label + (f" ({where})" if where else "")), help=halt.help)
 
 
 def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> tuple[Span | None, str]:
@@ -180,38 +172,20 @@ def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> 
     span, around, called = None, list[str](), list[str]()
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == FILENAME:
-            span = _span(trace, source)
-            found = _bindings(trace.tb_frame, span, loops)
-            if _is_call(trace.tb_frame):
-                called = found
-            else:
-                around += found
+        code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
+        if code.co_filename == FILENAME:
+            begin, end, *_ = next(islice(code.co_positions(), trace.tb_lasti // 2, None), (None, None))
+            span = None if begin is None or end is None else source.span(begin - 1, end - 1)
+            if code.co_name == "<lambda>":
+                called = _bindings(values, [name for name in values if name.startswith("v_")])
+            elif span is not None:
+                names = [loop.name for loop in loops if loop.start <= span.start and span.end <= loop.end]
+                around += _bindings(values, names)
         trace = trace.tb_next
     return span, ", ".join(around + called)
 
 
-def _is_call(frame: FrameType) -> bool:
-    return frame.f_code.co_name in ("<lambda>", "<listcomp>")
-
-
-def _span(trace: TracebackType, source: Source) -> Span | None:
-    position = next(islice(trace.tb_frame.f_code.co_positions(), trace.tb_lasti // 2, None), None)
-    if position is None or position[0] is None or position[1] is None:
-        return None
-    return source.span(position[0] - 1, position[1] - 1)
-
-
-def _bindings(frame: FrameType, span: Span | None, loops: Sequence[Loop]) -> list[str]:
+def _bindings(values: Mapping[str, object], names: Sequence[str]) -> list[str]:
     """``k = 5`` for the loops around a place and the arguments of a function, ``iteration 3`` for a repeat."""
-    values: Mapping[str, object] = frame.f_locals
-    if _is_call(frame):
-        names = [name for name in values if name.startswith("v_")]
-    else:
-        names = [loop.name for loop in loops if span and loop.start <= span.start and span.end <= loop.end]
-    shown = []
-    for name in names:
-        value = values.get(name)
-        if isinstance(value, int):
-            shown.append(f"iteration {value + 1}" if name.startswith("n_") else f"{name[2:]} = {value}")
-    return shown
+    found = [(name, value) for name in names if isinstance(value := values.get(name), int)]
+    return [f"iteration {value + 1}" if name.startswith("n_") else f"{name[2:]} = {value}" for name, value in found]

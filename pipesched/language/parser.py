@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -28,7 +28,11 @@ WORDS = 100_000  # names, numbers, signs and strings of a file
 OPS_A_WORD = 20  # --max-ops allows more words too: one for so many operations
 
 _COMMENTS = 10  # lines of them for each word that a file may have
-_WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"?|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z_0-9.]')
+_FEWER = (
+    "say it with loops; an order that has none is shorter as text (`rank 0: F0.0 …`) or torch CSV; --max-ops raises "
+    "the limit"
+)
+_WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z_0-9.]')
 
 
 def parse(source: Source, words: int = WORDS) -> ast.File:
@@ -37,9 +41,8 @@ def parse(source: Source, words: int = WORDS) -> ast.File:
     Raises:
         PipeschedError: PS101 to PS104, PS210, PS219; hints on `syntax` find all mistakes.
     """
-    _refuse_long(source, words)
+    _refuse_large(source, words)
     _refuse_steering(source)
-    _refuse_deep(source)
     build = Build(source)
     tree: ast.File | Token = grammar().read(source.text, build)
     wrong = tree if isinstance(tree, Token) else build.doubtful
@@ -59,25 +62,30 @@ def _misplaced(token: Token, source: Source) -> Diagnostic:
     return Diagnostic(Code.SYNTAX, f"found {shown}, which has no place here", (here,))
 
 
-def _refuse_long(source: Source, words: int) -> None:
-    """Refuse a file that cannot be read in a few seconds."""
-    if len(source.text) <= words:
+def _refuse_large(source: Source, words: int) -> None:
+    """Refuse a file that cannot be read in a few seconds, and brackets too deep for those who walk the tree."""
+    text = source.text
+    if len(text) <= words and sum(map(text.count, "{[(")) <= NESTED:
         return
-    count = comments = 0
-    for found in _WORD.finditer(source.text):
+    count = comments = depth = 0
+    for found in _WORD.finditer(text):
+        word, (start, end) = found[0], found.span()
         count += found.lastgroup is None
-        comments += found[0][0] == "#"
+        comments += word[0] == "#"
+        depth += (word in "{[(") - (word in "}])")
         if comments > _COMMENTS * words:
-            here = Label(source.span(found.start(), found.start() + 1), "one too many")
+            here = Label(source.span(start, start + 1), "one too many")
             raise fail(Code.TOO_MANY_OPERATIONS, f"the file has more than {_COMMENTS * words:,} comments", here)
         if count > words:
-            raise fail(
-                Code.TOO_MANY_OPERATIONS,
-                f"the file has more than {words:,} words; the limit is one for {OPS_A_WORD} operations of --max-ops",
-                Label(source.span(found.start(), found.end()), f"word {words + 1:,}"),
-                help="say it with loops; an order that has none is shorter as text (`rank 0: F0.0 …`) or torch CSV; "
-                "--max-ops raises the limit",
+            message = (
+                f"the file has more than {words:,} words; the limit is one for {OPS_A_WORD} operations of --max-ops"
             )
+            here = Label(source.span(start, end), f"word {words + 1:,}")
+            raise fail(Code.TOO_MANY_OPERATIONS, message, here, help=_FEWER)
+        if depth > NESTED:
+            here = Label(source.span(start, end), f"bracket {NESTED + 1}, counted from the outside")
+            help = "name inner expressions with `let`; a schedule needs no more than a few nested blocks"
+            raise fail(Code.NESTING, f"brackets are nested more than {NESTED} deep", here, help=help)
 
 
 def _refuse_steering(source: Source) -> None:
@@ -85,28 +93,9 @@ def _refuse_steering(source: Source) -> None:
     found = STEERING.search(source.text, source.text.startswith("\ufeff"))
     if found is not None:
         point = f"U+{ord(found.group()):04X}"
-        raise fail(
-            Code.CHARACTER,
-            f"the file has the character {point}, which a terminal would obey and nobody can see",
-            Label(source.span(found.start(), found.end()), point),
-            help="remove it; comments and documentation have none either",
-        )
-
-
-def _refuse_deep(source: Source) -> None:
-    """Refuse brackets that nest too deep, in one linear pass, so that ten thousand of them are answered at once."""
-    depth = 0
-    if sum(source.text.count(bracket) for bracket in "{[(") <= NESTED:
-        return
-    for found in re.finditer(r'[{\[(]|[}\])]|#[^\r\n]*|"[^"]*"', source.text):
-        depth += (found.group() in "{[(") - (found.group() in "}])")
-        if depth > NESTED:
-            raise fail(
-                Code.NESTING,
-                f"brackets are nested more than {NESTED} deep",
-                Label(source.span(found.start(), found.end()), f"bracket {NESTED + 1}, counted from the outside"),
-                help="name inner expressions with `let`; a schedule needs no more than a few nested blocks",
-            )
+        message = f"the file has the character {point}, which a terminal would obey and nobody can see"
+        here = Label(source.span(found.start(), found.end()), point)
+        raise fail(Code.CHARACTER, message, here, help="remove it; comments and documentation have none either")
 
 
 # Rules into nodes, the moment they are recognised: a row a rule. A row is given the rule's children in order, tokens
@@ -118,7 +107,6 @@ DEEPEST = 200  # operators, calls and blocks inside one another
 AnyNode = TypeVar("AnyNode", bound=ast.Node)
 
 
-@dataclass(frozen=True, slots=True)
 class _Part(ast.Node):
     """A part with a place that is no node of its own: a block, a range, the inside of brackets."""
 
@@ -224,12 +212,8 @@ class Build:
         if depth:
             self.depth[id(node)] = depth
         if depth > DEEPEST:
-            raise fail(
-                Code.NESTING,
-                f"more than {DEEPEST} operators, calls and blocks are inside one another",
-                Label(node.span, "too deep"),
-                help="name parts of it with `let`",
-            )
+            message = f"more than {DEEPEST} operators, calls and blocks are inside one another"
+            raise fail(Code.NESTING, message, Label(node.span, "too deep"), help="name parts of it with `let`")
         return node
 
     def _part(self, value: Callable[[Children], object], levels: int, c: Children) -> _Part | None:

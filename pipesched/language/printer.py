@@ -20,7 +20,7 @@ from pipesched.language import ast
 from pipesched.language.grammar import grammar
 from pipesched.language.layout import WIDTH, Line, breakable, gap, rendered
 from pipesched.language.parser import WORDS, parse
-from pipesched.language.tokens import END, Token
+from pipesched.language.tokens import Token
 from pipesched.support.source import Source
 
 _COMMENT = re.compile(r"#[^\r\n]*")
@@ -31,52 +31,23 @@ _PARTS_AT = {"block": ("{",), "let": ("=",), "route": ("stage", "for")}
 
 def format_source(source: Source, words: int = WORDS) -> str:
     """The text in canonical form, of so many words at most. Raises PipeschedError if it does not parse."""
-    marks = _Marks()
-    marks.add(parse(source, words))
-    return "".join(f"{line}\n" for line in rendered(_layout(source.text, marks)))
-
-
-def _layout(text: str, marks: _Marks) -> list[Line]:
-    """The lines of a text that parses."""
-    tokens = [*grammar().words.read(text)]
-    layout = _Layout(text, tokens[:-1], marks)
-    for at, token in enumerate(tokens):
-        for found in _COMMENT.finditer(text, layout.seen, token.start):
-            layout.comment(found, at)
-        if token.kind != END:
-            layout.word(token, at)
-    return layout.lines
-
-
-@dataclass
-class _Marks:
-    """Where things begin and end in a text, by offset.
-
-    lines: items, and the statements that have lines of their own, with their ends. operations: likewise.
-    """
-
-    lines: dict[int, int] = field(default_factory=dict)
-    operations: dict[int, int] = field(default_factory=dict)
-
-    def add(self, node: ast.Node) -> None:
-        """Note a node, and what is in it."""
-        if isinstance(node, ast.Operation | ast.Overlap | ast.Drain | ast.Line):
-            self.operations[node.span.start] = node.span.end
-            return
-        if isinstance(node, _OWN_LINES):
-            self.lines[node.span.start] = node.span.end
-        if isinstance(node, _CONTAINERS):
-            for child in ast.children(node):
-                self.add(child)
+    layout = _Layout(source.text)
+    layout.mark(parse(source, words))
+    layout.run()
+    return "".join(f"{line}\n" for line in rendered(layout.lines))
 
 
 @dataclass
 class _Layout:
-    """Lays the words of a text out in lines, one word at a time. words: the tokens without comments."""
+    """Lays the words of a text out in lines, one word at a time.
+
+    own, operations: by offset the end of each item and statement with lines of its own, and of each operation. words:
+    the tokens without comments.
+    """
 
     text: str
-    words: list[Token]
-    marks: _Marks
+    own: dict[int, int] = field(default_factory=dict)
+    operations: dict[int, int] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     depth: int = 0  # braces around
     seen: int = 0  # the end of what is laid out
@@ -84,8 +55,25 @@ class _Layout:
     opened: bool = True  # whether the block is still empty, or the file
     flat: int = -1  # the last word of a block that stays on its line
 
-    def __post_init__(self) -> None:
-        self.ends = set(self.marks.lines.values())
+    def mark(self, node: ast.Node) -> None:
+        """Note where a node begins and ends, and what is in it."""
+        if isinstance(node, ast.Operation | ast.Overlap | ast.Drain | ast.Line):
+            self.operations[node.span.start] = node.span.end
+        elif isinstance(node, _OWN_LINES):
+            self.own[node.span.start] = node.span.end
+        if isinstance(node, _CONTAINERS):
+            for child in ast.children(node):
+                self.mark(child)
+
+    def run(self) -> None:
+        """Lays out all words and comments."""
+        *self.words, end = grammar().words.read(self.text)
+        self.ends = set(self.own.values())
+        for at, token in enumerate([*self.words, end]):
+            for found in _COMMENT.finditer(self.text, self.seen, token.start):
+                self.comment(found, at)
+            if token is not end:
+                self.word(token, at)
 
     def comment(self, found: re.Match[str], at: int) -> None:
         """Lays out a comment that is before the word at `at`."""
@@ -101,7 +89,7 @@ class _Layout:
         self.depth -= token.text == "}"
         if self.closed or (at > self.flat and self._starts_line(token, at)):
             line = self._begin(token.start, at, token.text)
-            if token.start in self.marks.lines:
+            if token.start in self.own:
                 self._note_kind(line, token, at)
         else:
             self._append(token, at)
@@ -121,9 +109,8 @@ class _Layout:
         if at in (0, len(self.words)) or self._documents(at):
             return True
         word, before = self.words[at], self.words[at - 1]
-        if word.start in self.marks.lines or word.start in self.marks.operations or word.text == "}":
-            return True
-        return word.text == "else" and before.text == "}"
+        begins = word.start in self.own or word.start in self.operations or word.text == "}"
+        return begins or (word.text == "else" and before.text == "}")
 
     def _documents(self, at: int) -> bool:
         return self.words[at].text.startswith('"') and self.words[at - 1].text == ")"
@@ -132,14 +119,14 @@ class _Layout:
         before = self.words[at - 1]
         if before.text == "{" or token.text == "}" or self._documents(at):
             return True
-        if token.start in self.marks.lines:
+        if token.start in self.own:
             return before.text != "else"
-        if token.start in self.marks.operations:
+        if token.start in self.operations:
             return before.end in self.ends or self._newlines(token.start) > 0 or self._too_wide(at)
         return self._newlines(token.start) > 0 and breakable(self.words, at)
 
     def _too_wide(self, at: int) -> bool:
-        last = self._last(at, self.marks.operations[self.words[at].start])
+        last = self._last(at, self.operations[self.words[at].start])
         return self.lines[-1].width + len(self._joined(at, last)) + 2 > WIDTH
 
     def _newlines(self, start: int) -> int:
@@ -158,7 +145,7 @@ class _Layout:
 
     def _gap(self, at: int) -> str:
         word, before = self.words[at], self.words[at - 1]
-        statement = word.start in self.marks.lines or word.start in self.marks.operations
+        statement = word.start in self.own or word.start in self.operations
         return "  " if statement and before.text not in ("{", "else") else gap(self.words, at)
 
     def _joined(self, first: int, last: int) -> str:
@@ -174,7 +161,7 @@ class _Layout:
 
     def _note_kind(self, line: Line, token: Token, at: int) -> None:
         """Notes what the line is, if its neighbours of the kind are to be aligned; and whether it is a whole block."""
-        last = self._last(at, self.marks.lines[token.start])
+        last = self._last(at, self.own[token.start])
         if token.text in ("let", "route"):
             line.kind = token.text
         elif self.words[last].text == "}" and self._fits(line, at, last):
@@ -183,7 +170,7 @@ class _Layout:
 
     def _fits(self, line: Line, first: int, last: int) -> bool:
         """True if a block is on one line and can stay there, its head too where its breaks are not kept."""
-        if self.words[last].end != self.marks.lines[self.words[first].start]:
+        if self.words[last].end != self.own[self.words[first].start]:
             return False
         braces = 0
         for at in range(first + 1, last + 1):

@@ -79,12 +79,8 @@ def check_file(file: ast.File) -> Checked:
     try:
         return _Checker(file).run()
     except RecursionError:
-        raise fail(
-            Code.NESTING,
-            "an expression nests too deep",
-            Label(file.name.span, "in this schedule"),
-            help="name parts of it with `let`",
-        ) from None
+        here, help = Label(file.name.span, "in this schedule"), "name parts of it with `let`"
+        raise fail(Code.NESTING, "an expression nests too deep", here, help=help) from None
 
 
 @dataclass
