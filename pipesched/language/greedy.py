@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language.execution import Budget, Halt
 from pipesched.language.operations import Emitter, Rule
 from pipesched.language.statements import Site
@@ -86,8 +87,8 @@ class Clock:
             for rank in sorted(awake):
                 if self.free[rank] <= self.now:
                     self._wake(rank)
-        if any(self._left(emitter) for emitter in self.emitters):
-            raise self._standstill()
+        if left := [labels for emitter in self.emitters if (labels := [*self._reasons(emitter)])]:
+            raise self._standstill(left)
 
     def _wake(self, rank: int) -> None:
         """Starts what the rank can start now: the next slot of its list, or the first of its lines."""
@@ -96,11 +97,14 @@ class Clock:
             line = next((line for line in emitter.rules if self._can(emitter, line)), None)
             if line is None:
                 return
-            arguments = () if line.chunk is None else (line.chunk,)
-            self.run_by[rank][line.op.name](line.site, *arguments)
-        slot = range(first, first + 1 + (first + 1 in self.second[rank]))
-        if all(not self._missing(emitter, i) for i in slot):
-            self._start(emitter, slot)
+            self.run_by[rank][line.op.name](line.site, line.chunk)
+        slot = [
+            (Op[self.sites[emitter.sites[i]].op], emitter.keys[i])
+            for i in range(first, first + 1 + (first + 1 in self.second[rank]))
+        ]
+        if not any(self._waits(rank, op, key) for op, key in slot):
+            self.done[rank] += len(slot)
+            self._start(emitter, [part for op, key in slot if (part := self._part(op, key)) is not None])
 
     def _can(self, emitter: Emitter, line: Rule) -> bool:
         self.asked = emitter.rank
@@ -114,47 +118,39 @@ class Clock:
             return False
         return line.when is None or bool(line.when())
 
-    # What an operation waits for
-
-    def _missing(self, emitter: Emitter, i: int) -> list[tuple[Result, int, int]]:
-        return self._waits(emitter.rank, Op[self.sites[emitter.sites[i]].op], emitter.keys[i])
+    def _part(self, op: Op, key: int) -> tuple[Op, int, int] | None:
+        """The kind as the stage runs it, stage and microbatch; None if it makes nothing that a frozen one wants."""
+        stage, microbatch = divmod(key, self.microbatches)
+        wanted = int(self.placement.wanted[op, stage]) if self.placement.frozen else op
+        return (Op(wanted), stage, microbatch) if wanted >= 0 else None
 
     def _waits(self, rank: int, op: Op, key: int) -> list[tuple[Result, int, int]]:
-        """The results, each of a stage and a microbatch, that are not there yet."""
-        stage, microbatch = divmod(key, self.microbatches)
-        kind = self._kind(op, stage)
-        if kind is None:
+        """The results, each of a stage and a microbatch, that an operation waits for and that are not there yet."""
+        part = self._part(op, key)
+        if part is None:
             return []
-        near = self.near[stage][kind.kind.of - BEFORE]
-        taken = [(kind.result, x, microbatch) for x in near]
-        if not near and kind.kind.own is not None:
-            taken = [(kind.kind.own, stage, microbatch)]
+        kind, stage, microbatch = part[0].kind, *part[1:]
+        near = self.near[stage][kind.of - BEFORE]
+        taken = [(part[0].result, x, microbatch) for x in near]
+        if not near and kind.own is not None:
+            taken = [(kind.own, stage, microbatch)]
         return [x for x in taken if x not in self.made or self.made[x] + self._delay(x, rank) > self.now]
-
-    def _kind(self, op: Op, stage: int) -> Op | None:
-        """The kind as the stage runs it; None if it makes nothing that a frozen one wants."""
-        wanted = int(self.placement.wanted[op, stage]) if self.placement.frozen else op
-        return Op(wanted) if wanted >= 0 else None
 
     def _delay(self, made: tuple[Result, int, int], rank: int) -> int:
         """How long a result takes to a rank."""
         _, stage, microbatch = made
         return 0 if self.rank_of[stage][microbatch] == rank else _entry(self.delays, stage, microbatch)
 
-    # What it does
-
-    def _start(self, emitter: Emitter, slot: range) -> None:
-        parts = []
-        for i in slot:
-            stage, microbatch = divmod(emitter.keys[i], self.microbatches)
-            kind = self._kind(Op[self.sites[emitter.sites[i]].op], stage)
-            if kind is not None:
-                parts.append((kind, stage, microbatch))
-        self.free[emitter.rank] = end = self.now + self._duration(parts)
-        self.done[emitter.rank] = slot.stop
+    def _start(self, emitter: Emitter, parts: Sequence[tuple[Op, int, int]]) -> None:
+        if len(parts) == 2 and parts[1][0].parts and self.pairs is not None:
+            duration = _entry(self.pairs, *parts[0][1:])
+        else:
+            duration = sum(_entry(self.times, *part) for part in parts)
+        self.free[emitter.rank] = end = self.now + duration
         heappush(self.events, (end, emitter.rank))
         for op, stage, microbatch in parts:
-            self._hold(emitter, op, stage, microbatch)
+            chunk = self.chunk_of[emitter.rank][self.route_of[microbatch], stage]
+            emitter.holds[chunk] += self.changes[op][stage] * self.sizes[stage][microbatch]
             for result in op.kind.makes:
                 made = result, stage, microbatch
                 self.made[made] = end
@@ -162,53 +158,29 @@ class Clock:
                 for rank in {self.rank_of[x][microbatch] for x in takers}:
                     heappush(self.events, (end + self._delay(made, rank), rank))
 
-    def _duration(self, parts: Sequence[tuple[Op, int, int]]) -> int:
-        if len(parts) == 2 and parts[1][0].parts and self.pairs is not None:
-            return _entry(self.pairs, *parts[0][1:])
-        return sum(_entry(self.times, *part) for part in parts)
-
-    def _hold(self, emitter: Emitter, op: Op, stage: int, microbatch: int) -> None:
-        chunk = self.chunk_of[emitter.rank][self.route_of[microbatch], stage]
-        emitter.holds[chunk] += self.changes[op][stage] * self.sizes[stage][microbatch]
-
-    # A standstill
-
-    def _left(self, emitter: Emitter) -> bool:
-        return self.done[emitter.rank] < len(emitter.sites) or any(
-            emitter.upcoming(line.op, line.chunk) is not None for line in emitter.rules
-        )
-
-    def _standstill(self) -> PipeschedError:
-        every = [label for emitter in self.emitters if self._left(emitter) for label in self._reasons(emitter)]
-        labels = sorted(every, key=lambda label: not label.message.endswith(_FALSE))
-        left = sum(self._left(emitter) for emitter in self.emitters)
+    def _standstill(self, left: list[list[Label]]) -> PipeschedError:
+        labels = sorted(chain.from_iterable(left), key=lambda label: not label.message.endswith(_FALSE))
         message = (
             f"`greedy` comes to a standstill at time {Fraction(self.now, self.scale)}: "
-            f"{left} of {len(self.emitters)} ranks have something left, and none of it can run"
+            f"{len(left)} of {len(self.emitters)} ranks have something left, and none of it can run"
         )
         more = (f"and {len(labels) - _SHOWN} lines more",) if len(labels) > _SHOWN else ()
         help = "a condition that is false stays false where nothing runs: let more be held, or put another line in"
-        return PipeschedError([Diagnostic(Code.GREEDY, message, tuple(labels[:_SHOWN]), more, help)])
+        return fail(Code.GREEDY, message, *labels[:_SHOWN], help=help, notes=more)
 
     def _reasons(self, emitter: Emitter) -> Iterator[Label]:
-        """Why each line of a rank does not run."""
+        """Why each line of a rank does not run; none where all is done."""
         done = self.done[emitter.rank]
+        left = [(line.site, emitter.upcoming(line.op, line.chunk)) for line in emitter.rules]
         if done < len(emitter.sites):
-            yield self._reason(emitter, emitter.sites[done], emitter.keys[done])
-            return
-        for line in emitter.rules:
-            key = emitter.upcoming(line.op, line.chunk)
+            left = [(emitter.sites[done], emitter.keys[done])]
+        for site, key in left:
             if key is not None:
-                yield self._reason(emitter, line.site, key)
-
-    def _reason(self, emitter: Emitter, site: int, key: int) -> Label:
-        written, (stage, microbatch) = self.sites[site], divmod(key, self.microbatches)
-        waits = self._waits(emitter.rank, Op[written.op], key)
-        why = _FALSE
-        if waits:
-            result, of, i = waits[0]
-            why = f"waits for the {result.words} of stage {of}, microbatch {i}"
-        return Label(written.span, f"rank {emitter.rank}: {written.op}{stage}.{microbatch}: {why}")
+                written, (stage, microbatch) = self.sites[site], divmod(key, self.microbatches)
+                why = _FALSE
+                for result, of, i in self._waits(emitter.rank, Op[written.op], key)[:1]:
+                    why = f"waits for the {result.words} of stage {of}, microbatch {i}"
+                yield Label(written.span, f"rank {emitter.rank}: {written.op}{stage}.{microbatch}: {why}")
 
 
 def _entry(table: Any, *at: int) -> int:

@@ -57,18 +57,21 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
     m = None if "m" in routes else names.get("m")
     ranges = _ranges(found, m if type(m) is int else None)  # no list, function or truth value, whose name m is
     stages = _stages(found)
-    _limit(checked, stages, ranges, max_ops)
-    reads = _reads(found, stages, ranges[-1][1], max_ops)
+    microbatches = max(high for _, high in ranges)
+    least = (1 + any(Result.GRADIENT in Op[site.op].kind.makes for site in checked.sites)) * stages * microbatches
+    if least > max_ops:
+        what = f"{stages} stages and {microbatches} microbatches: {least} operations at least; the limit is {max_ops}"
+        raise _too_many(what, lines[0].span)
+    reads = _reads(found, stages, microbatches, max_ops)
     rank_of = np.array([[route.stages[s].rank for s in range(stages)] for route in found], dtype=np.int32)
     ranks = int(rank_of.max()) + 1
     if ranks > most_ranks(max_ops):
         message = f"{ranks} ranks; the limit is {most_ranks(max_ops)}"
         raise _too_many(message, found[0].span, f": a rank counts as {OPS_A_RANK} operations")
-    route_of = np.zeros(max(high for _, high in ranges), dtype=np.int32)
+    route_of = np.zeros(microbatches, dtype=np.int32)
     for number, (low, high) in enumerate(ranges):
         route_of[low:high] = number
-    frozen = _frozen(checked, names, stages)
-    return Placement(rank_of, route_of, ranks, tuple(route.name for route in found), frozen, reads)
+    return Placement(rank_of, route_of, ranks, tuple(routes), _frozen(checked, names, stages), reads)
 
 
 def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
@@ -78,10 +81,8 @@ def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
         low, high = _ends(node, names)
         if low < high and not 0 <= low < high <= stages:
             what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"
-            message, help = (
-                f"{what} frozen; there are stages 0 .. {stages}",
-                "a frozen stage is one that a `stage` line places",
-            )
+            help = "a frozen stage is one that a `stage` line places"
+            message = f"{what} frozen; there are stages 0 .. {stages}"
             raise _wrong(message, node.span, "not all of these are there", help)
         found.update(range(low, high))
     return tuple(sorted(found))
@@ -138,44 +139,35 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
     """The reads of stages that read others than the one before them; the same on every route."""
     if not any(placed.reads for route in routes for placed in route.stages.values()):
         return {}
-    (first, reads), *others = [(route, _reads_of(route, stages)) for route in routes]
-    for route, other in others:
-        if other != reads:
-            raise _read_otherwise(first, reads, route, other)
-    taken = {x for s in range(stages) for x in reads.get(s, (s - 1,))}
-    if loose := [stage for stage in range(stages - 1) if stage not in taken]:
+    found: dict[int, tuple[int, ...]] = {}
+    for stage in range(stages):
+        for route in routes:
+            reads = _reads_of(stage, route.stages[stage])
+            if found.setdefault(stage, reads) != reads:
+                one, other = (", ".join(map(str, x)) for x in (found[stage], reads))
+                message = f"stage {stage} reads {one} on route {routes[0].name} and {other} on route {route.name}"
+                places = (Label(x.stages[stage].node.span, f"route {x.name}") for x in (routes[0], route))
+                help = "all copies of a stage read the same: say it on every route"
+                raise fail(Code.ROUTES, message, *places, help=help)
+    if loose := sorted({*range(stages - 1)}.difference(*found.values())):
         message = f"stage {loose[0]} is read by no stage, and it is not the last one"
         help = f"let a later stage read it, or leave it out: stage {stages - 1} makes the loss"
-        raise _wrong(message, first.stages[loose[0]].node.span, f"stage {loose[0]} is placed here", help)
-    edges = sum(map(len, reads.values()))
+        raise _wrong(message, routes[0].stages[loose[0]].node.span, f"stage {loose[0]} is placed here", help)
+    others = {stage: reads for stage, reads in found.items() if reads != (stage - 1,)}
+    edges = sum(map(len, others.values()))
     if edges * microbatches > max_ops:
         what = f"{edges} reads and {microbatches} microbatches: {edges * microbatches} results"
-        raise _too_many(f"{what} at least; the limit is {max_ops}", first.span)
-    return reads
+        raise _too_many(f"{what} at least; the limit is {max_ops}", routes[0].span)
+    return others
 
 
-def _read_otherwise(
-    first: Route, reads: dict[int, tuple[int, ...]], route: Route, other: dict[int, tuple[int, ...]]
-) -> PipeschedError:
-    """The first stage that reads others on two routes."""
-    stage = min(s for s in {*reads, *other} if other.get(s) != reads.get(s))
-    named = [", ".join(map(str, x.get(stage, (stage - 1,)))) for x in (reads, other)]
-    message = f"stage {stage} reads {named[0]} on route {first.name} and {named[1]} on route {route.name}"
-    places = (Label(x.stages[stage].node.span, f"route {x.name}") for x in (first, route))
-    return fail(Code.ROUTES, message, *places, help="all copies of a stage read the same: say it on every route")
-
-
-def _reads_of(route: Route, stages: int) -> dict[int, tuple[int, ...]]:
-    """The reads of the stages of a route, latest first, unless they are the stage before alone."""
-    found = {}
-    for stage in range(stages):
-        placed = route.stages[stage]
-        for read, node in zip(placed.reads, placed.node.reads, strict=True):
-            if not -1 <= read < stage:
-                help = "a stage reads stages before it, or -1, the input of the model"
-                raise _wrong(f"stage {stage} reads stage {read}", node.span, f"{read} for stage {stage}", help)
-        found[stage] = tuple(sorted(set(placed.reads), reverse=True))
-    return {stage: reads for stage, reads in found.items() if reads and reads != (stage - 1,)}
+def _reads_of(stage: int, placed: Placed) -> tuple[int, ...]:
+    """The reads of a stage, latest first: the stage before where its line says nothing."""
+    for read, node in zip(placed.reads, placed.node.reads, strict=True):
+        if not -1 <= read < stage:
+            help = "a stage reads stages before it, or -1, the input of the model"
+            raise _wrong(f"stage {stage} reads stage {read}", node.span, f"{read} for stage {stage}", help)
+    return tuple(sorted(set(placed.reads), reverse=True)) or (stage - 1,)
 
 
 def _stages(routes: list[Route]) -> int:
@@ -198,19 +190,12 @@ def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, in
     first, unknown = routes[0].span, Code.MICROBATCHES_UNKNOWN
     if microbatches is None and any(route.microbatches is None for route in routes):
         help = "declare the parameter m, or write `for microbatch 0 .. n` here"
-        raise _wrong(
-            "nothing says how many microbatches there are", first, "runs microbatches 0 .. m", help, code=unknown
-        )
+        message = "nothing says how many microbatches there are"
+        raise _wrong(message, first, "runs microbatches 0 .. m", help, unknown)
     ranges = [route.microbatches or (0, microbatches or 0) for route in routes]
-    total = max((high for _, high in ranges), default=0) if microbatches is None else microbatches
+    total = max(high for _, high in ranges) if microbatches is None else microbatches
     if total <= 0:
         raise _wrong(f"there are {total} microbatches", first, "nothing to run", code=unknown)
-    _require_each_once(ranges, routes, total)
-    return ranges
-
-
-def _require_each_once(ranges: list[tuple[int, int]], routes: list[Route], total: int) -> None:
-    """Raises PipeschedError: PS216, a microbatch takes no route or several."""
     at = 0
     for (low, high), route in sorted(zip(ranges, routes, strict=True), key=lambda pair: pair[0]):
         if low == high and 0 <= low <= total:
@@ -223,16 +208,7 @@ def _require_each_once(ranges: list[tuple[int, int]], routes: list[Route], total
         at = high
     if at != total:
         raise _wrong(f"microbatch {at} takes no route", routes[-1].span, "none follows", code=Code.ROUTES)
-
-
-def _limit(checked: Checked, stages: int, ranges: list[tuple[int, int]], max_ops: int) -> None:
-    """Refuse what is too large before anything is expanded."""
-    kinds = 1 + any(Result.GRADIENT in Op[site.op].kind.makes for site in checked.sites)
-    microbatches = sum(high - low for low, high in ranges)
-    least = kinds * stages * microbatches
-    if least > max_ops:
-        what = f"{stages} stages and {microbatches} microbatches: {least} operations at least; the limit is {max_ops}"
-        raise _too_many(what, checked.items(ast.Stages)[0].span)
+    return ranges
 
 
 def _wrong(message: str, span: Span, here: str, help: str | None = None, code: Code = Code.PLACEMENT) -> PipeschedError:
