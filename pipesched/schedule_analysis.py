@@ -21,7 +21,6 @@ from typing import TypeVar, cast
 from pipesched.analysis.communication import STRICT, Model
 from pipesched.analysis.copies import Copies
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.events import build
 from pipesched.analysis.holdings import Buffers, Memory, buffers, memory
 from pipesched.analysis.idle import Idle, idle
 from pipesched.analysis.pairing import Pairing, pair
@@ -154,11 +153,11 @@ class Analysis(Extended):
     @cached_property
     def queued(self) -> Fraction | None:
         """The makespan under the model, where messages wait for their turn; None where the program does not end."""
-        if self.program is None or self.pairing is None:
+        verdicts, program = self.verdicts, self.program
+        if program is None or verdicts is None or self.model not in verdicts.holds or self.pairing is None:
             return None
-        copies = Copies.of(self.schedule, self.dependencies)
-        ticks = makespan(build(self.program, self.model, self.pairing), self.ticks, copies)
-        return None if ticks is None else self.time(ticks)
+        copies, ideal = Copies.of(self.schedule, self.dependencies), None if self.own is program else self.timeline
+        return self.time(makespan(program, self.model, self.pairing, self.ticks, copies, ideal))
 
     @cached_property
     def buffers(self) -> Buffers | None:

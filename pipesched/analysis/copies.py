@@ -17,7 +17,8 @@ from typing import Self
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.model.columns import Bools, Ints, among, makes
+from pipesched.analysis.lists import Waits, together
+from pipesched.model.columns import PLACE, Bools, Column, Ints, among, makes
 from pipesched.model.costs import Ticks
 from pipesched.model.ops import COPIES, Result
 from pipesched.model.schedule import Schedule
@@ -54,9 +55,19 @@ class Copies:
         never = np.full(len(op), -1, dtype=np.int64)
         return cls(op, after, waits, np.diff(engine, prepend=-1) > 0, never, never)
 
-    def lengths(self, schedule: Schedule, ticks: Ticks) -> Ints:
-        """How long each takes."""
-        return ticks.durations(schedule.op[self.op], schedule.stage[self.op], schedule.microbatch[self.op])
+    def joined(
+        self, schedule: Schedule, ticks: Ticks, entry: Column, cost: Ints, cut: Ints, waits: Waits
+    ) -> tuple[Ints, Ints, Waits]:
+        """Lists in which each operation is an entry, with the copies after them: a list an engine."""
+        lengths = ticks.durations(schedule.op[self.op], schedule.stage[self.op], schedule.microbatch[self.op])
+        own = len(cost) + np.arange(len(self.op), dtype=PLACE)
+        begun, awaited = np.flatnonzero(self.after >= 0), np.flatnonzero(self.waits >= 0)
+        both = (
+            (own[begun], entry[self.after[begun]], np.zeros(len(begun), dtype=np.int64)),
+            (entry[self.waits[awaited]], own[awaited], np.zeros(len(awaited), dtype=np.int64)),
+        )
+        engines = np.append(own[self.first][1:], len(cost) + len(own))
+        return np.append(cost, lengths), np.append(cut, engines), together([waits, *both])
 
     def run_from(self, end: Ints) -> Ints:
         """The operation at whose end the busy period of the engine began, for each copy; -1 where it began at none.

@@ -18,7 +18,7 @@ from typing import Self
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Ints, among, makes
+from pipesched.model.columns import PLACE, Bools, Column, Ints, among, makes
 from pipesched.model.ops import COMPUTES, Op, Result
 from pipesched.model.schedule import Schedule
 
@@ -27,8 +27,8 @@ from pipesched.model.schedule import Schedule
 class Edges:
     """From producers to consumers, by consumer. crosses: whether a message brings the result."""
 
-    producer: Ints
-    consumer: Ints
+    producer: Column
+    consumer: Column
     crosses: Bools
 
     def __len__(self) -> int:
@@ -43,8 +43,8 @@ class Dependencies:
     besides, none of them missing.
     """
 
-    made: Mapping[Result, Ints]
-    producer: Ints
+    made: Mapping[Result, Column]
+    producer: Column
     crosses: Bools
     valid: Bools
     further: Edges
@@ -53,16 +53,17 @@ class Dependencies:
     def of(cls, schedule: Schedule) -> Self:
         """The dependency column of a schedule; O(operations)."""
         stages, microbatches = schedule.stages, schedule.microbatches
-        stage, microbatch = schedule.stage.astype(np.int64), schedule.microbatch.astype(np.int64)
+        stage, microbatch = schedule.stage, schedule.microbatch
         valid = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
-        key = np.where(valid, schedule.key(), 0)
-        made = {}
+        made: dict[Result, Column] = {}
         for result in Result:
             at = np.flatnonzero(makes(schedule.op, result) & valid)[::-1]
-            made[result] = np.full(stages * microbatches, -1, dtype=np.int64)
-            made[result][key[at]] = at
-        producer = np.full(len(schedule), -1, dtype=np.int64)
-        found = [(producer[:0], producer[:0])]
+            made[result] = np.broadcast_to(PLACE(-1), stages * microbatches)
+            if len(at):
+                made[result] = made[result].copy()
+                made[result][schedule.key(at)] = at
+        producer = np.full(len(schedule), -1, dtype=PLACE)
+        found: list[tuple[Column, Column]] = [(producer[:0], producer[:0])]
         for (taken, of, own), kinds in _ALIKE.items():
             alike = np.flatnonzero(valid & among(schedule.op, kinds))
             nearest, others, begins = schedule.placement.neighbours(of)
@@ -70,7 +71,7 @@ class Dependencies:
             inner, last = source >= 0, alike[source < 0]
             producer[alike[inner]] = made[taken][source[inner] * microbatches + microbatch[alike[inner]]]
             if own is not None:
-                producer[last] = made[own][key[last]]
+                producer[last] = made[own][schedule.key(last)]
             if len(others):
                 count = np.diff(begins)[stage[alike]]
                 consumer = np.repeat(alike, count)
@@ -88,7 +89,7 @@ class Dependencies:
 
     def messages(self) -> Edges:
         """Edges that are messages: one for each consumer of a result on another rank."""
-        consumer = np.flatnonzero(self.crosses)
+        consumer = np.flatnonzero(self.crosses).astype(PLACE)
         found = self._with_further(Edges(self.producer[consumer], consumer, self.crosses[consumer]))
         return found if not len(self.further) else _chosen(found, found.crosses)
 

@@ -40,8 +40,7 @@ class EventGraph:
     """source[e] must happen before target[e]; `never` are nodes that cannot happen.
 
     done: the done node of each send, receive and SYNC, -1 elsewhere; head: the instruction that each one blocks at,
-    the first of its batch or slot. transit: the node at which the message of a send takes its time, -1 elsewhere. Nodes
-    from `between` on are no events of their own.
+    the first of its batch or slot. Nodes from `between` on are no events of their own.
     """
 
     program: Program
@@ -53,7 +52,6 @@ class EventGraph:
     never: Ints
     done: Ints
     head: Ints
-    transit: Ints
     between: int
 
     @cached_property
@@ -77,22 +75,6 @@ class EventGraph:
         fired = np.zeros(self.nodes, dtype=np.bool_)
         fired[self.order] = True
         return fired
-
-    def ends(self, cost: Ints) -> list[int] | None:
-        """When the list of each rank is over, if each event takes so long and begins as soon as it can; None where one
-        never is.
-        """
-        ends = slice(len(self.program), len(self.program) + self.program.ranks)
-        if not self.fired[ends].all():
-            return None
-        successors, first = self.successors
-        time: list[int] = [0] * self.nodes
-        taken = cost.tolist()
-        for node in self.order:
-            time[node] = over = time[node] + taken[node]
-            for after in successors[first[node] : first[node + 1]]:
-                time[after] = max(time[after], over)
-        return time[ends]
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
@@ -131,12 +113,10 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
     ends = np.flatnonzero(meeting)
     first = head[ends] == program.start[program.rank[ends]]
     edges = [_list_edges(program, size), (head[ends[~first]] - 1, done[ends[~first]])]
-    transit = np.where(program.sends & (pairing.partner >= 0), done, -1)
     if model.kind == "buffered":
-        sends = np.flatnonzero(transit >= 0)
-        transit[sends] = between + np.arange(len(sends))
+        sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
         nodes += len(sends)
-        edges += _buffer_edges(pairing, program, transit, done, model.capacity)
+        edges += _buffer_edges(pairing, sends, between + np.arange(len(sends)), done, model.capacity)
     blocking = np.flatnonzero(sync | among(program.op, SHAPES)) if model.posted else ends
     edges.append((done[blocking], head[blocking]))
     over = done
@@ -161,7 +141,6 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
         never=never,
         done=done,
         head=head,
-        transit=transit,
         between=between,
     )
 
@@ -176,26 +155,20 @@ def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:
 
 
 def _buffer_edges(
-    pairing: Pairing, program: Program, transit: Ints, done: Ints, capacity: int | None
+    pairing: Pairing, sends: Ints, transit: Ints, done: Ints, capacity: int | None
 ) -> list[tuple[Ints, Ints]]:
-    """A receive after its send, a send after the receive that freed its slot, each after the one before on its side."""
-    sends = np.flatnonzero(transit >= 0)
-    edges = [(done[sends], transit[sends]), (transit[sends], done[pairing.partner[sends]])]
-    sides = (np.flatnonzero(side & (pairing.channel >= 0)) for side in (program.sends, program.receives))
-    edges += [(done[before], done[after]) for before, after in (_shift(pairing, side, 1) for side in sides)]
+    """A receive after its send, a send after the receive that freed its slot, each after the one before on its side.
+
+    transit: the node of each message on its way.
+    """
+    edges = [(done[sends], transit), (transit, done[pairing.partner[sends]])]
+    neighbours = (side.apart(1) for side in (pairing.sends, pairing.receives))
+    edges += [(done[before], done[after]) for before, after in neighbours]
     if capacity is not None:
-        index, later = _shift(pairing, np.flatnonzero(program.sends & (pairing.channel >= 0)), capacity)
+        index, later = pairing.sends.apart(capacity)
         freed = pairing.partner[index]
         edges.append((done[freed[freed >= 0]], done[later[freed >= 0]]))
     return edges
-
-
-def _shift(pairing: Pairing, index: Ints, by: int) -> tuple[Ints, Ints]:
-    """Pairs (x, y) of `index` on one channel, y standing `by` places after x."""
-    order = index[np.lexsort((pairing.position[index], pairing.channel[index]))]
-    before, after = order[:-by], order[by:]
-    same = pairing.channel[before] == pairing.channel[after]
-    return before[same], after[same]
 
 
 def _adjacency(key: Ints, value: Ints, nodes: int) -> tuple[list[int], list[int]]:
@@ -260,11 +233,11 @@ _AWAITED = _names(  # a receive by the computes that use it, a send by its wait
 )
 
 
-def _queues(program: Program, model: Model, head: Ints, done: Ints, nodes: int) -> tuple[Ints, list[tuple[Ints, Ints]]]:
-    """By message end, the node at which the element that it is in is over; and each element after the one before it.
+def queues(program: Program, model: Model, head: Ints) -> tuple[Ints, Bools, Ints]:
+    """The message ends in the order of their queues; whether a queue begins there; the first of each element.
 
     A queue is that of a rank and communicator, under pair-stream of a peer too. An element is what a batch has in it,
-    or a lone instruction, whose own done node is its end.
+    or a lone message.
     """
     ends = np.flatnonzero(program.sends | program.receives)
     columns = [program.communicator[ends], program.rank[ends]]
@@ -272,8 +245,16 @@ def _queues(program: Program, model: Model, head: Ints, done: Ints, nodes: int) 
         columns.insert(0, program.peer[ends])
     order = np.lexsort(columns)
     ends = ends[order]
-    queue = fresh(*(column[order] for column in columns))
-    begins = np.flatnonzero(queue | fresh(head[ends]))
+    begins = fresh(*(column[order] for column in columns))
+    return ends, begins, np.flatnonzero(begins | fresh(head[ends]))
+
+
+def _queues(program: Program, model: Model, head: Ints, done: Ints, nodes: int) -> tuple[Ints, list[tuple[Ints, Ints]]]:
+    """By message end, the node at which the element that it is in is over; and each element after the one before it.
+
+    The done node of a lone message is its end.
+    """
+    ends, queue, begins = queues(program, model, head)
     size = np.diff(begins, append=len(ends))
     many = size > 1
     over = done[ends[begins]]

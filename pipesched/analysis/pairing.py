@@ -13,42 +13,59 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipesched.model.columns import Column, Ints, fresh, places
+from pipesched.model.columns import PLACE, Column, Ints, fresh, places, small
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
 
 
 @dataclass(frozen=True, eq=False)
+class Side:
+    """The sends or the receives by channel, in list order. place: of each one on its channel."""
+
+    at: Column
+    place: Column
+    channel: Column
+
+    @classmethod
+    def of(cls, at: Ints, channel: Ints) -> Side:
+        channel = small(channel)
+        order = np.argsort(channel, kind="stable")
+        channel = channel[order]
+        return cls(at[order].astype(PLACE), places(fresh(channel)), channel)
+
+    def apart(self, by: int) -> tuple[Column, Column]:
+        """Pairs of one channel, the second so many places after the first."""
+        after = np.flatnonzero(self.place >= by)
+        return self.at[after - by], self.at[after]
+
+
+@dataclass(frozen=True, eq=False)
 class Pairing:
-    """partner: the index of the other end of a send, receive or SYNC, or -1; shape (instructions,).
+    """partner: the index of the other end of a send, receive or SYNC, or -1; shape (instructions,)."""
 
-    channel, position: of a send or receive, its channel's number and its place on it; -1 elsewhere.
-    """
-
-    partner: Ints
-    channel: Ints
-    position: Ints
+    partner: Column
+    sends: Side
+    receives: Side
 
 
 def pair(program: Program) -> Pairing:
     """Pair all sends with receives, and SYNCs with SYNCs."""
-    size = len(program)
-    pairing = Pairing(*(np.full(size, -1, dtype=np.int64) for _ in range(3)))
+    partner = np.full(len(program), -1, dtype=PLACE)
     valid = (program.peer >= 0) & (program.peer < program.ranks)
     sends, receives = np.flatnonzero(program.sends & valid), np.flatnonzero(program.receives & valid)
-    left = _sorted(sends, _channel(program, sends, program.rank, program.peer))
-    right = _sorted(receives, _channel(program, receives, program.peer, program.rank))
-    for index, key, position in (left, right):
-        pairing.channel[index] = key
-        pairing.position[index] = position
-    _link(pairing.partner, *left, *right)
+    made = Pairing(
+        partner,
+        Side.of(sends, _channel(program, sends, program.rank, program.peer)),
+        Side.of(receives, _channel(program, receives, program.peer, program.rank)),
+    )
+    _link(partner, made.sends, made.receives)
     syncs = np.flatnonzero((program.op == Op.SYNC) & valid)
     if len(syncs):
         rank, peer = program.rank[syncs].astype(np.int64), program.peer[syncs]
         both = np.minimum(rank, peer) * program.ranks + np.maximum(rank, peer)
-        low, high = rank < peer, rank > peer
-        _link(pairing.partner, *_sorted(syncs[low], both[low]), *_sorted(syncs[high], both[high]))
-    return pairing
+        low, high = (Side.of(syncs[end], both[end]) for end in (rank < peer, rank > peer))
+        _link(partner, low, high)
+    return made
 
 
 def _channel(program: Program, index: Ints, source: Column, target: Column) -> Ints:
@@ -57,24 +74,11 @@ def _channel(program: Program, index: Ints, source: Column, target: Column) -> I
     return np.asarray((program.communicator[index] * ranks + source[index]) * ranks + target[index], dtype=np.int64)
 
 
-def _link(partner: Ints, a: Ints, a_key: Ints, a_position: Ints, b: Ints, b_key: Ints, b_position: Ints) -> None:
-    if np.array_equal(a_key, b_key):
-        partner[a], partner[b] = b, a
-        return
-    width = max(len(a), len(b), 1)
-    _, i, j = np.intersect1d(
-        a_key * width + a_position, b_key * width + b_position, assume_unique=True, return_indices=True
-    )
-    partner[a[i]], partner[b[j]] = b[j], a[i]
-
-
-def _sorted(index: Ints, key: Ints) -> tuple[Ints, Ints, Ints]:
-    """The instructions by channel, in list order; their channels; their places on the channel."""
-    order = np.argsort(_small(key), kind="stable")
-    index, chosen = index[order], key[order]
-    return index, chosen, places(fresh(chosen))
-
-
-def _small(key: Ints) -> Column:
-    """16 bits where they do, since numpy sorts those by radix."""
-    return key.astype(np.uint16) if len(key) and int(key.max()) < 2**16 else key
+def _link(partner: Column, a: Side, b: Side) -> None:
+    one, other = a.at, b.at
+    if not np.array_equal(a.channel, b.channel):
+        width = max(len(one), len(other), 1)
+        left, right = (side.channel.astype(np.int64) * width + side.place for side in (a, b))
+        _, i, j = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+        one, other = one[i], other[j]
+    partner[one], partner[other] = other, one

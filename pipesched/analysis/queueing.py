@@ -10,43 +10,143 @@ the buffer has a free place, and the message is there tC later. The ideal timeli
 to post and no queues, so it is never longer. The message of a shape takes no time. Copies to host memory and back wait
 for no message (`analysis.copies`).
 
-All of that is the event graph of the model with times at its events, so one pass over its events is a run.
+All of that is lists that wait for each other (`analysis.lists`): one a rank, and beside them the queues of messages
+where these are not in the order of the rank's own list.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
+from pipesched.analysis.communication import Model
 from pipesched.analysis.copies import Copies
-from pipesched.analysis.events import EventGraph
-from pipesched.analysis.timeline import slot_costs
-from pipesched.model.columns import Ints, among, computes
+from pipesched.analysis.events import consumers, heads, queues
+from pipesched.analysis.lists import Lists, Waits, ends_from, run, together
+from pipesched.analysis.pairing import Pairing
+from pipesched.analysis.timeline import Timeline, slot_costs
+from pipesched.model.columns import PLACE, Bools, Column, Ints, among, computes
 from pipesched.model.costs import Ticks
-from pipesched.model.ops import SHAPES
+from pipesched.model.ops import SHAPES, Op
+from pipesched.model.schedule import Program
 
 
-def makespan(graph: EventGraph, ticks: Ticks, copies: Copies | None = None) -> int | None:
-    """The end of the last list in ticks, or None where a rank never comes to its end. copies: those of its computes."""
-    program = graph.program
-    index, events = np.flatnonzero(computes(program.op)), graph.nodes
-    graph = graph if copies is None else _with(copies, index, graph)
-    cost = np.zeros(graph.nodes, dtype=np.int64)
-    cost[index] = slot_costs(program.computes, ticks)
+def makespan(
+    program: Program, model: Model, pairing: Pairing, ticks: Ticks, copies: Copies | None, ideal: Timeline | None
+) -> int:
+    """The end of the last list in ticks, of a program that ends under the model.
+
+    copies: those of its computes. ideal: their timeline, of a program that has a message for each of their inputs.
+    """
+    made, compute = _Queues(program, pairing, ticks), np.flatnonzero(computes(program.op))
+    made.cost[compute] = slot_costs(program.computes, ticks)
+    made.communicate(model)
+    cost, cut, waits = made.cost, made.cut, made.waits
     if copies is not None:
-        cost[events:] = copies.lengths(program.computes, ticks)
-    sent = np.flatnonzero((graph.transit >= 0) & ~among(program.op, SHAPES))
-    cost[graph.transit[sent]] = ticks.delays(program.stage[sent], program.microbatch[sent])
-    ends = graph.ends(cost)
-    return None if ends is None else max(ends, default=0)
+        cost, cut, waits = copies.joined(program.computes, ticks, made.head[compute], cost, cut, waits)
+    lists = Lists.of(cost, cut, waits)
+    if ideal is None:
+        end, _, _ = run(lists)
+    else:
+        least = np.zeros(len(cost), dtype=np.int64)
+        least[compute] = ideal.start
+        end = ends_from(least, lists)
+    last = int(end[: len(made.cost)].max(initial=0))
+    if model.kind != "async":
+        return last
+    reached = np.append(end, 0)[made.sources[0]]
+    sends = np.flatnonzero(program.sends)
+    over = made.late[sends] + np.maximum(reached[sends], reached[pairing.partner[sends]])
+    return max(last, int(over.max(initial=0)))
 
 
-def _with(copies: Copies, index: Ints, graph: EventGraph) -> EventGraph:
-    """The graph, and one more node for each copy; index: of each compute, its instruction."""
-    own, later = graph.nodes + np.arange(len(copies.op)), np.flatnonzero(~copies.first)
-    begun, awaited = copies.after >= 0, copies.waits >= 0
-    source = np.concatenate([graph.source, index[copies.after[begun]], own[later - 1], own[awaited]])
-    waits = graph.head[index[copies.waits[awaited]]]
-    target = np.concatenate([graph.target, own[begun], own[later], waits])
-    return replace(graph, nodes=graph.nodes + len(own), source=source, target=target)
+class _Queues:
+    """The lists of a program: entries are its instructions, and behind those what has an order of its own.
+
+    late: how long each message takes, at both of its ends. head: where each instruction blocks. sources: what is over
+    when a message begins, by end, -1 for nothing.
+    """
+
+    def __init__(self, program: Program, pairing: Pairing, ticks: Ticks) -> None:
+        size, self.program, self.pairing = len(program), program, pairing
+        self.head = heads(program)
+        self.sources = [np.where(self.head == program.start[program.rank], PLACE(-1), self.head - PLACE(1))]
+        self.cost, self.cut = np.zeros(size, dtype=np.int64), program.start
+        self.late = np.broadcast_to(np.int64(0), size)
+        if ticks.message.any():
+            sends = np.flatnonzero(program.sends & (pairing.partner >= 0) & ~among(program.op, SHAPES))
+            self.late = self.late.copy()
+            for ends in (sends, pairing.partner[sends]):
+                self.late[ends] = ticks.delays(program.stage[sends], program.microbatch[sends])
+        self._waits: list[Waits] = []
+
+    @property
+    def waits(self) -> Waits:
+        return together(self._waits)
+
+    def communicate(self, model: Model) -> None:
+        """All that entries wait for because of messages."""
+        program, ends = self.program, np.flatnonzero(self.program.sends | self.program.receives)
+        blocking = program.op == Op.SYNC
+        if model.kind == "strict":
+            blocking[ends] = True
+        elif model.kind == "buffered":
+            self._buffer(ends, model.capacity)
+        else:
+            blocking |= among(program.op, SHAPES)
+            receive, consumer = consumers(program)
+            if model.queued:
+                self._wait(self.head[consumer], self._queue(model)[receive])
+            else:
+                self._meet(self.head[consumer], receive)
+        self._meet(self.head[blocking], np.flatnonzero(blocking))
+
+    def _wait(self, entry: Column, other: Column, late: Ints | None = None) -> None:
+        """Entries that wait for others."""
+        self._waits.append((entry, other, np.broadcast_to(np.int64(0), len(entry)) if late is None else late))
+
+    def _meet(self, entry: Column, at: Ints) -> None:
+        """Entries that wait until the messages of these ends are over, and for ever where the other end is missing."""
+        other = self.pairing.partner[at]
+        self._wait(entry[other < 0], entry[other < 0])
+        entry, at, other = entry[other >= 0], at[other >= 0], other[other >= 0]
+        for source, end in product(self.sources, (at, other)):
+            self._wait(entry, source[end], self.late[at])
+
+    def _extend(self, begins: Bools) -> Column:
+        """More entries, in lists that begin there."""
+        first, count = len(self.cost), len(begins)
+        self.cost = np.append(self.cost, np.zeros(count, dtype=np.int64))
+        self.cut = np.append(self.cut, [*(first + np.flatnonzero(begins)[1:]), first + count])
+        return np.arange(first, first + count, dtype=PLACE)
+
+    def _buffer(self, ends: Ints, capacity: int | None) -> None:
+        """A receive after its send, a send after the receive that freed its slot; those of a batch each by itself."""
+        program, pairing = self.program, self.pairing
+        done = np.arange(len(program), dtype=PLACE)
+        if np.any(self.head[ends] != ends):
+            for side in (pairing.sends, pairing.receives):
+                done[side.at] = self._extend(side.place == 0)
+            self._wait(done[ends], self.sources[0][ends])
+            self._wait(self.head[ends], done[ends])
+        lost, sends = ends[pairing.partner[ends] < 0], ends[program.sends[ends] & (pairing.partner[ends] >= 0)]
+        self._wait(done[lost], done[lost])
+        self._wait(done[pairing.partner[sends]], done[sends], self.late[sends])
+        if capacity is not None:
+            before, after = pairing.sends.apart(capacity)
+            freed = pairing.partner[before]
+            self._wait(done[after[freed >= 0]], done[freed[freed >= 0]])
+
+    def _queue(self, model: Model) -> Column:
+        """The queues, with an entry for each message end; by end, the last entry of the element that it is in."""
+        ends, begins, elements = queues(self.program, model, self.head)
+        count = np.diff(elements, append=len(ends))
+        own = self._extend(begins)
+        last = own[elements + count - 1]
+        over, behind = (np.full(len(self.program), -1, dtype=PLACE) for _ in range(2))
+        over[ends] = np.repeat(last, count)
+        behind[ends] = np.repeat(np.where(begins[elements], -1, np.roll(last, 1)), count)
+        self.sources.append(behind)
+        self._meet(own, ends)
+        return over

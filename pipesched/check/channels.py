@@ -165,12 +165,13 @@ def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
 
 def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
     """The first difference on each channel; those after it follow from it."""
-    first: dict[int, tuple[int, ...]] = {}
+    first: dict[tuple[int, ...], tuple[int, ...]] = {}
     for send, receive in labels_of(program, pairing):
-        first.setdefault(int(pairing.channel[send]), (send, receive))
+        channel = tuple(int(column[send]) for column in (program.communicator, program.rank, program.peer))
+        first.setdefault(channel, (send, receive))
     for (send, receive), more in limited(list(first.values())):
         source, target = int(program.rank[send]), int(program.rank[receive])
-        place = int(pairing.position[send]) + 1
+        place = int(pairing.sends.place[pairing.sends.at == send][0]) + 1
         yield Diagnostic(
             Code.SWAPPED,
             f"message {place} from rank {source} to rank {target} is {program[send]}, received as {program[receive]}",

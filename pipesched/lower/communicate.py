@@ -19,89 +19,102 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipesched.analysis.dependencies import Dependencies, Edges
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
-from pipesched.model.columns import Column, Ints, among, makes
+from pipesched.model.columns import PLACE, Column, Ints, makes, small
 from pipesched.model.lists import Chosen
 from pipesched.model.ops import COMPUTES, RECEIVES, SENDS, Op, Result
 from pipesched.model.schedule import Program, Schedule
 
 MESSAGE, REDUCE, COMPUTE = 0, 1, 2  # what comes first among the events of one instant
 
-Entries = tuple[Column, ...]
-"""Instructions to be put in order, as columns: rank, op, stage, microbatch, peer, second, source and event. `event`
-numbers the instant; the two ends of a message share it."""
-
-_TYPES = (np.int32, np.int8, np.int32, np.int32, np.int32, np.bool_, np.int32, np.int64)
-
 
 def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Program:
-    """Lower a schedule whose timeline is finished; O(n log n) in the number of operations."""
-    found = dependencies.messages()
-    consumer, producer = found.consumer, found.producer
-    reduced = _last_backward(schedule)
-    count = (len(schedule), len(consumer), len(reduced))
+    """Lower a schedule whose timeline is finished; O(n log n) in the number of operations.
+
+    Instructions are rows first, in parts: computes, sends, receives, reductions, the two sides of SYNCs, and STEPs. Of
+    those before the SYNCs each comes from an operation, its source.
+    """
+    found, reduced, syncs = dependencies.messages(), _last_backward(schedule), _syncs(schedule)
+    stages, low, high = syncs.T
+    steps = np.arange(0 if schedule.forward_only else schedule.ranks)
+    size, messages = len(schedule), len(found)
+    parts = [size, messages, messages, len(reduced), len(syncs), len(syncs), len(steps)]
+    row, clock = _laid_out(schedule, _instants(times, found.producer, reduced), parts)
+    source = np.concatenate([np.arange(size), found.producer, found.consumer, reduced], dtype=PLACE)
+    rank = np.concatenate([schedule.rank[source], low, high, steps], dtype=PLACE)
+    start = np.append(0, np.cumsum(np.bincount(rank, minlength=schedule.ranks)))
+    by_rank = np.argsort(small(rank[row]), kind="stable")
+    row, clock = row[by_rank], clock[by_rank]
+    del rank, by_rank  # large
+
+    def ordered(*columns: Column) -> Column:
+        return np.concatenate(columns, dtype=np.int32)[row]
+
+    compute, reduce, ending, step = (
+        np.broadcast_to(np.int32(-1), x) for x in (size, len(reduced), sum(parts[4:]), parts[6])
+    )
+    there = np.concatenate([found.consumer, found.producer])
+    sends, receives = (_OF_CONSUMER[role][schedule.op[found.consumer]] for role in (SENDS, RECEIVES))
+    rest = np.repeat([Op.REDUCE_GRAD, Op.SYNC, Op.STEP], [parts[3], 2 * parts[4], parts[6]])
+    return Program(
+        schedule.name,
+        schedule.placement,
+        np.concatenate([schedule.op, sends, receives, rest], dtype=np.int8)[row],
+        ordered(schedule.stage[source], stages, stages, step),
+        ordered(schedule.microbatch[source[: size + 2 * messages]], reduce, ending),
+        peer=ordered(compute, schedule.rank[there], reduce, high, low, step),
+        group=np.broadcast_to(np.int32(-1), len(row)),
+        communicator=np.broadcast_to(np.int32(0), len(row)),
+        second=(row < size) & schedule.second[np.minimum(row, size - 1)],
+        start=start,
+        origin=Chosen(schedule.origin, ordered(source, ending)),
+        clock=clock,
+        other=None if schedule.placement.chain else ordered(compute, schedule.stage[there], reduce, ending),
+    )
+
+
+def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
+    """Computes, messages and reductions in one global order: by time, messages before the computes that start then.
+
+    Where an operation takes no time and a message would precede its producer, the turn in which computes ran decides,
+    and messages follow their producer.
+    """
+    count = (len(times.start), len(producer), len(reduced))
     which = np.repeat(np.array([COMPUTE, MESSAGE, REDUCE], dtype=np.int8), count)
     time = np.concatenate([times.start, times.end[producer], times.end[reduced]])
     if np.any(times.end == times.start):
         turn = np.concatenate([times.turn, times.turn[producer], times.turn[reduced]])
-        event = _causal_instants(time, turn, which)
-    else:
-        event = _instants(time, which)
-    computes, messages, reductions = np.split(event, np.cumsum(count[:2]))
-    size = len(event)
-    parts = [
-        _computes(schedule, computes),
-        *_messages(schedule, producer, consumer, messages),
-        _entries(schedule.rank[reduced], Op.REDUCE_GRAD, schedule.stage[reduced], source=reduced, event=2 * reductions),
-        *_endings(schedule, size),
-    ]
-    rank, op, stage, microbatch, peer, second, source, event = _sorted(parts)
-    return Program(
-        schedule.name,
-        schedule.placement,
-        op,
-        stage,
-        microbatch,
-        peer=peer,
-        group=np.broadcast_to(np.int32(-1), len(op)),
-        communicator=np.broadcast_to(np.int32(0), len(op)),
-        second=second,
-        start=np.searchsorted(rank, np.arange(schedule.ranks + 1)).astype(np.int64),
-        origin=Chosen(schedule.origin, source),
-        clock=event,
-        other=None if schedule.placement.chain else _other_ends(schedule, found, messages, op, event),
-    )
+        return np.lexsort(((which - COMPUTE) % 3, turn, time)).astype(PLACE)
+    if 4 * (int(time.max(initial=0)) + 1) * len(time) >= 2**63:
+        return np.lexsort((which, time)).astype(PLACE)
+    time *= 4  # in place: these are large
+    time += which
+    time *= len(time)
+    time += np.arange(len(time), dtype=PLACE)
+    time.sort()
+    return np.asarray(np.remainder(time, max(1, len(time)), out=time), dtype=PLACE)
 
 
-def _sorted(parts: list[Entries]) -> Entries:
-    """All parts, by rank, then by instant. One packed sort, then a column at a time."""
-    key = np.concatenate([(part[0].astype(np.int64) << 40) | part[-1] for part in parts])
-    order = np.argsort(key, kind="stable").astype(np.int32)
-    del key
-    return tuple(np.concatenate(columns)[order] for columns in zip(*parts, strict=True))
+def _laid_out(schedule: Schedule, order: Column, count: list[int]) -> tuple[Column, Column]:
+    """The rows of all parts in the order of their instants, and these.
 
-
-def _instants(time: Ints, which: Column) -> Ints:
-    """The place of every event in one global order: by time, messages before the computes that start then."""
-    if int(time.max(initial=0)) < 2**60:
-        return _places(np.argsort(4 * time + which, kind="stable"))
-    return _places(np.lexsort((which, time)))
-
-
-def _causal_instants(time: Ints, turn: Ints, which: Column) -> Ints:
-    """Instants of messages where an operation takes no time and a message would precede its producer.
-
-    The turn in which computes ran decides, and messages follow their producer.
+    A message and a SYNC have a row in two parts, of one instant; the second part of a pair is behind the first.
     """
-    return _places(np.lexsort(((which - COMPUTE) % 3, turn, time)))
-
-
-def _places(order: Ints) -> Ints:
-    """The inverse of a permutation."""
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return place
+    size, messages, _, _, syncs, _, _ = count
+    first = np.cumsum([0, *count], dtype=PLACE)
+    order[order >= first[2]] += messages
+    order = np.concatenate([order, np.arange(first[4], first[5]), np.arange(first[6], first[7])], dtype=PLACE)
+    second = np.flatnonzero(schedule.joined[1:] & ~schedule.joined[:-1]) + 1
+    apart, rows = np.zeros(first[-1], dtype=PLACE), np.ones(first[-1], dtype=np.int8)
+    apart[second - 1], apart[first[1] : first[2]], apart[first[4] : first[5]] = 1, messages, syncs
+    rows[apart > 0], rows[second] = 2, 0
+    rows = rows[order]
+    row, clock = np.repeat(order, rows), np.repeat(2 * np.arange(len(order), dtype=PLACE), rows)
+    again = np.flatnonzero(clock[1:] == clock[:-1]) + 1
+    row[again] += apart[row[again]]
+    clock[again[row[again] < size]] += 1
+    return row, clock
 
 
 def _last_backward(schedule: Schedule) -> Ints:
@@ -112,78 +125,15 @@ def _last_backward(schedule: Schedule) -> Ints:
     return at[first]
 
 
-def _entries(
-    rank: Column,
-    op: Column | Op,
-    stage: Column,
-    *,
-    event: Column,
-    microbatch: Column | int = -1,
-    peer: Column | int = -1,
-    second: Column | bool = False,
-    source: Column | int = -1,
-) -> Entries:
-    row = (rank, op, stage, microbatch, peer, second, source, event)
-    return tuple(np.broadcast_to(np.asarray(x, dtype=t), len(rank)) for x, t in zip(row, _TYPES, strict=True))
-
-
-def _computes(schedule: Schedule, event: Ints) -> Entries:
-    """The operations; the second part of a pair stays behind the first."""
-    second = np.flatnonzero(schedule.joined)
-    event = 2 * event
-    event[second] = event[second - 1] + 1
-    return _entries(
-        schedule.rank,
-        schedule.op,
-        schedule.stage,
-        microbatch=schedule.microbatch,
-        second=schedule.second,
-        source=np.arange(len(schedule)),
-        event=event,
-    )
-
-
-def _messages(schedule: Schedule, producer: Ints, consumer: Ints, event: Ints) -> list[Entries]:
-    """A SEND where the producer is and a RECV where the consumer is; both carry the stage of their own rank."""
-    source, target = schedule.rank[producer], schedule.rank[consumer]
-    microbatch = schedule.microbatch[producer]
-    sends, receives = (_OF_CONSUMER[role][schedule.op[consumer]] for role in (SENDS, RECEIVES))
-    common = {"microbatch": microbatch, "source": producer, "event": 2 * event}
-    return [
-        _entries(source, sends, schedule.stage[producer], peer=target, **common),
-        _entries(target, receives, schedule.stage[consumer], peer=source, **{**common, "source": consumer}),
-    ]
-
-
-def _other_ends(schedule: Schedule, found: Edges, messages: Ints, op: Column, event: Ints) -> Column:
-    """The stage at the other end of every message that has one to choose; -1 of other instructions."""
-    ends = np.full((2, 1 + int(event.max(initial=0)) // 2), -1, dtype=np.int32)
-    ends[:, messages] = schedule.stage[found.consumer], schedule.stage[found.producer]
-    used, made_by = ends[:, event // 2]
-    return np.asarray(np.where(among(op, SENDS), used, made_by))
-
-
 _OF_CONSUMER = {
-    role: np.array([next((x for x in role if x.kind.result is op.kind.result), -1) for op in COMPUTES])
+    role: np.array([next((x for x in role if x.kind.result is op.kind.result), -1) for op in COMPUTES], dtype=np.int8)
     for role in (SENDS, RECEIVES)
 }
 """By kind of compute: what sends or receives the result that it takes."""
 
 
-def _endings(schedule: Schedule, size: int) -> list[Entries]:
-    """SYNC of the replicated stages in ascending order, then STEP; nothing for a forward-only schedule."""
-    if schedule.forward_only:
-        return []
-    trained = np.flatnonzero(schedule.placement.wants[Result.WEIGHTS]).tolist()
+def _syncs(schedule: Schedule) -> Column:
+    """Of the replicated stages in ascending order: the stage and the two ranks; none for a forward-only schedule."""
+    trained = np.flatnonzero(schedule.placement.wants[Result.WEIGHTS] & (not schedule.forward_only)).tolist()
     pairs = [(stage, *pair) for stage in trained for pair in schedule.placement.meetings(stage)]
-    everywhere, nowhere = np.arange(schedule.ranks), np.full(schedule.ranks, -1)
-    step = _entries(everywhere, Op.STEP, nowhere, event=np.full(schedule.ranks, 2 * (size + len(pairs))))
-    if not pairs:
-        return [step]
-    stage, low, high = np.array(pairs).T
-    event = 2 * (size + np.arange(len(pairs)))
-    return [
-        _entries(low, Op.SYNC, stage, peer=high, event=event),
-        _entries(high, Op.SYNC, stage, peer=low, event=event),
-        step,
-    ]
+    return np.array(pairs, dtype=PLACE).reshape(-1, 3)

@@ -17,6 +17,8 @@ from pipesched.model.ops import COMPUTES, MAKERS, Op, Result
 Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
 Column: TypeAlias = NDArray[Any]  # int8, int16 or int32: as small as the values allow
+PLACE = np.int32
+"""The type of indices of operations and instructions: they are kept for each of them, and 32 bits are enough."""
 
 
 def among(op: Column, kinds: Iterable[Op]) -> Bools:
@@ -62,10 +64,15 @@ def fresh(*columns: Column) -> Bools:
     return found
 
 
-def places(begins: Bools) -> Ints:
+def places(begins: Bools) -> Column:
     """By entry, how many there are since the last one that begins a run."""
-    at = np.arange(len(begins))
-    return np.asarray(at - np.maximum.accumulate(np.where(begins, at, 0))) if len(at) else at
+    at = np.arange(len(begins), dtype=PLACE)
+    return np.asarray(at - np.maximum.accumulate(at * begins))
+
+
+def small(column: Column) -> Column:
+    """In 16 bits where they do, since numpy sorts those by radix; nothing is below 0."""
+    return column.astype(np.uint16) if int(column.max(initial=0)) < 2**16 else column
 
 
 def rank_column(start: Ints) -> Column:

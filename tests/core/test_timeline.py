@@ -6,6 +6,7 @@ The oracle (`oracles/simulate.py`) sweeps over dicts of fractions; both engines,
 from __future__ import annotations
 
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.analysis import timeline as engine
+from pipesched.analysis import lists as engine
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import Timeline, timeline
@@ -24,20 +25,14 @@ from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, rows
 
-ENGINES = ("events", "rounds", "chosen")
+ENGINES = {"events": range(0), "rounds": range(10**6), "chosen": engine.ROUNDS}
+"""For how many lists rounds are chosen."""
 CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
 
 
 def ran(schedule: Schedule, costs: Costs, how: str) -> Timeline:
-    dependencies, ticks = Dependencies.of(schedule), costs.ticks(schedule.stages)
-    if how == "chosen":
-        return timeline(schedule, dependencies, ticks)
-    slots = engine._slots(schedule, dependencies, ticks)
-    start, end, turn, at = (engine.run_rounds if how == "rounds" else engine.run_events)(slots)
-    stuck = [
-        int(slots.head[i]) if i < high else -1 for i, high in zip(at.tolist(), slots.cut[1:].tolist(), strict=True)
-    ]
-    return Timeline(start[slots.slot], end[slots.slot], turn[slots.slot], tuple(stuck))
+    with mock.patch.object(engine, "ROUNDS", ENGINES[how]):
+        return timeline(schedule, Dependencies.of(schedule), costs.ticks(schedule.stages))
 
 
 def compared(schedule: Schedule, costs: Costs, times: Timeline, played: Played) -> None:

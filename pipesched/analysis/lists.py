@@ -1,0 +1,200 @@
+"""Lists that wait for each other, run once, greedily: what timelines and queues are made of.
+
+    list 0   a ─ b ─── c            an entry begins when the one before it is over and each of its inputs is there
+                 │    ↗
+    list 1   d ──┴─ e               end = cost + max(end of the entry before, end of each input + its delay)
+
+A run in which lists wait for each other stops there.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self, TypeAlias
+
+import numpy as np
+
+from pipesched.model.columns import PLACE, Column, Ints, fresh, places
+
+Waits: TypeAlias = tuple[Column, Column, Ints]
+"""Entries, and for each one that it waits for, -1 for none, and the delay from that one's end."""
+
+
+def together(waits: Sequence[Waits]) -> Waits:
+    """All of these."""
+    entry, other, delay = (np.concatenate(column) for column in zip(*waits, strict=True))
+    return entry, other, delay
+
+
+ROUNDS = range(12, 513)  # for so many lists, numpy's rounds over lists beat the event loop over entries
+TRIED, WORTH = 4096, 8  # after so many rounds it is known whether they run so many entries each
+RAISED = 16  # so many times all ends are raised, which takes as long as to run an entry out of twenty each time
+_WIDTH = 4  # inputs of an entry that have columns
+_STRETCH = 4096  # entries of a list that the event loop reads at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """cost: of each entry. cut: the entries by list.
+
+    inputs: columns of what each entry waits for, an entry and a delay, None for no delays; of the entry len(cost) the
+    end is 0. further: what is left where entries wait for many.
+    """
+
+    cost: Ints
+    cut: Ints
+    inputs: tuple[tuple[Column, Ints | None], ...]
+    further: Waits
+
+    @classmethod
+    def of(cls, cost: Ints, cut: Ints, waits: Waits) -> Self:
+        """The lists where entries wait in this order."""
+        consumer, producer, delay = waits
+        if np.any(consumer[1:] < consumer[:-1]):
+            order = np.argsort(consumer, kind="stable")
+            consumer, producer, delay = consumer[order], producer[order], delay[order]
+        size, late, again = len(cost), bool(delay.any()), np.any(consumer[1:] == consumer[:-1])
+        number = places(fresh(consumer)) if again else np.broadcast_to(PLACE(0), len(consumer))
+        inputs = []
+        for column in range(min(int(number.max(initial=0)) + 1, _WIDTH)):
+            at = np.flatnonzero(number == column)
+            need, delays = np.full(size, size, dtype=PLACE), np.zeros(size, dtype=np.int64) if late else None
+            need[consumer[at]] = np.where(producer[at] < 0, size, producer[at])
+            if delays is not None:
+                delays[consumer[at]] = delay[at]
+            inputs.append((need, delays))
+        left = np.flatnonzero(number >= _WIDTH)
+        return cls(cost, cut, tuple(inputs), (consumer[left], producer[left], delay[left]))
+
+
+def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
+    """The end and the turn of every entry, -1 of what never runs, and where each list stopped.
+
+    rounds: whether the turns may be rounds.
+    """
+    many = len(lists.cut) - 1 in ROUNDS and not len(lists.further[0])
+    return run_rounds(lists) if rounds and many else run_events(lists)
+
+
+def ends_from(least: Ints, lists: Lists) -> Ints:
+    """The end of every entry of lists in which none waits for ever. least: an instant before which none begins.
+
+    The least ends that satisfy every wait are those of the run. They are raised from `least` until they do, all at
+    once, which is soon where little is late; else the lists are run.
+    """
+    size = len(lists.cost)
+    begin, end = least, np.zeros(size + 1, dtype=np.int64)
+    for _ in range(RAISED):
+        for low, high in pairwise(lists.cut.tolist()):
+            total = np.cumsum(lists.cost[low:high])
+            ready = begin[low:high] - total + lists.cost[low:high]
+            end[low:high] = np.maximum.accumulate(ready, out=ready) + total
+        raised = begin.copy()
+        for need, delay in lists.inputs:
+            arrival = end[need]
+            np.maximum(raised, arrival if delay is None else arrival + delay, out=raised)
+        consumer, producer, delay = lists.further
+        np.maximum.at(raised, consumer, end[producer] + delay)
+        if np.array_equal(raised, begin):
+            return end[:size]
+        begin = raised
+    return run(lists)[0]
+
+
+def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
+    """Rounds over lists: every list whose next entry has its inputs runs that entry. None may have further inputs.
+
+    What runs in one round is independent, and the round is its turn. Where lists mostly wait for each other, so that
+    rounds have little to do, the event loop is faster and takes over.
+    """
+    size = len(lists.cost)
+    turn, end = np.full(size, -1, dtype=PLACE), np.full(size + 1, -1, dtype=np.int64)
+    end[size] = 0  # where an absent input is looked up
+    at, last = lists.cut[:-1].copy(), lists.cut[1:]
+    clock = np.zeros(len(at), dtype=np.int64)
+    live, left = np.flatnonzero(at < last), 0
+    round_number = 0
+    while len(live):
+        i, begin = at[live], clock[live]
+        waits = np.zeros(len(live), dtype=np.bool_)
+        for need, delay in lists.inputs:
+            arrival = end[need[i]]
+            waits |= arrival < 0
+            np.maximum(begin, arrival if delay is None else arrival + delay[i], out=begin)
+        ranks = live
+        if waits.any():
+            ready = np.flatnonzero(~waits)
+            if not len(ready):
+                break
+            i, begin, ranks = i[ready], begin[ready], live[ready]
+        turn[i] = round_number
+        end[i] = clock[ranks] = begin + lists.cost[i]
+        at[ranks] = i + 1
+        left -= 1
+        if left < 0:  # a list may be over now
+            live = live[at[live] < last[live]]
+            left = int((last[live] - at[live]).min(initial=size)) - 1
+        round_number += 1
+        if round_number == TRIED and int((at - lists.cut[:-1]).sum()) < WORTH * TRIED:
+            return run_events(lists)
+    return end[:size], turn, at
+
+
+def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
+    """The event loop over entries: each list runs until it waits, and is woken by the entry it waits for."""
+    size = len(lists.cost)
+    end, turn = array("q", [-1]) * size, array("i", [-1]) * size
+    end.append(0)  # of an absent input
+    (need, delay), *columns = lists.inputs
+    more: dict[int, list[tuple[int, int]]] = {}  # by entry, the inputs besides
+    for waits in (*(_waits(*column, size) for column in columns), lists.further):
+        for entry, *wait in zip(*(column.tolist() for column in waits), strict=True):
+            more.setdefault(entry, []).append((wait[0], wait[1]))
+    ready: list[Iterator[int]] = []
+    waiting: dict[int, list[Iterator[int]]] = {}
+    clock = 0
+    nothing = np.broadcast_to(np.int64(0), size)
+
+    def run(low: int, high: int) -> Iterator[int]:
+        """A list at work; yields the entry that it waits for."""
+        nonlocal clock
+        now = 0
+        for first in range(low, high, _STRETCH):
+            part = slice(first, min(first + _STRETCH, high))
+            delays = nothing if delay is None else delay
+            each = zip(need[part].tolist(), delays[part].tolist(), lists.cost[part].tolist(), strict=True)
+            for i, (producer, lag, cost) in enumerate(each, first):
+                if end[producer] < 0:
+                    yield producer
+                arrival = end[producer] + lag
+                if arrival > now:
+                    now = arrival
+                if i in more:
+                    for producer, lag in more[i]:
+                        if end[producer] < 0:
+                            yield producer
+                        now = max(now, end[producer] + lag)
+                end[i] = now = now + cost
+                turn[i] = clock
+                clock += 1
+                if i in waiting:
+                    ready.extend(waiting.pop(i))
+
+    ready += [run(low, high) for low, high in pairwise(lists.cut.tolist())][::-1]
+    while ready:
+        rank = ready.pop()
+        for producer in rank:
+            waiting.setdefault(producer, []).append(rank)
+            break
+    ends = np.frombuffer(end, dtype=np.int64)[:size]
+    ran = np.concatenate([[0], np.cumsum(ends >= 0)])[lists.cut]
+    return ends, np.frombuffer(turn, dtype=PLACE), lists.cut[:-1] + np.diff(ran)
+
+
+def _waits(need: Column, delay: Ints | None, size: int) -> Waits:
+    """The waits of a column."""
+    at = np.flatnonzero(need < size)
+    return at, need[at], np.zeros(len(at), dtype=np.int64) if delay is None else delay[at]
