@@ -120,53 +120,62 @@ def memory(
     Raises:
         PipeschedError: PS222, sizes and shares too fine, or too large, for sums in 64 bits.
     """
-    if not isinstance(sizes, Grid):
-        sizes = spread((Fraction(1),) * schedule.stages if sizes is None else sizes)
+    sizes = _grid((Fraction(1),) * schedule.stages if sizes is None else sizes)
     forward, again = _run_again(schedule)
-    if small is None or not len(again):
-        small = (Fraction(0),) * schedule.stages
-    small = small if isinstance(small, Grid) else spread(small)
+    small = _grid((Fraction(0),) * schedule.stages if small is None or not len(again) else small)
     change = [release.change(op) for op in COMPUTES]
     shares, scale = lcm(*(x.denominator for x in change)), lcm(sizes.scale, small.scale)
     parts = shares * scale
     if parts * max(map(abs, change)) * sizes.most * max(len(schedule), 1) >= 2**62:
         raise fail(Code.COSTS, "what the ranks hold leaves 64 bits", help="use rounder shares for M and the release")
-    (keeping, passing), keeps = changes(schedule, release), schedule.keeps
-    change_after = _changes(schedule, keeping * (scale // sizes.scale), sizes)
-    more = None if keeps.all() else _changes(schedule, passing * (scale // sizes.scale), sizes)
+    size, stage = _amounts(schedule, sizes, scale), np.clip(schedule.stage, 0, schedule.stages - 1)
+    keeping, passing = changes(schedule, release)
+    after = keeping[schedule.op, stage] * size
+    more = None if schedule.keeps.all() else passing[schedule.op, stage] * size
     if len(again):
-        whole = change_after[forward]
-        some = _entries(schedule, forward, small) * (parts // small.scale)
-        if (some > whole).any():
+        left = _amounts(schedule, small, scale) * shares
+        if (left[forward] > after[forward]).any():
             raise fail(Code.COSTS, "cost K is more than M: an F keeps more for its R than it holds", help=_SMALL)
         more = np.zeros(len(schedule), dtype=np.int64) if more is None else more
-        more[forward], change_after[forward] = whole - some, some
-        change_after[again] = _entries(schedule, again, sizes) * (parts // sizes.scale)
-        change_after[again] -= _entries(schedule, again, small) * (parts // small.scale)
+        more[forward], after[forward] = after[forward] - left[forward], left[forward]
+        after[again] = (size * shares - left)[again]
     part, host = Fraction(schedule.ranks, schedule.stages) / parts, None
-    if among(schedule.op, COPIES).any():
-        moved = _moved(schedule, sizes, parts)
-        change_after, away = change_after - moved, running_sum(moved, schedule.start)
-        host = tuple(int(away[low:high].max(initial=0)) * part for low, high in pairwise(schedule.start.tolist()))
-    kept = running_sum(change_after, schedule.start)
+    copied = among(schedule.op, COPIES)
+    if copied.any():
+        moved = np.where(copied & _kept_of(schedule), size * shares, 0)
+        moved[makes(schedule.op, Result.LOADED)] *= -1
+        after = after - moved
+        host = tuple(x * part for x in _largest(running_sum(moved, schedule.start), schedule.start))
+    kept = running_sum(after, schedule.start)
     held = kept if more is None else kept + more
-    return Memory(schedule, release, held, kept, part, peak_at=_peaks(held, schedule.start), sizes=sizes, host=host)
+    return Memory(schedule, release, held, kept, part, peak_at=_tops(held, schedule.start), sizes=sizes, host=host)
 
 
-def _peaks(held: Ints, start: Ints) -> tuple[int, ...]:
-    """The operation of each rank at which most is held, -1 of a rank without any."""
+def _grid(amounts: Sequence[Fraction] | Grid) -> Grid:
+    return amounts if isinstance(amounts, Grid) else spread(amounts)
+
+
+def _amounts(schedule: Schedule, amounts: Grid, scale: int) -> Ints:
+    """The entry of each operation, in 1 / scale; what is out of range counts as the one next to it."""
+    whole = amounts.whole * (scale // amounts.scale)
+    if (whole == whole[:1, :1]).all():
+        return np.broadcast_to(whole[0, 0], len(schedule))
+    stage, microbatch = (
+        np.clip(column, 0, most - 1)
+        for column, most in zip((schedule.stage, schedule.microbatch), whole.shape, strict=True)
+    )
+    return np.asarray(whole[stage, microbatch])
+
+
+def _tops(total: Ints, start: Ints) -> tuple[int, ...]:
+    """By rank, the first entry at which most is held, -1 where there is none."""
     ends = pairwise(start.tolist())
-    return tuple(low + int(np.argmax(held[low:high])) if high > low else -1 for low, high in ends)
+    return tuple(low + int(np.argmax(total[low:high])) if high > low else -1 for low, high in ends)
 
 
-def _moved(schedule: Schedule, sizes: Grid, parts: int) -> Ints:
-    """The part that each copy takes to the host, below 0 where it comes back."""
-    copied = np.flatnonzero(among(schedule.op, COPIES))
-    copied = copied[_kept_of(schedule)[copied]]
-    moved = np.zeros(len(schedule), dtype=np.int64)
-    moved[copied] = _entries(schedule, copied, sizes) * (parts // sizes.scale)
-    moved[makes(schedule.op, Result.LOADED)] *= -1
-    return moved
+def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
+    """By rank, the most that is held, at least 0."""
+    return tuple(int(total[low:high].max(initial=0)) for low, high in pairwise(start.tolist()))
 
 
 _SMALL = "K is the part of M that is left at the end of an F that is run again, as its input is"
@@ -174,9 +183,8 @@ _SMALL = "K is the part of M that is left at the end of an F that is run again, 
 
 def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
     """The F that have an R, and the R; of stages that keep anything."""
-    again = np.flatnonzero(makes(schedule.op, Result.RECOMPUTED))
-    if not len(again):
-        return again, again
+    if not makes(schedule.op, Result.RECOMPUTED).any():
+        return schedule.start[:0], schedule.start[:0]
     inside, key = _kept_of(schedule), schedule.key()
     again, forward = (np.flatnonzero(inside & makes(schedule.op, x)) for x in (Result.RECOMPUTED, Result.ACTIVATION))
     return forward[np.isin(key[forward], key[again])], again
@@ -187,24 +195,6 @@ def _kept_of(schedule: Schedule) -> Bools:
     stage, microbatch = schedule.stage, schedule.microbatch
     inside = (stage >= 0) & (stage < schedule.stages) & (microbatch >= 0) & (microbatch < schedule.microbatches)
     return np.asarray(inside & schedule.keeps[np.where(inside, stage, 0)])
-
-
-def _entries(schedule: Schedule, at: Ints, amounts: Grid) -> Ints:
-    """Entries of a grid for some operations, in its own parts."""
-    microbatch = np.minimum(schedule.microbatch[at], amounts.whole.shape[1] - 1)
-    return np.asarray(amounts.whole[schedule.stage[at], microbatch], dtype=np.int64)
-
-
-def _changes(schedule: Schedule, table: Ints, sizes: Grid) -> Ints:
-    """Memory that every operation takes or frees, in parts. table: by kind and stage, for a size of 1."""
-    stage = np.clip(schedule.stage, 0, schedule.stages - 1)
-    if not sizes.even:
-        microbatch = np.clip(schedule.microbatch, 0, sizes.whole.shape[1] - 1)
-        return np.asarray(table[schedule.op, stage] * sizes.whole[stage, microbatch])
-    table = table * sizes.whole[:, 0]
-    if (table == table[:, :1]).all():  # even stages: one look-up fewer
-        return np.asarray(table[:, 0][schedule.op])
-    return np.asarray(table[schedule.op, stage])
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,12 +260,8 @@ def _first(program: Program, computes: tuple[Op, ...], message: Ints) -> Ints:
 
 def _most(program: Program, change: Ints) -> InHand:
     total = running_sum(change, program.start)
-    most, at = [], []
-    for low, high in zip(program.start[:-1].tolist(), program.start[1:].tolist(), strict=True):
-        top = low + int(np.argmax(total[low:high])) if high > low else -1
-        most.append(max(int(total[top]), 0) if top >= 0 else 0)
-        at.append(top if most[-1] else -1)
-    return InHand(tuple(most), tuple(at))
+    most = _largest(total, program.start)
+    return InHand(most, tuple(at if x else -1 for at, x in zip(_tops(total, program.start), most, strict=True)))
 
 
 def made_at_once(schedule: Schedule, dependencies: Dependencies) -> tuple[int, ...]:
@@ -298,5 +284,4 @@ def lowered(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> 
     when = np.concatenate([times.end[found.producer], times.start[found.consumer]])
     order = np.lexsort((-change, when, rank))
     start = np.searchsorted(rank[order], np.arange(schedule.ranks + 1))
-    total = running_sum(change[order], start)
-    return tuple(int(total[low:high].max(initial=0)) for low, high in pairwise(start.tolist()))
+    return _largest(running_sum(change[order], start), start)

@@ -11,16 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.extension import Drawing, rows
 from pipesched.model.columns import Column, Ints, among, rank_column
-from pipesched.model.ops import COMPUTES
+from pipesched.model.ops import COMPUTES, Compute, Instruction
 from pipesched.model.placement import Placement
 from pipesched.support.source import Span
+
+if TYPE_CHECKING:
+    from networkx import MultiDiGraph
+    from pandas import DataFrame
+
+    from pipesched.model.costs import Costs
+    from pipesched.model.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,40 @@ class RankLists:
     def step(self, index: int) -> int:
         """The position of an entry in its rank's list, from 1."""
         return index - int(self.start[self.rank[index]]) + 1
+
+    @property
+    def computes(self) -> Schedule:
+        """The compute order alone."""
+        raise NotImplementedError
+
+    def order(self, rank: int) -> list[Compute]:
+        """The operations of a rank, for people; the columns are for work."""
+        alone = self.computes
+        return [alone[i] for i in range(int(alone.start[rank]), int(alone.start[rank + 1]))]
+
+    def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
+        """The graph of dependencies, messages and order as a `networkx.MultiDiGraph`: a node an operation.
+
+        costs: of the start and the end of each node; by default 1 each.
+        """
+        return cast("MultiDiGraph", make("graph", self.computes, costs))
+
+    def to_pandas(self, costs: Costs | None = None) -> DataFrame:
+        """A row an operation, as a `pandas.DataFrame`: rank, step, op, stage, microbatch, second, start, end, held.
+
+        Raises:
+            PipeschedError: PS820, pandas is not installed.
+        """
+        return cast("DataFrame", make("table", self.computes, costs))
+
+    def _repr_svg_(self) -> str | None:
+        """How a notebook shows it: a program as far as it runs under strict communication."""
+        return str(make("picture", self)) if known("picture") else None
+
+
+def column(records: Sequence[Compute | Instruction], name: str) -> Column:
+    """A column of small records."""
+    return np.array([getattr(x, name) for x in records], dtype={"op": np.int8, "second": np.bool_}.get(name, np.int32))
 
 
 def known(name: str) -> bool:

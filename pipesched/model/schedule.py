@@ -16,24 +16,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from pipesched import render
 from pipesched.model import lists
-from pipesched.model.columns import Bools, Column, Ints, among, computes
-from pipesched.model.costs import Costs
+from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, computes
 from pipesched.model.lists import Chosen, Nowhere, Origin, RankLists
 from pipesched.model.numbers import Value
 from pipesched.model.ops import BACKWARDS, RECEIVES, SENDS, Compute, Instruction, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.support.foreign import mark
 from pipesched.support.safe import line as safe
-
-if TYPE_CHECKING:
-    from networkx import MultiDiGraph
-    from pandas import DataFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,43 +113,17 @@ class Schedule(RankLists):
         high = low + 1 + int(low + 1 < len(self) and self.joined[low + 1])
         return "+".join(str(self[i]) for i in range(low, high))
 
-    def order(self, rank: int) -> list[Compute]:
-        """The operations of a rank, for people; the columns are for work."""
-        return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]
-
-    def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
-        """The graph of dependencies, messages and order as a `networkx.MultiDiGraph`: a node an operation.
-
-        costs: of the start and the end of each node; by default 1 each.
-        """
-        return cast("MultiDiGraph", lists.make("graph", self, costs))
-
-    def to_pandas(self, costs: Costs | None = None) -> DataFrame:
-        """A row an operation, as a `pandas.DataFrame`: rank, step, op, stage, microbatch, second, start, end, held.
-
-        Raises:
-            PipeschedError: PS820, pandas is not installed.
-        """
-        return cast("DataFrame", lists.make("table", self, costs))
-
-    def _repr_svg_(self) -> str | None:
-        """How a notebook shows it; nothing where nobody can draw."""
-        return str(lists.make("picture", self)) if lists.known("picture") else None
+    @property
+    def computes(self) -> Schedule:
+        return self
 
     @classmethod
     def from_orders(cls, orders: Sequence[Sequence[Compute]], placement: Placement, name: str = "order") -> Schedule:
         """A schedule from small records, one list a rank."""
         flat = [c for order in orders for c in order]
-        return cls(
-            name,
-            {},
-            placement,
-            np.array([c.op for c in flat], dtype=np.int8),
-            np.array([c.stage for c in flat], dtype=np.int32),
-            microbatch=np.array([c.microbatch for c in flat], dtype=np.int32),
-            second=np.array([c.second for c in flat], dtype=np.bool_),
-            start=np.cumsum([0] + [len(order) for order in orders], dtype=np.int64),
-        )
+        op, stage, microbatch, second = (lists.column(flat, x) for x in ("op", "stage", "microbatch", "second"))
+        start = np.cumsum([0] + [len(order) for order in orders], dtype=np.int64)
+        return cls(name, {}, placement, op, stage, microbatch=microbatch, second=second, start=start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,46 +210,26 @@ class Program(RankLists):
         """The compute order, with this program."""
         return self.computes.with_program(self)
 
-    def order(self, rank: int) -> list[Compute]:
-        """The computes of a rank."""
-        return self.computes.order(rank)
-
-    def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
-        """The graph of its computes, as that of a `Schedule`."""
-        return self.computes.to_networkx(costs)
-
-    def to_pandas(self, costs: Costs | None = None) -> DataFrame:
-        """A row a compute, as of a `Schedule`."""
-        return self.computes.to_pandas(costs)
-
-    def _repr_svg_(self) -> str | None:
-        """How a notebook shows it: its computes, as far as they run under strict communication."""
-        if not lists.known("picture"):
-            return None
-        return str(lists.make("picture", self))
-
     @classmethod
     def from_instructions(
-        cls, lists: Sequence[Sequence[Instruction]], placement: Placement, name: str = "program"
+        cls, instructions: Sequence[Sequence[Instruction]], placement: Placement, name: str = "program"
     ) -> Program:
         """A program from small records, one list a rank."""
-        flat = [x for instructions in lists for x in instructions]
-
-        def column(field_name: str, dtype: type) -> Column:
-            return np.array([getattr(x, field_name) for x in flat], dtype=dtype)
-
+        flat = [x for rank in instructions for x in rank]
+        op, stage, microbatch, peer, group, communicator, second, other = (
+            lists.column(flat, x)
+            for x in ("op", "stage", "microbatch", "peer", "group", "communicator", "second", "other")
+        )
         return cls(
             name,
             placement,
-            column("op", np.int8),
-            column("stage", np.int32),
-            column("microbatch", np.int32),
-            peer=column("peer", np.int32),
-            group=column("group", np.int32),
-            communicator=column("communicator", np.int32),
-            second=column("second", np.bool_),
-            start=np.cumsum([0] + [len(x) for x in lists], dtype=np.int64),
-            other=None
-            if placement.chain
-            else np.array([x.other if x.other >= 0 else x.stage + x.op.kind.of for x in flat], dtype=np.int32),
+            op,
+            stage,
+            microbatch,
+            peer=peer,
+            group=group,
+            communicator=communicator,
+            second=second,
+            start=np.cumsum([0] + [len(x) for x in instructions], dtype=np.int64),
+            other=None if placement.chain else np.where(other >= 0, other, stage + NEIGHBOUR[op]),
         )
