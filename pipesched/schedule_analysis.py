@@ -156,8 +156,9 @@ class Analysis(Extended):
         verdicts, program = self.verdicts, self.program
         if program is None or verdicts is None or self.model not in verdicts.holds or self.pairing is None:
             return None
-        copies, ideal = Copies.of(self.schedule, self.dependencies), None if self.own is program else self.timeline
-        return self.time(makespan(program, self.model, self.pairing, self.ticks, copies, ideal))
+        own, copies = self.own is not None, Copies.of(self.schedule, self.dependencies)
+        order, ideal = (program.computes, None) if own else (self.schedule, self.timeline)
+        return self.time(makespan(self.model, self.pairing, order, self.ticks, copies=copies, ideal=ideal))
 
     @cached_property
     def buffers(self) -> Buffers | None:

@@ -30,7 +30,7 @@ import numpy as np
 
 from pipesched.analysis.communication import Model
 from pipesched.analysis.pairing import Pairing, pair
-from pipesched.model.columns import Bools, Ints, among, computes, fresh, places
+from pipesched.model.columns import PLACE, Bools, Column, Ints, among, computes, fresh, places
 from pipesched.model.ops import SAME, SHAPES, Does, Op
 from pipesched.model.schedule import Program
 
@@ -51,7 +51,7 @@ class EventGraph:
     target: Ints
     never: Ints
     done: Ints
-    head: Ints
+    head: Column
     between: int
 
     @cached_property
@@ -178,7 +178,7 @@ def _adjacency(key: Ints, value: Ints, nodes: int) -> tuple[list[int], list[int]
     return value[order].tolist(), first.tolist()
 
 
-def heads(program: Program) -> Ints:
+def heads(program: Program) -> Column:
     """The instruction at which each one blocks: the first of its batch or overlap pair, else itself."""
     size = len(program)
     joined = program.second.copy()
@@ -188,8 +188,7 @@ def heads(program: Program) -> Ints:
         same = (program.group[1:] == program.group[:-1]) & (program.group[1:] >= 0) & message[1:] & message[:-1]
         joined[1:] |= same
     joined[program.start[:-1][program.start[:-1] < size]] = False
-    index = np.arange(size, dtype=np.int64)
-    return np.maximum.accumulate(np.where(joined, 0, index)) if size else index
+    return np.asarray(np.maximum.accumulate(np.arange(size, dtype=PLACE) * ~joined))
 
 
 def consumers(program: Program) -> tuple[Ints, Ints]:
@@ -233,7 +232,7 @@ _AWAITED = _names(  # a receive by the computes that use it, a send by its wait
 )
 
 
-def queues(program: Program, model: Model, head: Ints) -> tuple[Ints, Bools, Ints]:
+def queues(program: Program, model: Model, head: Column) -> tuple[Ints, Bools, Ints]:
     """The message ends in the order of their queues; whether a queue begins there; the first of each element.
 
     A queue is that of a rank and communicator, under pair-stream of a peer too. An element is what a batch has in it,
@@ -249,7 +248,9 @@ def queues(program: Program, model: Model, head: Ints) -> tuple[Ints, Bools, Int
     return ends, begins, np.flatnonzero(begins | fresh(head[ends]))
 
 
-def _queues(program: Program, model: Model, head: Ints, done: Ints, nodes: int) -> tuple[Ints, list[tuple[Ints, Ints]]]:
+def _queues(
+    program: Program, model: Model, head: Column, done: Ints, nodes: int
+) -> tuple[Ints, list[tuple[Ints, Ints]]]:
     """By message end, the node at which the element that it is in is over; and each element after the one before it.
 
     The done node of a lone message is its end.

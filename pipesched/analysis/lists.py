@@ -53,11 +53,13 @@ class Lists:
     def of(cls, cost: Ints, cut: Ints, waits: Waits) -> Self:
         """The lists where entries wait in this order."""
         consumer, producer, delay = waits
-        if np.any(consumer[1:] < consumer[:-1]):
+        size, late, number = len(cost), bool(delay.any()), np.broadcast_to(PLACE(0), len(consumer))
+        waiting = np.zeros(size, dtype=np.bool_)
+        waiting[consumer] = True
+        if np.count_nonzero(waiting) < len(consumer):  # some wait for several
             order = np.argsort(consumer, kind="stable")
             consumer, producer, delay = consumer[order], producer[order], delay[order]
-        size, late, again = len(cost), bool(delay.any()), np.any(consumer[1:] == consumer[:-1])
-        number = places(fresh(consumer)) if again else np.broadcast_to(PLACE(0), len(consumer))
+            number = places(fresh(consumer))
         inputs = []
         for column in range(min(int(number.max(initial=0)) + 1, _WIDTH)):
             at = np.flatnonzero(number == column)
@@ -80,27 +82,28 @@ def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
 
 
 def ends_from(least: Ints, lists: Lists) -> Ints:
-    """The end of every entry of lists in which none waits for ever. least: an instant before which none begins.
+    """The end of every entry of lists in which none waits for ever. least: an instant before which each does not end.
 
-    The least ends that satisfy every wait are those of the run. They are raised from `least` until they do, all at
-    once, which is soon where little is late; else the lists are run.
+    The least ends that satisfy every wait are those of the run. They are raised from `least` until they do, list by
+    list, which is soon where little is late; else the lists are run.
     """
-    size = len(lists.cost)
-    begin, end = least, np.zeros(size + 1, dtype=np.int64)
+    end = np.append(least, 0)
+    consumer, producer, delay = lists.further
     for _ in range(RAISED):
+        raised = False
         for low, high in pairwise(lists.cut.tolist()):
-            total = np.cumsum(lists.cost[low:high])
-            ready = begin[low:high] - total + lists.cost[low:high]
-            end[low:high] = np.maximum.accumulate(ready, out=ready) + total
-        raised = begin.copy()
-        for need, delay in lists.inputs:
-            arrival = end[need]
-            np.maximum(raised, arrival if delay is None else arrival + delay, out=raised)
-        consumer, producer, delay = lists.further
-        np.maximum.at(raised, consumer, end[producer] + delay)
-        if np.array_equal(raised, begin):
-            return end[:size]
-        begin = raised
+            cost, before = lists.cost[low:high], end[low:high].copy()
+            begin = before - cost
+            for need, late in lists.inputs:
+                arrival = end[need[low:high]]
+                np.maximum(begin, arrival if late is None else arrival + late[low:high], out=begin)
+            more = slice(*np.searchsorted(consumer, (low, high)))
+            np.maximum.at(begin, consumer[more] - low, end[producer[more]] + delay[more])
+            total = np.cumsum(cost)
+            end[low:high] = np.maximum.accumulate(begin - total + cost) + total
+            raised |= not np.array_equal(end[low:high], before)
+        if not raised:
+            return end[:-1]
     return run(lists)[0]
 
 

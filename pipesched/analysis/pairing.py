@@ -10,10 +10,11 @@ same in every run, and is found by one stable sort of either side.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from pipesched.model.columns import PLACE, Column, Ints, fresh, places, small
+from pipesched.model.columns import PLACE, Bools, Column, fresh, places, small
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
 
@@ -27,11 +28,13 @@ class Side:
     channel: Column
 
     @classmethod
-    def of(cls, at: Ints, channel: Ints) -> Side:
-        channel = small(channel)
+    def of(cls, program: Program, which: Bools, source: Column, target: Column) -> Self:
+        """These instructions, of the peers that there are; a channel is one number, and SYNCs have no communicators."""
+        at = np.flatnonzero(which & (program.peer >= 0) & (program.peer < program.ranks))
+        ranks, communicator = np.int64(program.ranks), program.communicator[at] * (program.op[at] != Op.SYNC)
+        channel = small((communicator * ranks + source[at]) * ranks + target[at])
         order = np.argsort(channel, kind="stable")
-        channel = channel[order]
-        return cls(at[order].astype(PLACE), places(fresh(channel)), channel)
+        return cls(at[order].astype(PLACE), places(fresh(channel[order])), channel[order])
 
     def apart(self, by: int) -> tuple[Column, Column]:
         """Pairs of one channel, the second so many places after the first."""
@@ -43,35 +46,30 @@ class Side:
 class Pairing:
     """partner: the index of the other end of a send, receive or SYNC, or -1; shape (instructions,)."""
 
+    program: Program
     partner: Column
-    sends: Side
-    receives: Side
+
+    @property
+    def sends(self) -> Side:
+        return Side.of(self.program, self.program.sends, self.program.rank, self.program.peer)
+
+    @property
+    def receives(self) -> Side:
+        return Side.of(self.program, self.program.receives, self.program.peer, self.program.rank)
 
 
 def pair(program: Program) -> Pairing:
     """Pair all sends with receives, and SYNCs with SYNCs."""
-    partner = np.full(len(program), -1, dtype=PLACE)
-    valid = (program.peer >= 0) & (program.peer < program.ranks)
-    sends, receives = np.flatnonzero(program.sends & valid), np.flatnonzero(program.receives & valid)
-    made = Pairing(
-        partner,
-        Side.of(sends, _channel(program, sends, program.rank, program.peer)),
-        Side.of(receives, _channel(program, receives, program.peer, program.rank)),
-    )
-    _link(partner, made.sends, made.receives)
-    syncs = np.flatnonzero((program.op == Op.SYNC) & valid)
-    if len(syncs):
-        rank, peer = program.rank[syncs].astype(np.int64), program.peer[syncs]
-        both = np.minimum(rank, peer) * program.ranks + np.maximum(rank, peer)
-        low, high = (Side.of(syncs[end], both[end]) for end in (rank < peer, rank > peer))
-        _link(partner, low, high)
+    made = Pairing(program, np.full(len(program), -1, dtype=PLACE))
+    _link(made.partner, made.sends, made.receives)
+    rank, peer, sync = program.rank, program.peer, program.op == Op.SYNC
+    if sync.any():
+        low, high = (
+            Side.of(program, sync & (rank < peer), rank, peer),
+            Side.of(program, sync & (rank > peer), peer, rank),
+        )
+        _link(made.partner, low, high)
     return made
-
-
-def _channel(program: Program, index: Ints, source: Column, target: Column) -> Ints:
-    """The channel of each instruction as one number."""
-    ranks = np.int64(program.ranks)
-    return np.asarray((program.communicator[index] * ranks + source[index]) * ranks + target[index], dtype=np.int64)
 
 
 def _link(partner: Column, a: Side, b: Side) -> None:

@@ -29,28 +29,30 @@ from pipesched.analysis.timeline import Timeline, slot_costs
 from pipesched.model.columns import PLACE, Bools, Column, Ints, among, computes
 from pipesched.model.costs import Ticks
 from pipesched.model.ops import SHAPES, Op
-from pipesched.model.schedule import Program
+from pipesched.model.schedule import Schedule
 
 
 def makespan(
-    program: Program, model: Model, pairing: Pairing, ticks: Ticks, copies: Copies | None, ideal: Timeline | None
+    model: Model, pairing: Pairing, schedule: Schedule, ticks: Ticks, *, copies: Copies | None, ideal: Timeline | None
 ) -> int:
     """The end of the last list in ticks, of a program that ends under the model.
 
-    copies: those of its computes. ideal: their timeline, of a program that has a message for each of their inputs.
+    schedule, copies: its computes, and theirs. ideal: their timeline, of a program that has a message for each of their
+    inputs.
     """
-    made, compute = _Queues(program, pairing, ticks), np.flatnonzero(computes(program.op))
-    made.cost[compute] = slot_costs(program.computes, ticks)
+    program = pairing.program
+    made, compute = _Queues(pairing, ticks), np.flatnonzero(computes(program.op))
+    made.cost[compute] = slot_costs(schedule, ticks)
     made.communicate(model)
     cost, cut, waits = made.cost, made.cut, made.waits
     if copies is not None:
-        cost, cut, waits = copies.joined(program.computes, ticks, made.head[compute], cost, cut, waits)
+        cost, cut, waits = copies.joined(schedule, ticks, made.head[compute], cost, cut, waits)
     lists = Lists.of(cost, cut, waits)
     if ideal is None:
         end, _, _ = run(lists)
     else:
         least = np.zeros(len(cost), dtype=np.int64)
-        least[compute] = ideal.start
+        least[compute] = ideal.end
         end = ends_from(least, lists)
     last = int(end[: len(made.cost)].max(initial=0))
     if model.kind != "async":
@@ -68,15 +70,16 @@ class _Queues:
     when a message begins, by end, -1 for nothing.
     """
 
-    def __init__(self, program: Program, pairing: Pairing, ticks: Ticks) -> None:
-        size, self.program, self.pairing = len(program), program, pairing
+    def __init__(self, pairing: Pairing, ticks: Ticks) -> None:
+        program, size = pairing.program, len(pairing.program)
+        self.program, self.pairing = program, pairing
         self.head = heads(program)
         self.sources = [np.where(self.head == program.start[program.rank], PLACE(-1), self.head - PLACE(1))]
         self.cost, self.cut = np.zeros(size, dtype=np.int64), program.start
-        self.late = np.broadcast_to(np.int64(0), size)
+        self.late: Column = np.broadcast_to(np.int8(0), size)
         if ticks.message.any():
             sends = np.flatnonzero(program.sends & (pairing.partner >= 0) & ~among(program.op, SHAPES))
-            self.late = self.late.copy()
+            self.late = np.zeros(size, dtype=np.int64)
             for ends in (sends, pairing.partner[sends]):
                 self.late[ends] = ticks.delays(program.stage[sends], program.microbatch[sends])
         self._waits: list[Waits] = []
@@ -102,9 +105,9 @@ class _Queues:
                 self._meet(self.head[consumer], receive)
         self._meet(self.head[blocking], np.flatnonzero(blocking))
 
-    def _wait(self, entry: Column, other: Column, late: Ints | None = None) -> None:
+    def _wait(self, entry: Column, other: Column, late: Column | None = None) -> None:
         """Entries that wait for others."""
-        self._waits.append((entry, other, np.broadcast_to(np.int64(0), len(entry)) if late is None else late))
+        self._waits.append((entry, other, np.broadcast_to(np.int8(0), len(entry)) if late is None else late))
 
     def _meet(self, entry: Column, at: Ints) -> None:
         """Entries that wait until the messages of these ends are over, and for ever where the other end is missing."""

@@ -9,11 +9,13 @@ import json
 import random
 from dataclasses import replace
 from fractions import Fraction
+from unittest import mock
 
 import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.analysis import lists
 from pipesched.analysis.communication import parse_model
 from pipesched.compile import lower
 from pipesched.model.costs import Costs
@@ -93,6 +95,23 @@ def test_right_programs_take_as_long_as_their_queues_do() -> None:
                 assert time >= ideal
                 ended, longer = ended + 1, longer + (time > ideal)
     assert ended > longer > deep(30)
+
+
+def test_what_is_lowered_takes_as_long_as_its_queues_do() -> None:
+    """Ends raised from the timeline of a schedule are those of a run, and as played; often they are its own."""
+    ideal = 0
+    for seed in range(deep(20)):
+        rng = random.Random(seed)
+        schedule = strategies.random_schedule(seed, ranks=3, microbatches=3)
+        given, cost = costs(rng, lower(schedule))
+        for model in MODELS:
+            made = Analysis(schedule, given, model=parse_model(model))
+            assert made.program is not None
+            assert made.queued == queues.makespan(made.program, model, cost), (seed, model)
+            with mock.patch.object(lists, "RAISED", 0):
+                assert Analysis(schedule, given, model=parse_model(model)).queued == made.queued
+            ideal += made.queued == made.makespan
+    assert ideal > deep(20)
 
 
 def test_a_message_heads_its_queue_at_both_ends() -> None:
