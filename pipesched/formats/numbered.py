@@ -1,9 +1,8 @@
 """Many lines that differ in one number each, written without a Python step per line.
 
-    head[w]  number  tail[w]        {"op":"F","stage":3,"microbatch":  17  }
+    {"op":"F","stage":3,"microbatch":%d}    17
 
-Each kind of line is a row of bytes as wide as the widest number between head and tail; all lines are a gather of
-such rows, their digits are put in a column at a time, and the bytes left empty are dropped.
+The text of each kind of line is made once; all lines are one text, into which all numbers are put at once.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from pipesched.model.columns import Bools, Column, computes
 ALONE, FIRST, SECOND = range(3)
 """The part that an operation plays in an overlap pair."""
 
-_EMPTY = b"\0"
 _FITS = 2**62
 
 
@@ -34,8 +32,8 @@ def brackets(group: Column) -> tuple[Bools, Bools]:
     return edge[:-1] & (group >= 0), edge[1:] & (group >= 0)
 
 
-def distinct(*columns: Column) -> tuple[list[tuple[int, ...]], Column]:
-    """The different rows of some columns of integers, and which of them each entry is."""
+def distinct(*columns: Column) -> tuple[list[int], Column]:
+    """Where each different row of some columns of integers is first, and which of them each entry is."""
     key, most = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         low, size = int(column.min(initial=0)), int(column.max(initial=0)) - int(column.min(initial=0)) + 1
@@ -44,26 +42,14 @@ def distinct(*columns: Column) -> tuple[list[tuple[int, ...]], Column]:
             most = len(key)
         key, most = key * size + (column - low), most * size
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    return list(zip(*(column[first].tolist() for column in columns), strict=True)), inverse
+    return first.tolist(), inverse
 
 
-def write(kinds: Sequence[tuple[str, str]], kind: Column, number: Column) -> str:
+def write(texts: Sequence[str], kind: Column, number: Column) -> str:
     """All lines, one after the other.
 
-    kinds: head and tail of each kind of line, ASCII. kind: which it is, shape (lines,). number: what is between
-    head and tail, shape (lines,); -1 for nothing.
+    texts: of each kind of line, with at most one ``%d``. kind: which it is, shape (lines,). number: what is there in
+    its place, shape (lines,).
     """
-    if not len(kind):
-        return ""
-    digits = len(str(int(number.max())))
-    heads = [head.encode() for head, _ in kinds]
-    rows = [head + _EMPTY * digits + tail.encode() for head, (_, tail) in zip(heads, kinds, strict=True)]
-    width = max(map(len, rows))
-    table = np.frombuffer(b"".join(row.ljust(width, _EMPTY) for row in rows), dtype=np.uint8).reshape(-1, width)
-    lines = table[kind]
-    flat, at = lines.reshape(-1), np.arange(len(kind)) * width + np.array([len(head) for head in heads])[kind]
-    for place in range(digits):
-        value = number // 10 ** (digits - 1 - place)
-        shown = (value > 0) | ((number == 0) & (place == digits - 1))
-        flat[at + place] = np.where(shown & (number >= 0), value % 10 + ord("0"), 0)
-    return flat.tobytes().translate(None, _EMPTY).decode("ascii")
+    numbered = np.array(["%d" in text for text in texts], dtype=np.bool_)[kind]
+    return "".join(np.array(texts, dtype=np.object_)[kind].tolist()) % tuple(number[numbered].tolist())

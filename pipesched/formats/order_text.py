@@ -23,17 +23,17 @@ from itertools import accumulate
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.formats.order_write import WORDS, write
+from pipesched.formats.order_write import WORDS
 from pipesched.formats.rows import (
     LARGEST,
     AnyOrder,
     Bad,
     Rows,
-    disagreements,
     number,
     other_stage,
     place,
     rank_table,
+    require_agreement,
     require_dense,
     require_ranks,
     short,
@@ -43,8 +43,6 @@ from pipesched.model.columns import NEIGHBOUR, Column, among
 from pipesched.model.ops import RECEIVES, Op, overlap
 from pipesched.model.placement import RANKS, Placement
 from pipesched.support.source import Source
-
-__all__ = ["read", "write"]
 
 
 def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: int = RANKS) -> AnyOrder:
@@ -81,8 +79,7 @@ def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: 
         )
     rows, (peer, communicator, group) = rows_of(source, columns, _INSTRUCTION, reach.__getitem__)
     order = rows.order(source.name, _placement(rows, peer), peer, group, communicator)
-    if problems := [*disagreements(source.name, order, given or {})]:
-        raise PipeschedError(problems)
+    require_agreement(source.name, order, given or {})
     return order
 
 

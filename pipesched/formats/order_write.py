@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.formats import numbered
-from pipesched.formats.rows import other_stage
 from pipesched.formats.targets import Head, Writer
-from pipesched.model.columns import Ints
 from pipesched.model.numbers import ranges
-from pipesched.model.ops import COMPUTES, Op
+from pipesched.model.ops import COMPUTES, Compute, Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion
@@ -50,11 +49,25 @@ def write(order: Schedule | Program) -> str:
 
 
 def lines(order: Schedule | Program) -> Iterator[str]:
-    """Yield the order, line by line."""
-    made = order.stage
-    if isinstance(order, Program):
-        made = np.where(order.receives, other_stage(order.op, order.stage), order.stage)
-    return (_line(order, rank, made) for rank in range(order.ranks))
+    """Yield the order, line by line. Each word begins with what separates it from the one before."""
+    for rank, (begin, end) in enumerate(pairwise(order.start.tolist())):
+        here = slice(begin, end)
+        columns = [order.op[here], order.second[here], order.stage[here]]
+        opens = closes = np.zeros(end - begin, dtype=np.bool_)
+        if isinstance(order, Program):
+            opens, closes = numbered.brackets(order.group[here])
+            columns += [order.peer[here], order.communicator[here], opens, closes]
+        first, kind = numbered.distinct(*columns)
+        texts = [(" (" * int(opens[i])) + _word(order[begin + i]) + " )" * int(closes[i]) for i in first]
+        yield f"rank {rank}:{numbered.write(texts, kind, order.microbatch[here])}\n"
+
+
+def _word(x: Compute | Instruction) -> str:
+    """The text behind a blank, or + in a pair, with ``%d`` for the microbatch."""
+    fields: dict[str, object] = {"stage": x.stage, "microbatch": "%d"}
+    if isinstance(x, Instruction):
+        fields |= {"made": x.source, "peer": x.peer, "communicator": f"@{x.communicator}" if x.communicator else ""}
+    return " +"[x.second] + WORDS[x.op].format(**fields)
 
 
 def require_names(placement: Placement) -> None:
@@ -62,33 +75,6 @@ def require_names(placement: Placement) -> None:
     if not placement.chain:
         message = f"the order notation cannot name messages where {placement.skip}"
         raise fail(Code.TARGET, message, help="leave out the messages: `--target order` writes the computes")
-
-
-def _line(order: Schedule | Program, rank: int, made: Ints) -> str:
-    """The words of a rank. Each begins with what separates it from the one before: a blank, or + in a pair."""
-    here = slice(int(order.start[rank]), int(order.start[rank + 1]))
-    columns = [order.op[here], order.second[here], order.stage[here]]
-    if isinstance(order, Program):
-        columns += [made[here], order.peer[here], order.communicator[here], *numbered.brackets(order.group[here])]
-    kinds, kind = numbered.distinct(*columns)
-    words = numbered.write([_word(*row) for row in kinds], kind, np.asarray(order.microbatch[here]))
-    return f"rank {rank}:{words}\n"
-
-
-def _word(
-    op: int,
-    second: int,
-    stage: int,
-    made: int = -1,
-    peer: int = -1,
-    communicator: int = 0,
-    opens: int = 0,
-    closes: int = 0,
-) -> tuple[str, str]:
-    """The text before and after the microbatch."""
-    fields = {"stage": stage, "made": made, "peer": peer, "communicator": f"@{communicator}" if communicator else ""}
-    head, _, tail = WORDS[Op(op)].format(microbatch="\n", **fields).partition("\n")
-    return ("+" if second else " ( " if opens else " ") + head, tail + " )" * closes
 
 
 @dataclass(frozen=True)

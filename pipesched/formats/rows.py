@@ -239,7 +239,16 @@ def first(column: Column, value: int) -> int:
     return int(np.argmax(column == value))
 
 
-def disagreements(name: str, order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diagnostic]:
+def require_agreement(
+    name: str, order: AnyOrder, given: Mapping[str, object], placement: Sequence[int] | None = None
+) -> None:
+    """Raises PipeschedError: PS803, the order is of other sizes than were given, or its stages are on other ranks."""
+    found = [*_other_sizes(name, order, given), *([] if placement is None else _misplaced(order, placement))]
+    if found:
+        raise PipeschedError(found)
+
+
+def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diagnostic]:
     """Sizes of an order that are not those that were given, by option."""
     for option, (what, many) in SIZES.items():
         here = getattr(order, many)
@@ -254,23 +263,7 @@ def disagreements(name: str, order: AnyOrder, given: Mapping[str, object]) -> It
             )
 
 
-def gaps(rows: Rows) -> Iterator[Diagnostic]:
-    """Numbers that nothing bears although a later one is there: more often a slip in the later one."""
-    for (what, many), column in ((SIZES["stages"], rows.stage), (SIZES["m"], rows.microbatch)):
-        present = np.unique(column[rows.placed])
-        for jump in np.flatnonzero(np.diff(present, prepend=-1) > 1)[:1].tolist():
-            before, after = int(present[jump - 1]) if jump else -1, int(present[jump])
-            missing = f"{what} {before + 1} is" if after - before == 2 else f"{many} {before + 1} to {after - 1} are"
-            yield Diagnostic(
-                Code.OUT_OF_RANGE,
-                f"{what} {after} is in the file, but {missing} not",
-                (there(rows.origin, first(column, after), f"the first cell of {what} {after}"),),
-                (),
-                f"{many} count from 0 without gaps",
-            )
-
-
-def misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic]:
+def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic]:
     """Computes on another rank than the one that was given for their stage: the first of each stage."""
     if len(placement) != order.stages:
         yield Diagnostic(
@@ -287,3 +280,19 @@ def misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic]
             f"stage {stage} is on rank {rank} in the file, but rank {placement[stage]} was given",
             (there(order.origin, index, f"row {rank + 1} is rank {rank}"),),
         )
+
+
+def require_no_gap(rows: Rows) -> None:
+    """Raises PipeschedError: PS304, nothing bears a number, although a later one is there: often a slip in that one."""
+    found = []
+    for (what, many), column in ((SIZES["stages"], rows.stage), (SIZES["m"], rows.microbatch)):
+        present = np.unique(column[rows.placed])
+        for jump in np.flatnonzero(np.diff(present, prepend=-1) > 1)[:1].tolist():
+            before, after = int(present[jump - 1]) if jump else -1, int(present[jump])
+            missing = f"{what} {before + 1} is" if after - before == 2 else f"{many} {before + 1} to {after - 1} are"
+            message = f"{what} {after} is in the file, but {missing} not"
+            here = there(rows.origin, first(column, after), f"the first cell of {what} {after}")
+            help = f"{many} count from 0 without gaps"
+            found.append(Diagnostic(Code.OUT_OF_RANGE, message, (here,), (), help))
+    if found:
+        raise PipeschedError(found)

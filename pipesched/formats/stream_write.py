@@ -14,9 +14,8 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import numbered
-from pipesched.formats.rows import other_stage
 from pipesched.formats.targets import Head, Writer
-from pipesched.model.columns import Column
+from pipesched.model import ops
 from pipesched.model.numbers import whole
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
@@ -135,44 +134,26 @@ def _rank(program: Program, rank: int) -> str:
     op, microbatch, group = program.op[here], program.microbatch[here], program.group[here]
     inside = np.clip(microbatch, 0, program.placement.microbatches - 1)
     route = np.where(microbatch >= 0, program.placement.route_of[inside], 0)
-    part = numbered.parts(op, program.second[here])
-    columns = [op, part, route, program.stage[here], program.peer[here], program.communicator[here]]
-    columns += [-1 + 0 * op if program.other is None else _far(program, here)]
-    columns += [group >= 0, *numbered.brackets(group)]
-    kinds, kind = numbered.distinct(*columns)
-    heads = [_kind(*row, routes=program.placement.routes) for row in kinds]
-    return numbered.write(heads, kind, microbatch).removesuffix(_BETWEEN)
+    part, (opens, closes) = numbered.parts(op, program.second[here]), numbered.brackets(group)
+    columns = [op, part, route, program.stage[here], program.peer[here], program.communicator[here], group >= 0]
+    columns += [opens, closes] + ([] if program.other is None else [program.other[here]])
+    first, kind = numbered.distinct(*columns)
+    texts = []
+    for i in first:
+        line = _line(program[here.start + i], int(route[i]), program.placement.routes)
+        if part[i] == numbered.FIRST:
+            texts.append(f"{_OPEN}[{line},")
+        elif group[i] >= 0:
+            texts.append(f"{_BATCH}[" * int(opens[i]) + line + (f"]{_CLOSE}{_BETWEEN}" if closes[i] else ","))
+        else:
+            texts.append(line + f"]{_CLOSE}" * int(part[i] == numbered.SECOND) + _BETWEEN)
+    return numbered.write(texts, kind, microbatch).removesuffix(_BETWEEN)
 
 
-def _far(program: Program, here: slice) -> Column:
-    """The stage at the other end of each message of a rank, -1 where it is the neighbour."""
-    assert program.other is not None
-    op, other = program.op[here], program.other[here]
-    return np.where(other == other_stage(op, program.stage[here]), -1, other)
-
-
-def _kind(
-    op: int,
-    part: int,
-    route: int,
-    stage: int,
-    peer: int,
-    communicator: int,
-    other: int,
-    batched: int,
-    opens: int,
-    closes: int,
-    *,
-    routes: int,
-) -> tuple[str, str]:
-    """Head and tail of the lines of one kind."""
-    one = Instruction(Op(op).name, stage, _MARK, route, peer, other=other, communicator=communicator)
-    head, _, tail = instruction_text(one, routes).partition(str(_MARK))
-    if part == numbered.FIRST:
-        return f"{_OPEN}[{head}", f"{tail},"
-    if batched:
-        return f"{_BATCH}[" * opens + head, tail + (f"]{_CLOSE}{_BETWEEN}" if closes else ",")
-    return head, tail + (f"]{_CLOSE}" if part == numbered.SECOND else "") + _BETWEEN
+def _line(x: ops.Instruction, route: int, routes: int) -> str:
+    """The canonical text of an instruction, with ``%d`` for its microbatch."""
+    one = Instruction(x.op.name, x.stage, _MARK, route, x.peer, other=x.other, communicator=x.communicator)
+    return instruction_text(one, routes).replace(str(_MARK), "%d")
 
 
 class Streams(Writer):

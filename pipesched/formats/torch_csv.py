@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -24,11 +24,10 @@ from pipesched.formats.rows import (
     AnyOrder,
     Bad,
     Rows,
-    disagreements,
-    gaps,
-    misplaced,
     peers,
     place,
+    require_agreement,
+    require_no_gap,
     require_ranks,
     short,
     table_of,
@@ -36,7 +35,7 @@ from pipesched.formats.rows import (
 from pipesched.formats.torch_cells import cells, notation, read_cell
 from pipesched.formats.words import rows_of
 from pipesched.model.columns import Column
-from pipesched.model.ops import Op
+from pipesched.model.ops import Compute, Instruction
 from pipesched.model.placement import RANKS
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.support.source import Source
@@ -70,12 +69,8 @@ def read(
     table = table_of(rows)
     none = np.full(len(rows.op), -1, dtype=np.int32)
     order = rows.order(source.name, place(table, count), peers(rows, table), none, 0 * none)
-    problems = [
-        *disagreements(source.name, order, given or {}),
-        *([] if placement is None else misplaced(order, placement)),
-    ]
-    if problems := problems or [*gaps(rows)]:
-        raise PipeschedError(problems)
+    require_agreement(source.name, order, given or {}, placement)
+    require_no_gap(rows)
     return order
 
 
@@ -167,17 +162,17 @@ def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
 
 def pieces(order: AnyOrder) -> Iterator[str]:
     """The rows, a rank at a time. SYNC and STEP are no actions of torch: who has them lowers them first."""
-    for rank in range(order.ranks):
-        here = slice(int(order.start[rank]), int(order.start[rank + 1]))
-        op, microbatch = order.op[here], order.microbatch[here]
-        kinds, kind = numbered.distinct(op, numbered.parts(op, order.second[here]), order.stage[here])
-        number = np.where(microbatch >= 0, microbatch, -1)
-        yield numbered.write([_cell(*row) for row in kinds], kind, number).removesuffix(",") + "\n"
+    for begin, end in pairwise(order.start.tolist()):
+        op, stage, microbatch, second = (x[begin:end] for x in (order.op, order.stage, order.microbatch, order.second))
+        part = numbered.parts(op, second)
+        first, kind = numbered.distinct(op, part, stage, microbatch >= 0)
+        texts = [_cell(order[begin + i], int(part[i])) for i in first]
+        yield numbered.write(texts, kind, microbatch).removesuffix(",") + "\n"
 
 
-def _cell(op: int, part: int, stage: int) -> tuple[str, str]:
-    """The text before and after the microbatch."""
-    name = f"{stage}{Op(op).name}"
+def _cell(x: Compute | Instruction, part: int) -> str:
+    """The text, with ``%d`` for the microbatch."""
+    name = f"{x.stage}{x.op.name}" + "%d" * (x.microbatch >= 0)
     if part == numbered.FIRST:
-        return f"({name}", ";"
-    return name, ")OVERLAP_F_B," if part == numbered.SECOND else ","
+        return f"({name};"
+    return f"{name})OVERLAP_F_B," if part == numbered.SECOND else f"{name},"

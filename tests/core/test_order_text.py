@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.formats import order_text
+from pipesched.formats import order_text, order_write
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
@@ -78,7 +78,7 @@ def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
     program = Program.from_instructions(lists, nowhere())
     if not len(program):
         return
-    again = read(order_text.write(program))
+    again = read(order_write.write(program))
     if isinstance(again, Schedule):
         assert np.all(program.op <= Op.B)
         assert [np.array_equal(getattr(again, c), getattr(program, c)) for c in COLUMNS] == [True] * len(COLUMNS)
@@ -99,7 +99,7 @@ def test_schedules_round_trip(ranks: list[list[tuple[Instruction, ...]]]) -> Non
     schedule = Schedule(
         "x", {}, nowhere(), program.op, program.stage, program.microbatch, program.second, program.start
     )
-    again = read(order_text.write(schedule))
+    again = read(order_write.write(schedule))
     assert isinstance(again, Schedule)
     assert {c: getattr(again, c).tolist() for c in COLUMNS} == {c: getattr(schedule, c).tolist() for c in COLUMNS}
     places = [again.origin.place(i).span for i in range(len(again))]
@@ -111,7 +111,7 @@ def test_published_orders_read_and_write(text: str) -> None:
     """The orders of pytorch#172668 are written as they were read, comments aside."""
     program = read(text)
     assert isinstance(program, Program)
-    assert order_text.write(program) == "".join(x for x in text.splitlines(True) if not x.startswith("#"))
+    assert order_write.write(program) == "".join(x for x in text.splitlines(True) if not x.startswith("#"))
 
 
 def test_both_ends_of_a_message_bear_one_name() -> None:
@@ -212,7 +212,7 @@ def test_a_million_operations() -> None:
     schedule = Schedule(
         "x", {}, nowhere(), (index % 4).astype(np.int8), index % 128, index // 128, index < 0, np.array([0, count])
     )
-    again = read(order_text.write(schedule))
+    again = read(order_write.write(schedule))
     assert np.array_equal(again.microbatch, schedule.microbatch)
 
 
@@ -238,4 +238,4 @@ def test_numbers_as_large_as_are_read_are_written() -> None:
     text = "rank 0: F0.0 F499999.0 send:F499999.0>9999999@9999999 send:F0.0>0@3 send:F0.1>0@8888888\n"
     program = read(text)
     assert isinstance(program, Program)
-    assert order_text.write(program) == text
+    assert order_write.write(program) == text

@@ -87,4 +87,5 @@ def test_rows_of_large_numbers_are_told_apart() -> None:
     for _ in range(deep(50)):
         rows = [tuple(rng.choice(values) for _ in range(4)) for _ in range(rng.randint(1, 40))]
         found, which = numbered.distinct(*np.array(rows).T)
-        assert [found[i] for i in which.tolist()] == rows and len(found) == len({*rows})
+        assert [rows[found[i]] for i in which.tolist()] == rows and len(found) == len({*rows})
+        assert found == [rows.index(rows[i]) for i in found]

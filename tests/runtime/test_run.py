@@ -22,7 +22,7 @@ import pytest
 import pipesched
 import pipesched.stream
 from pipesched.__main__ import main
-from pipesched.formats import order_text
+from pipesched.formats import order_write
 from pipesched.runtime.execute import launch
 from pipesched.runtime.execute.launch import Launcher
 from tests.core.test_forward_only import forwards
@@ -227,7 +227,7 @@ class TestWhatItTells:
         sizes = {"p": 2, "m": 4}
         file = tmp_path / "forward.txt"
         schedule = forwards(pipesched.load(name, **sizes))
-        file.write_text(order_text.write(schedule), "utf-8")
+        file.write_text(order_write.write(schedule), "utf-8")
         found = run_json(capsys, str(file), "--pace", "0")
 
         assert found["forward_only"] and found["gradients"] is None
@@ -249,7 +249,7 @@ class TestWhatItTells:
         """A program in the order notation trains as written: every batch is one instruction of the trace."""
         program = PROGRAMS[name]()
         file, trace = tmp_path / "order.txt", tmp_path / "trace.json"
-        file.write_text(order_text.write(program), "utf-8")
+        file.write_text(order_write.write(program), "utf-8")
         found = run_json(capsys, str(file), "--steps", "1", "--pace", "0", "--trace", str(trace))
 
         assert found["gradients"]["error"] <= 1e-12

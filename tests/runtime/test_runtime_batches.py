@@ -10,7 +10,7 @@ import pytest
 
 import pipesched
 from pipesched.compile import lower
-from pipesched.formats import order_text, stream_write
+from pipesched.formats import order_text, order_write, stream_write
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.schedule import Program
 from pipesched.stream import BATCH, Stream, StreamError, dumps, loads
@@ -57,7 +57,7 @@ def read(text: str) -> Program:
 
 def a_direction(name: str, **sizes: int) -> Program:
     """Gradients on a communicator of their own, in the order notation."""
-    text = order_text.write(lower(pipesched.load(name, **sizes)))
+    text = order_write.write(lower(pipesched.load(name, **sizes)))
     return read(re.sub(r"((?:send|recv):B\S+)", r"\1@1", text))
 
 
