@@ -18,6 +18,7 @@ from pipesched.chart.chart import Chart
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 
+_FARTHEST = 2**62  # ticks; a column more is within 64 bits
 _ROUND = [Fraction(x, 100) for x in (100, 125, 150, 200, 250, 300, 400, 500, 600, 800)]
 
 
@@ -32,10 +33,12 @@ class Viewport:
         """In ticks, outwards; never empty.
 
         Raises:
-            PipeschedError: PS225, it ends before it begins, or begins after the makespan.
+            PipeschedError: PS225, it ends before it begins, begins after the makespan, or leaves 64 bits.
         """
         begin = 0 if self.begin is None else int(self.begin * chart.scale // 1)
         end = chart.times.makespan if self.end is None else ceil(self.end * chart.scale)
+        if max(begin, end) > _FARTHEST:
+            raise fail(Code.USAGE, f"{chart.said(max(begin, end))} is too far to draw: times there leave 64 bits")
         if end > begin or (self.begin, self.end) == (None, None):
             return begin, max(end, begin + 1)
         there = f"the makespan is {chart.unit.text(chart.makespan)}"
@@ -61,14 +64,12 @@ class Axis:
 
     def fine(self, ticks: Ints) -> Ints:
         """Instants from the first column on, exactly, where a column is `whole`; those outside the part at its ends."""
-        wide = self.columns * self.whole >= 2**62  # Python's numbers have no end
-        inside = np.clip(ticks, self.begin, self.end) - self.begin
-        return inside.astype(object if wide else np.int64) * self.step.denominator
+        return np.asarray((np.clip(ticks, self.begin, self.end) - self.begin) * self.step.denominator)
 
     @property
     def edges(self) -> Ints:
         """The edges of all columns, as `fine` writes instants."""
-        return np.arange(self.columns + 1, dtype=self.fine(np.zeros(1, dtype=np.int64)).dtype) * self.whole
+        return np.arange(self.columns + 1) * self.whole
 
     @property
     def whole(self) -> int:

@@ -26,8 +26,8 @@ from pipesched.views import plot, svg
 from pipesched.views.palette import STYLES, shade
 from tests.core.test_standstill import of_fixture
 from tests.readers.browser import Page
+from tests.readers.drawings import NS
 from tests.readers.pages import Opened, place
-from tests.views.test_svg import NS
 from tests.views.test_svg_styles import luminance
 
 needs_cairo = pytest.mark.skipif(importlib.util.find_spec("cairosvg") is None, reason="cairosvg is not installed")

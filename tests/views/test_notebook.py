@@ -12,15 +12,15 @@ from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
 
-import networkx
 import pytest
 
 import pipesched
+from pipesched.__main__ import main
 from pipesched.chart.chart import chart
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Program, Schedule
-from pipesched.views.svg import render
+from pipesched.views import svg
 from tests.core.test_show import SIZES
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
@@ -84,7 +84,7 @@ def test_a_schedule_shows_itself_as_a_figure() -> None:
     for made in (schedule, stream, order):
         drawn = made._repr_svg_()
         assert drawn is not None and len(list(ElementTree.fromstring(drawn).iter())) > 2 * 12
-    assert schedule._repr_svg_() == render(chart(schedule))
+    assert schedule._repr_svg_() == svg.render(chart(schedule))
 
 
 def test_figures_on_one_page_leave_each_other_alone() -> None:
@@ -102,11 +102,20 @@ def test_figures_on_one_page_leave_each_other_alone() -> None:
     assert len({scope for scope, _ in found}) == len({sheet.replace(scope, "") for scope, sheet in found})
 
 
-def test_what_is_too_large_is_told_instead_of_drawn() -> None:
-    """A cell never raises: half a million operations give a line of text."""
-    drawn = pipesched.load("interleaved", p=64, v=4, m=1024)._repr_svg_() or ""
+def test_what_is_too_large_is_told_instead_of_drawn(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cell never raises, and has a line of words; a command ends with PS815, status 2 and no file, unless forced."""
+    assert svg.MAX_OPS == 50_000
+    monkeypatch.setattr(svg, "MAX_OPS", 31)
+    drawn = pipesched.load("1f1b", p=2, m=8)._repr_svg_() or ""
     words = [e.text for e in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
-    assert words == ["interleaved: 524,288 operations make no figure; 50,000 are drawn"]
+    assert words == ["one_f_one_b: 32 operations make no figure; 31 are drawn"]
+    large = ["show", "1f1b", "--p", "2", "--m", "8", "-o", "large.svg"]
+    assert main(large) == 2
+    assert "PS815" in capsys.readouterr().err and not list(folder.iterdir())
+    assert main([*large, "--force"]) == 0
+    assert (folder / "large.svg").read_text("utf-8").count("<rect") >= 32
 
 
 def test_a_report_shows_picture_and_words() -> None:
@@ -119,30 +128,6 @@ def test_a_report_shows_picture_and_words() -> None:
     assert unread._repr_html_() == f"<pre>{escape(str(unread))}</pre>"
     wrong = pipesched.verify(pipesched.Source("<x>.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0\n"))
     assert not wrong.ok and "<svg" in wrong._repr_html_() and "<x>" not in wrong._repr_html_()
-
-
-@pytest.mark.parametrize(("name", "sizes"), SIZES, ids=[name for name, _ in SIZES])
-def test_the_graph_has_every_operation_and_every_need(name: str, sizes: dict[str, int]) -> None:
-    """Nodes are operations with the simulated times; dependencies and messages come from the producers; no edge is
-    redundant.
-    """
-    schedule = pipesched.load(name, **sizes)
-    graph = schedule.to_networkx()
-    run = simulate.run(schedule, rows(Costs(), schedule.stages))
-    made_by = simulate.producers(run.orders, schedule.stages)
-
-    spot = {name: (about["rank"], about["step"] - 1) for name, about in graph.nodes(data=True)}
-
-    assert {spot[n]: (about["start"], about["end"], about["label"]) for n, about in graph.nodes(data=True)} == {
-        (rank, i): (run.start[rank, i], run.end[rank, i], str(x))
-        for rank, order in enumerate(run.orders)
-        for i, x in enumerate(order)
-    }
-    feeds = {(spot[a], spot[b], kind) for a, b, kind in graph.edges(data="kind") if kind in ("needs", "message")}
-    assert feeds == {
-        (source, target, "message" if source[0] != target[0] else "needs") for target, source in made_by.items()
-    }
-    assert networkx.is_directed_acyclic_graph(graph)
 
 
 class Frame(dict[str, list[object]]):

@@ -5,8 +5,6 @@ What it must tell comes from a schedule's own lists and from a run played by han
 
 from __future__ import annotations
 
-import base64
-import re
 from fractions import Fraction
 from itertools import pairwise
 
@@ -16,7 +14,6 @@ import pytest
 import pipesched
 from pipesched.analysis.causes import causes, critical_path
 from pipesched.chart.chart import chart
-from pipesched.model.columns import Column
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Compute, Op
@@ -26,13 +23,8 @@ from pipesched.views import html
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
+from tests.readers.drawings import columns
 from tests.readers.pages import ALL_SIX, Opened, colours, label, place, play, tip
-
-
-def columns(text: str) -> dict[str, Column]:
-    """The columns of a page, by name."""
-    told = re.findall(r'<script type="text/plain" id="column-(\w+)" data-type="(\w\d)">(.*?)<', text)
-    return {name: np.frombuffer(base64.b64decode(data), dtype=f"<{kind}") for name, kind, data in told}
 
 
 def test_every_operation_has_its_place_where_there_are_many() -> None:
@@ -53,7 +45,7 @@ def test_the_tip_tells_the_operation_under_the_pointer(opened: Opened, name: str
     page, played = opened(drawn), play(drawn)
     schedule, latency = drawn.schedule, Fraction(1, 2)
     made_by = simulate.producers(played.orders, schedule.stages)
-    for index in range(0, len(schedule), 3):
+    for index in range(0, len(schedule), 7):
         rank, x = int(schedule.rank[index]), schedule[index]
         i = index - int(schedule.start[rank])
         page.mouse("mouseMoved", *place(page, index))
@@ -114,8 +106,7 @@ def test_a_click_shows_the_whole_way_of_a_microbatch(opened: Opened, name: str) 
     assert colours(page, corners) == before
 
 
-@pytest.mark.parametrize("costs", ["F=1", "F=1,I=3/2,W=1/2,C=1/3"])
-@pytest.mark.parametrize("name", ["interleaved", "dualpipe"])
+@pytest.mark.parametrize(("name", "costs"), [("interleaved", "F=1"), ("dualpipe", "F=1,I=3/2,W=1/2,C=1/3")])
 def test_the_critical_path_has_no_holes(opened: Opened, name: str, costs: str) -> None:
     """From 0 to the makespan: each slot starts when the previous one on its rank ends, or its message arrives; work and
     messages add up.
@@ -191,8 +182,8 @@ def test_names_are_text_whatever_they_hold(opened: Opened) -> None:
 
 
 def test_broken_orders_open(opened: Opened) -> None:
-    """Missing, repeated, misplaced or deadlocked operations, even all of them."""
-    for seed in range(8):
+    """Whatever is missing, twice, misplaced or stuck, even everything."""
+    for seed in range(4):
         page = opened(chart(strategies.broken_schedule(seed)))
         page.mouse("mouseMoved", 600, 150)
         page.click(600, 150)
