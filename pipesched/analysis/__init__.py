@@ -3,11 +3,7 @@
 dependencies   which operation needs the result of which
 timeline       when every operation starts and ends
 idle           work, idle time, span
-causes         why each operation starts when it does: the critical path, and where idle time comes from
 holdings       what a rank holds: activations, and messages in hand
-likeness       whether two orders are the same but for a part, and the fewest moves from one to the other
-measured_run   a run that was measured: work, waiting, and the costs that follow
-deviation      where such a run leaves its plan
 
 pairing        which send pairs with which receive
 communication  the named communication models

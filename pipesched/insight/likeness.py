@@ -27,8 +27,8 @@ import numpy as np
 
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.ops import Op
-from pipesched.model.sameness import keys, same_place
 from pipesched.model.schedule import Schedule
+from pipesched.optimizer.sameness import keys, same_place
 
 READINGS = ("exactly", "up to W", "split")
 

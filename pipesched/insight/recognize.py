@@ -14,9 +14,9 @@ from fractions import Fraction
 from functools import partial
 
 from pipesched.insight.likeness import READINGS, Likeness, likeness
-from pipesched.model.sameness import same_place
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.baselines import plainest
+from pipesched.optimizer.sameness import same_place
 from pipesched.support.source import Source
 from pipesched.verbs.library import sized
 

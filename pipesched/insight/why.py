@@ -10,8 +10,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 from pipesched import compile
-from pipesched.analysis import causes as attribution
-from pipesched.analysis.causes import PARTS, Causes, Gaps, Split, causes
 from pipesched.analysis.timeline import timeline
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
@@ -24,6 +22,8 @@ from pipesched.model.grid import Grid
 from pipesched.model.numbers import whole
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
+from pipesched.views import causes as attribution
+from pipesched.views.causes import PARTS, Causes, Gaps, Split, causes
 
 
 def why(source: Source, options: Options) -> Why:

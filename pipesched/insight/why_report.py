@@ -11,8 +11,6 @@ from itertools import groupby
 import numpy as np
 
 from pipesched import render
-from pipesched.analysis import causes as attribution
-from pipesched.analysis.causes import PARTS, Causes, Gaps, Split, critical_path
 from pipesched.analysis.idle import bubble, headline, split_length
 from pipesched.analysis.timeline import slot_costs
 from pipesched.diagnostics import Code
@@ -26,6 +24,8 @@ from pipesched.render import clean, sizes
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Span
+from pipesched.views import causes as attribution
+from pipesched.views.causes import PARTS, Causes, Gaps, Split, critical_path
 from pipesched.views.tables import ratio, table
 
 TITLES = ("warm-up", "cool-down", "waits for\ncomputes", "waits for\nmessages", "imbalance")

@@ -27,7 +27,6 @@ from pipesched.formats.readers import Loaded
 from pipesched.language.parser import OPS_A_WORD
 from pipesched.lift import writer
 from pipesched.model.numbers import percent, plain, shown
-from pipesched.model.sameness import same_order
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import optimize_bytes
 from pipesched.optimizer.baselines import Known, plainest
@@ -40,6 +39,7 @@ from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.proof.meetings import meetings
 from pipesched.optimizer.proof.problem import problem as whole
 from pipesched.optimizer.proof.ranks import too_busy
+from pipesched.optimizer.sameness import same_order
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.bounds.least_cap import infeasible
 from pipesched.optimizer.solve.certificate import certificate

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TypeVar
 
-from pipesched.analysis.causes import Causes, causes
 from pipesched.chart.chart import Chart
 from pipesched.model.columns import Ints
+from pipesched.views.causes import Causes, causes
 
 Text = TypeVar("Text")
 

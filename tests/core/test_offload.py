@@ -13,7 +13,6 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.analysis.causes import causes, critical_path
 from pipesched.analysis.communication import ASYNC
 from pipesched.analysis.timeline import slot_costs
 from pipesched.compile import load
@@ -21,6 +20,7 @@ from pipesched.examine import Options
 from pipesched.model.costs import Costs
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
+from pipesched.views.causes import causes, critical_path
 from tests.core.test_frozen import some_costs
 from tests.depth import deep
 from tests.makers.ps_programs import program

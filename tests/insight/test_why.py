@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.analysis import causes as attribution
-from pipesched.analysis.causes import PARTS, causes, critical_path
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
 from pipesched.examine import Examination, Options
@@ -26,6 +24,8 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
+from pipesched.views import causes as attribution
+from pipesched.views.causes import PARTS, causes, critical_path
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate

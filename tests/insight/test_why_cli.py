@@ -11,9 +11,9 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.analysis.causes import PARTS
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
+from pipesched.views.causes import PARTS
 from tests.insight.test_why import played
 
 pytestmark = pytest.mark.quick

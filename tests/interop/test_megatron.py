@@ -27,7 +27,7 @@ import pytest
 import pipesched
 from pipesched.interop.frameworks import megatron, megatron_rank
 from pipesched.interop.frameworks.fakes import Fake, Undecided
-from pipesched.model.sameness import same_order
+from pipesched.optimizer.sameness import same_order
 from pipesched.support.source import Source
 from tests.readers.typed import typed
 from tests.runtime.megatron_processes import EXCHANGES

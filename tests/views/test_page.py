@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import pipesched
-from pipesched.analysis.causes import causes, critical_path
 from pipesched.chart.chart import chart
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
@@ -20,6 +19,7 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.views import html
+from pipesched.views.causes import causes, critical_path
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
