@@ -70,7 +70,6 @@ TORCH = (
     Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
     Option("frozen", sizes.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
 )
-READ = (LIMIT, *TORCH)
 ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH)
 """Options of a verb that examines schedules."""
 

@@ -6,15 +6,14 @@ import re
 from os import PathLike, fsdecode
 
 from pipesched.compile import Head, emit, load
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, fail
 from pipesched.examine import Options
 from pipesched.formats.in_memory import single, written
 from pipesched.formats.readers import Loaded
 from pipesched.library.aliases import known_as
-from pipesched.library.inputs import read, read_path
+from pipesched.library.inputs import read
 from pipesched.model.numbers import Value, whole
 from pipesched.model.schedule import Program, Schedule
-from pipesched.model.torch_versions import TorchVersion, installed_version
 from pipesched.support.source import Source
 
 _PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
@@ -73,27 +72,6 @@ def source(target: object) -> Source:
         help = "give a name, a path, a text of .ps, a Source, an order, or what load() returns"
         raise fail(Code.USAGE, f"no schedule can be read from a value of type {type(target).__name__}", help=help)
     return made
-
-
-def file(path: object) -> Source:
-    """The text of a file, by its path.
-
-    Raises:
-        PipeschedError: PS809; PS225, no path.
-    """
-    if not isinstance(path, str | PathLike):
-        raise fail(Code.USAGE, f"no file is named by a value of type {type(path).__name__}", help="give its path")
-    return read_path(fsdecode(path))
-
-
-def version_of(target: object) -> TorchVersion | None:
-    """The version of torch whose schedule this is, if it is one."""
-    if not hasattr(target, "pipeline_order"):
-        return None
-    try:
-        return installed_version()
-    except (ImportError, PipeschedError):
-        return None
 
 
 def _written(target: Schedule | Program, *, computes: bool) -> Source:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from os import fspath
 from typing import TYPE_CHECKING
 
-from pipesched.command import options, sources, values
+from pipesched.command import options, values
 from pipesched.diagnostics import Code, fail
+from pipesched.library.inputs import read_path
 from pipesched.support.source import Source
 from pipesched.verbs import keywords
 from pipesched.verbs.keywords import File
@@ -46,7 +47,18 @@ def check(
         if isinstance(file, Source):
             raise fail(Code.USAGE, "a script is executed from its file", help="give its path")
         return verb.check_file(fspath(file), asked, run=True)
-    return verb.check(file if isinstance(file, Source) else sources.file(file), asked)
+    return verb.check(file if isinstance(file, Source) else _read(file), asked)
 
 
 check_config = check
+
+
+def _read(path: object) -> Source:
+    """The text of a file, by its path.
+
+    Raises:
+        PipeschedError: PS809; PS225, no path.
+    """
+    if not isinstance(path, str | PathLike):
+        raise fail(Code.USAGE, f"no file is named by a value of type {type(path).__name__}", help="give its path")
+    return read_path(fsdecode(path))

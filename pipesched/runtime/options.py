@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipesched.command.options import COLOR, COMM, COST, COSTS, FILE, JSON, READ, RESULTS, SIZES
+from pipesched.command.options import COLOR, COMM, COST, COSTS, FILE, JSON, LIMIT, RESULTS, SIZES, TORCH
 from pipesched.command.values import text, texts, whole
 from pipesched.extension import Option, flag
 from pipesched.runtime.values import counts, real
@@ -36,7 +36,8 @@ RUN = (
     Option("rank", whole, "Run the list of this rank alone, its neighbours imitated.", "R"),
     Option("factory", text, "With --rank: makes a stage of the model.", "FILE.py:FUNCTION", flags=("--stages",)),
     *SIZES,
-    *(option for option in READ if option.name != "stages"),
+    LIMIT,
+    *(option for option in TORCH if option.name != "stages"),
     *RESULTS[:-1],
     replace(FILE, help="Write to FILE instead of stdout; with --rank, the costs as --costs reads them."),
 )

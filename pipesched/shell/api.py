@@ -41,7 +41,7 @@ from pipesched.diagnostics import Code, PipeschedError
 from pipesched.formats import torch_csv
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
-from pipesched.model.torch_versions import DEFAULT
+from pipesched.model.torch_versions import DEFAULT, TorchVersion, installed_version
 from pipesched.planning.values import DeviceLike, ModelLike
 from pipesched.report.report import Report
 from pipesched.verbs import keywords
@@ -118,7 +118,7 @@ def verify(
     from pipesched.verbs import verify as verb
 
     parse_model(given["comm"] or "strict")
-    given = {**given, "torch_version": given["torch_version"] or sources.version_of(target)}
+    given = {**given, "torch_version": given["torch_version"] or _version_of(target)}
     if isinstance(target, Schedule | Program):
         asked = options.compile_options("verify", given, sizes)
         return verb.verify_loaded(sources.loaded(target, asked), asked)
@@ -205,3 +205,13 @@ def show(
     from pipesched.verbs import show as verb
 
     return verb.show(*keywords.file("show", target, given, sizes), verb.request(given))
+
+
+def _version_of(target: object) -> TorchVersion | None:
+    """The version of torch whose schedule this is, if it is one."""
+    if not hasattr(target, "pipeline_order"):
+        return None
+    try:
+        return installed_version()
+    except (ImportError, PipeschedError):
+        return None
