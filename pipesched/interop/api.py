@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import fspath
+from os import PathLike, fsdecode, fspath
 from typing import TYPE_CHECKING
 
 from pipesched.command import options, values
