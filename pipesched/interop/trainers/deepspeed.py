@@ -10,7 +10,6 @@ Source: DeepSpeed 0.19.8; each rule names its file.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from pipesched.interop.codes import InteropCode
@@ -58,22 +57,6 @@ class Batch(tables.Facts):
             return _over(each, steps), steps
         alone = [key for key in _NUMBERS if self.has(key)] in ([_BATCH], [_MICRO])
         return (micro or each, 1) if alone and (batch or micro) else (micro, steps)
-
-    @property
-    def factors(self) -> dict[str, int]:
-        """Known factors of the batch, by name."""
-        counts = {"samples": self.count(_MICRO), "steps": self.count(_STEPS), "replicas": self.replicas}
-        return {name: count for name, count in counts.items() if count}
-
-    @property
-    def product(self) -> int:
-        """Product of the known factors."""
-        return math.prod(self.factors.values())
-
-    @property
-    def incomplete(self) -> bool:
-        """True if a given number is not known."""
-        return any(self.count(key) is None for key in _NUMBERS if self.has(key))
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
         """Settings of the three numbers that are given."""

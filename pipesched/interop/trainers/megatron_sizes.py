@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipesched.interop.trainers import tables
-from pipesched.interop.trainers.settings import Setting, Settings
+from pipesched.interop.trainers.settings import Settings
 from pipesched.planning.transformer.megatron_layout import faults, stages_of
 
 TABLES = tables.read("megatron")
 PP = "pipeline_model_parallel_size"
-_ENDS = TABLES.places["ends"]
 _AS_LAYERS = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
 _CHUNKS = TABLES.places["chunks"]
 _PATTERNS = ("hybrid_layer_pattern", "hybrid_override_pattern")
-_RECOMPUTED = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn_norm_out")
-_LATER = {"shared_experts": "0.14", "gdn_norm_out": "0.19"}
 
 _USED = re.compile(r"\$\{?(\w+|[@*])")
 _ASSIGNED = re.compile(r"(?:^|[\s;(])(\w+)\+?=|\bfor\s+(\w+)\s+in\b", re.MULTILINE)
@@ -98,33 +95,6 @@ class Sizes(tables.Facts):
         return None if self.layers is None else self.layers + more
 
     @cached_property
-    def ends(self) -> list[Setting]:
-        """Settings that give the layers of the first and of the last stage."""
-        return [self[key] for key in _ENDS if self.count(key)]
-
-    @cached_property
-    def middle(self) -> int | None:
-        """Number of layers between the first and the last stage, if those are set."""
-        ends = sum(self.count(x.key) or 0 for x in self.ends)
-        return None if self.counted is None else self.counted - ends
-
-    @cached_property
-    def between(self) -> int:
-        """Number of ranks whose layers are not set by `ends`."""
-        return self.p - len(self.ends)
-
-    @cached_property
-    def by_rank(self) -> list[int]:
-        """Layers of a rank, for each end that is set and for the ranks between."""
-        each = [self.middle // self.between] if self.between > 0 and self.middle is not None else []
-        return [*(self.count(x.key) or 0 for x in self.ends), *each]
-
-    @property
-    def uneven(self) -> int:
-        """Layers of the first kind of rank whose layers its chunks do not divide; 0 if there is none."""
-        return next((each for each in self.by_rank if self.v and each % self.v), 0)
-
-    @cached_property
     def layout(self) -> list[str] | str | None:
         """Stages of a layout, one text of letters each; or a message if it is wrong."""
         value = self["pipeline_model_parallel_layout"].value
@@ -138,7 +108,7 @@ class Sizes(tables.Facts):
         """What is wrong with a layout, as the ends of messages."""
         if self.layout is None or isinstance(self.layout, str):
             return [self.layout] if self.layout else []
-        return [*faults(self.layout, self.p, self.layers, self.predicted)] if self.p else []
+        return [*faults(self.layout, self.p, self.layers, self.whole("mtp_num_layers") or 0)] if self.p else []
 
     @cached_property
     def v(self) -> int | None:
@@ -209,12 +179,6 @@ class Sizes(tables.Facts):
         return self.batch // self.at_once if exact else None
 
     @cached_property
-    def grown(self) -> list[int]:
-        """Ramp-up of the batch: first size, increment, and number of samples until the full size; or empty."""
-        words = self.words("rampup_batch_size")
-        return [int(x) for x in words] if len(words) == 3 and all(x.isdigit() for x in words) else []
-
-    @cached_property
     def overlaps(self) -> bool:
         """True if messages overlap with compute."""
         return self.looped and not self.on("no_overlap_p2p_communication") if self.cli else self.on("overlap_p2p_comm")
@@ -233,23 +197,6 @@ class Sizes(tables.Facts):
     def group(self) -> int:
         """Microbatches per group of the interleaved order."""
         return self.count("microbatch_group_size_per_vp_stage") or self.p
-
-    @cached_property
-    def modules(self) -> list[str]:
-        """Modules that selective recomputation computes again."""
-        named = self.words("recompute_modules") if self["recompute_modules"].value is not None else ["core_attn"]
-        return [*named, "moe"] if self.on("moe_layer_recompute") else named
-
-    @property
-    def no_module(self) -> str:
-        """First given module that this release cannot recompute, or empty."""
-        able = [name for name in _RECOMPUTED if self.since(_LATER.get(name, TABLES.releases[0]))]
-        return next((name for name in self.modules if name not in able), "")
-
-    @cached_property
-    def predicted(self) -> int:
-        """Number of layers for multi-token prediction."""
-        return self.whole("mtp_num_layers") or 0
 
 
 def is_cli(settings: Settings) -> bool:

@@ -142,7 +142,7 @@ class _Names(dict[str, object]):
 
     def __missing__(self, name: str) -> object:
         if name in self.own:
-            self[name] = eval(self.own[name], {}, self)
+            self[name] = eval(self.own[name], self)
             return self[name]
         if not hasattr(self.facts, name):
             raise KeyError(name)  # a function of Python
@@ -150,7 +150,7 @@ class _Names(dict[str, object]):
 
     def filled(self, text: str) -> str:
         """A text with the values of its expressions."""
-        return _FILLED.sub(lambda found: str(eval(found[1], {}, self)), text)
+        return _FILLED.sub(lambda found: str(eval(found[1], self)), text)
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Tables:
         now = order(facts.release)
         for group in self.groups:
             there = (rule for rule in group if order(rule.since) <= now <= order(rule.until))
-            broken = next((rule for rule in there if eval(rule.when, {}, names)), None)
+            broken = next((rule for rule in there if eval(rule.when, names)), None)
             if broken is not None:
                 yield from self._told(broken, names)
 
