@@ -5,15 +5,17 @@
     deepspeed:TrainSchedule     a schedule class of DeepSpeed's pipeline engine, or of your own
     python:module:function      your own function, from the current folder or a package
 
-A row's recorder is a module that runs in a process of its own (`recording`), with the framework and without the rest
-of pipesched. A new framework needs its recorder and a row here.
+The rows are tables of `frameworks.toml`. A row's recorder is a module that runs in a process of its own (`recording`),
+with the framework and without the rest of pipesched. A new framework needs its recorder and a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
 from typing import ClassVar
 
 from pipesched.support.source import Source
@@ -31,10 +33,10 @@ class Framework:
 
     name: str
     title: str
-    package: str
     recorder: str
-    tried: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
+    package: str = ""
+    tried: Sequence[str] = ()
+    names: Sequence[str] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     open: bool = False
 
@@ -84,66 +86,5 @@ def meant(target: str) -> str | None:
     return f"did you mean `{near[0]}:{rest}`?" if near else f"frameworks are {', '.join(FRAMEWORKS)}"
 
 
-_ROWS = (
-    Framework(
-        "torch",
-        "a schedule class of torch.distributed.pipelining: the program that it runs",
-        "torch",
-        "torch_schedule",
-        ("2.10", "2.11", "2.12", "2.13", "2.14", "2.15"),
-        names=(
-            "GPipe",
-            "1F1B",
-            "LoopedBFS",
-            "Interleaved1F1B",
-            "InterleavedZeroBubble",
-            "ZBVZeroBubble",
-            "DualPipeV",
-        ),
-        options={
-            "lowered": "false: its computes alone, without messages",
-            "defer_pp_recv": "true: receives are posted late (2.13 on)",
-            "max_active_stages": "stages gathered at once under FSDP (2.15)",
-            "unshard_lookahead": "full or auto (2.15)",
-            "defer_reduce_grad_wait": "true: reductions are waited for late (2.15)",
-            "max_outstanding_sends": "sends under way at once (2.15)",
-        },
-        open=True,
-    ),
-    Framework(
-        "deepspeed",
-        "a PipeSchedule of DeepSpeed, and its buffers",
-        "deepspeed",
-        "deepspeed",
-        ("0.9", "0.12", "0.14", "0.16", "0.18", "0.19"),
-        names=("TrainSchedule", "InferenceSchedule", "DualPipeVSchedule", "module:Class", "path/to/file.py:Class"),
-        options={"forward_only": "true: evaluation (DualPipeVSchedule)"},
-        open=True,
-    ),
-    Framework(
-        "python",
-        "a function that gives rows of cells or words, a dict from rank to actions, or yields them",
-        "",
-        "python_function",
-        names=("module:function", "path/to/file.py:function"),
-        open=True,
-    ),
-    Framework(
-        "megatron",
-        "the pipeline code of an installed megatron-core, on tokens",
-        "megatron-core",
-        "megatron",
-        tried=("0.9.0", "0.10.0", "0.11.0", "0.12.1", "0.13.1", "0.14.0", "0.15.0", "0.16.1"),
-        names=("1f1b", "interleaved"),
-        options={
-            "batch_p2p_comm": "false: messages are posted one by one, not in batches",
-            "overlap_p2p_comm": "true: they are waited for where they are used (interleaved)",
-            "overlap_p2p_comm_warmup_flush": "true: before and after the steady state too",
-            "microbatch_group_size_per_vp_stage": "microbatches that a chunk runs in one go [p]",
-            "variable_seq_lengths": "true: shapes are sent before their messages",
-            "forward_only": "true: evaluation",
-        },
-        open=True,
-    ),
-)
-FRAMEWORKS: Mapping[str, Framework] = {row.name: row for row in _ROWS}
+_TABLES = tomllib.loads(Path(__file__).with_name("frameworks.toml").read_text("utf-8"))
+FRAMEWORKS: Mapping[str, Framework] = {name: Framework(name, **fields) for name, fields in _TABLES.items()}

@@ -225,7 +225,7 @@ def _answer(call: Call, options: Mapping[str, object], found: Found, printed: tu
     version, notes = foreign(str(found["version"])), [str(note) for note in found["notes"]]
     title = f"{row.package or call.text.partition(':')[2]} {version}".strip()
     title = " ".join([title, *(["with"] if settings else []), *settings])
-    if row.tried and not version.startswith(row.tried):
+    if row.tried and not version.startswith(tuple(row.tried)):
         tried = f"{row.tried[0]} to {row.tried[-1]}"
         notes.append(f"{row.package} {version or 'without a version'} has not been tried before; {tried} have")
     refused = [f"it {one['message']} and was refused{_at(one)}" for one in found["refused"]]
