@@ -58,10 +58,6 @@ class Axis:
     columns: int
     unit: int
 
-    def column(self, ticks: Ints) -> Ints:
-        """The column that holds an instant."""
-        return np.asarray((ticks - self.begin) * self.step.denominator // self.step.numerator)
-
     def fine(self, ticks: Ints) -> Ints:
         """Instants from the first column on, exactly, where a column is `whole`; those outside the part at its ends."""
         return np.asarray((np.clip(ticks, self.begin, self.end) - self.begin) * self.step.denominator)

@@ -201,7 +201,7 @@ def memory(layout: Layout) -> Iterator[str]:
         line = _blocks(layout, most, rank)
         for instant in layout.phases[rank]:
             if layout.axis.begin < instant < layout.axis.end:
-                line[int(layout.axis.column(np.array(instant)))] = layout.how.sign("phase")
+                line[int((instant - layout.axis.begin) / layout.axis.step)] = layout.how.sign("phase")
         yield f"{layout.name(rank)}{''.join(line)} {peak:>{layout.right}}"
 
 

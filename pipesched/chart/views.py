@@ -39,8 +39,7 @@ COLUMNS = 80
 class Request:
     """A request for a picture. written: of a figure svg, pdf or png; of a graph dot, graphml, svg, pdf or png.
 
-    width, ascii, color: of a text. begin, end: in the unit of costs. style, messages, memory: of a figure. force: draw
-    what is large. over: options of overlays that are given.
+    width, ascii, color: of a text. begin, end: in the unit of costs. more: options of extensions that are given.
     """
 
     format: str = "text"
@@ -49,12 +48,8 @@ class Request:
     begin: Fraction | None = None
     end: Fraction | None = None
     ascii: bool = False
-    style: str | None = None
-    messages: bool = False
-    memory: bool = False
-    force: bool = False
     color: bool = False
-    over: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def viewport(self) -> Viewport:
@@ -98,7 +93,7 @@ def views() -> dict[str, View]:
 
 def overlay(how: Request) -> Overlay | None:
     """The overlay that is asked for."""
-    return next((row for row in rows(Overlay) if row.option in how.over), None)
+    return next((row for row in rows(Overlay) if row.option in how.more), None)
 
 
 def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:

@@ -44,8 +44,8 @@ def request(given: Given, suffix: str = "") -> Request:
     _require_options_of(view, given)
     if given["end"] == GRAPHML:
         raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {view.name}")
-    over = {row.option: given[row.option] for row in rows(Overlay) if given[row.option]}
-    return options.request(Request, given, format=view.name, written=written, over=over)
+    more = {name: given[name] for name in takes(view) if given[name] not in (None, False, ())}
+    return options.request(Request, given, format=view.name, written=written, more=more)
 
 
 def _require_options_of(view: View, given: Given) -> None:

@@ -16,8 +16,7 @@ def svg(chart: Chart, how: Request) -> str | bytes:
     """A figure."""
     from pipesched.views import svg
 
-    shapes = svg.Svg(how.style or "default", how.messages, how.memory, how.viewport, how.force)
-    return svg.written(svg.render(chart, shapes), how.written)
+    return svg.written(svg.render(chart, svg.asked(how)), how.written)
 
 
 def html(chart: Chart, how: Request) -> str:
@@ -44,11 +43,12 @@ def dag(chart: Chart, how: Request) -> str | bytes:
 
     if how.written == GRAPHML:
         return graph.graphml(chart)
+    force = "force" in how.more
     if how.written == "dot":
-        return graph.dot(chart, force=how.force)
-    made = graph.drawn(chart, how.written, force=how.force)
+        return graph.dot(chart, force=force)
+    made = graph.drawn(chart, how.written, force=force)
     if made is None:
-        raise NotLaidOutError(graph.HOW_TO_GET_IT, graph.dot(chart, force=how.force))
+        raise NotLaidOutError(graph.HOW_TO_GET_IT, graph.dot(chart, force=force))
     return made
 
 

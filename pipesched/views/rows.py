@@ -1,10 +1,15 @@
 """Figures, pages, graphs, traces and tables of a schedule."""
 
-from pipesched.extension import Codes, Drawing, Lazy, View
+from pipesched.extension import Codes, Drawing, Lazy, Option, Row, View, flag
 
 _PRINTED = {".pdf": "pdf", ".png": "png"}
 
-ROWS = (
+
+def _flag(name: str, help: str, after: str, place: int = 0) -> Option:
+    return Option(name, flag, help, default=False, on=("show",), after=after, place=place)
+
+
+ROWS: tuple[Row, ...] = (
     Codes(Lazy("views.codes:ViewsCode")),
     View(
         "svg",
@@ -23,6 +28,16 @@ ROWS = (
         {".graphml": "graphml", ".svg": "svg", **_PRINTED},
         "dot",
     ),
+    Option(
+        "style",
+        help="svg: the look of a paper.",
+        choices=("default", "zero-bubble", "megatron"),
+        on=("show",),
+        after="ascii",
+    ),
+    _flag("messages", "svg: arrows from sender to receiver.", after="style"),
+    _flag("memory", "svg: what each rank holds, under it.", after="messages"),
+    _flag("force", "svg, dag: draw more than 50,000 and 3,000 operations.", after="memory", place=1),
     Drawing("picture", Lazy("views.drawn:notebook")),
     Drawing("graph", Lazy("views.drawn:graph")),
     Drawing("table", Lazy("views.drawn:table")),

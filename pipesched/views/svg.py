@@ -27,6 +27,7 @@ import numpy as np
 from pipesched.chart import caption, slots
 from pipesched.chart.axis import WHOLE, Viewport, nice, unit
 from pipesched.chart.chart import Chart
+from pipesched.chart.views import Request
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
 from pipesched.model.ops import Op
@@ -59,6 +60,12 @@ class Svg:
     force: bool = False
     pixels: Fraction | None = None
     words: str = ""
+
+
+def asked(how: Request) -> Svg:
+    """The figure that `show` asks for."""
+    given = {name: how.more[name] for name in ("style", "messages", "memory", "force") if name in how.more}
+    return Svg(viewport=how.viewport, **given)
 
 
 def render(chart: Chart, how: Svg | None = None) -> str:

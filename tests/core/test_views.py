@@ -13,7 +13,7 @@ from pipesched import extension
 from pipesched.__main__ import main
 from pipesched.chart.chart import Chart
 from pipesched.chart.views import Request, takes, taking, views
-from pipesched.extension import Lazy, View
+from pipesched.extension import Lazy, Option, View, rows
 
 
 def names(chart: Chart, how: Request) -> str:
@@ -52,10 +52,11 @@ def test_a_suffix_names_one_view() -> None:
 
 
 def test_options_of_the_rows_are_those_of_a_request() -> None:
-    """What a row takes, a request holds; what an overlay draws is among what it is given."""
-    fields = set(Request.__dataclass_fields__)
-    assert {option for view in views().values() for option in view.takes} <= fields
-    assert {option for view in views().values() for option in takes(view)} - fields == {"measured", "model"}
+    """What the text takes, a request holds; all else that rows take are options of `show` that extensions add."""
+    taken = {option for view in views().values() for option in takes(view)} - set(Request.__dataclass_fields__)
+    assert taken == {"style", "messages", "memory", "force", "measured", "model"}
+    assert taken <= {row.name for row in rows(Option) if "show" in row.on}
+    assert taken.isdisjoint(views()["text"].takes)
     assert taking("force") == ("svg", "dag")
 
 

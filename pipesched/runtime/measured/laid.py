@@ -19,7 +19,7 @@ def lay(made: Examination, how: Request) -> Laid:
     Raises:
         PipeschedError: the plan deadlocks; PS816 to PS818, no trace, or of another schedule.
     """
-    plan, fault, traces = made.analysis.having(None), made.report.fault, trace_files.read(how.over["measured"])
+    plan, fault, traces = made.analysis.having(None), made.report.fault, trace_files.read(how.more["measured"])
     if fault is not None and not plan.finished:
         raise PipeschedError([fault])
     run = compared(plan.schedule, plan.timeline, plan.ticks, measured_traces.read(traces))
@@ -33,8 +33,7 @@ def text(chart: Chart, how: Request, run: Against) -> str:
 
 def svg(chart: Chart, how: Request, run: Against) -> str | bytes:
     """Draw the plan above the run."""
-    shapes = figures.Svg(how.style or "default", how.messages, how.memory, how.viewport, how.force)
-    return figures.written(against.figure(chart, run, shapes), how.written)
+    return figures.written(against.figure(chart, run, figures.asked(how)), how.written)
 
 
 def published(run: Against) -> dict[str, object]:
