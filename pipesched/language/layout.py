@@ -107,9 +107,8 @@ def _operates(token: Token) -> bool:
 
 def _argument(before: Token, token: Token) -> bool:
     """True if a bracket belongs to the word before it: a call, a chunk, a microbatch."""
-    if token.text == "(":
-        return before.named or before.text in ("overlap", "]") or before.text in tuple(LETTERS)
-    return token.text == "[" and (before.named or before.text in tuple(LETTERS))
+    named = before.named or before.text in tuple(LETTERS)
+    return (token.text in ("(", "[") and named) or (token.text == "(" and before.text in ("overlap", "]"))
 
 
 def _unary(tokens: Sequence[Token], at: int) -> bool:
@@ -121,9 +120,6 @@ def _unary(tokens: Sequence[Token], at: int) -> bool:
 
 def _in_share(tokens: Sequence[Token], at: int) -> bool:
     """True inside `split:1/2`, which has no blanks."""
-    for start in range(max(0, at - 3), at):
-        if tokens[start].text == ":" and tokens[start - 2].text == "release":
-            share = tokens[start + 1 : start + 4]
-            length = 4 if len(share) == 3 and share[1].text == "/" else 2
-            return start < at < start + length
-    return False
+    words = [token.text for token in tokens[max(0, at - 5) : at + 1]]
+    begins = [i for i in range(len(words) - 3) if words[i] == "release" and words[i + 2] == ":"]
+    return any(len(words) == i + 4 or words[i + 4] == "/" for i in begins)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.extension import explained
@@ -24,6 +24,7 @@ from pipesched.support.safe import STEERING
 from pipesched.support.source import Source, Span
 
 NESTED = 100  # brackets inside one another
+DEEPEST = 200  # operators, calls and blocks inside one another
 WORDS = 100_000  # names, numbers, signs and strings of a file
 OPS_A_WORD = 20  # --max-ops allows more words too: one for so many operations
 
@@ -32,6 +33,7 @@ _FEWER = (
     "say it with loops; an order that has none is shorter as text (`rank 0: F0.0 …`) or torch CSV; --max-ops raises "
     "the limit"
 )
+_DEEPER = ast.Rank, ast.For, ast.Repeat, ast.If, ast.Greedy, ast.Conditional, ast.Binary, ast.Unary, ast.Call, ast.Entry
 _WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z_0-9.]')
 
 
@@ -48,6 +50,7 @@ def parse(source: Source, words: int = WORDS) -> ast.File:
     wrong = tree if isinstance(tree, Token) else build.doubtful
     if wrong is not None:
         raise PipeschedError(explained("syntax", [_misplaced(wrong, source)], source))
+    _refuse_deep(cast("ast.File", tree))
     return cast("ast.File", tree)
 
 
@@ -98,13 +101,19 @@ def _refuse_steering(source: Source) -> None:
         raise fail(Code.CHARACTER, message, here, help="remove it; comments and documentation have none either")
 
 
+def _refuse_deep(tree: ast.File) -> None:
+    """Nothing recurses here nor in the parser; those who walk the tree later do."""
+    left: list[tuple[ast.Node, int]] = [(tree, 0)]
+    for node, around in left:
+        depth = around + isinstance(node, _DEEPER)
+        if depth > DEEPEST:
+            message = f"more than {DEEPEST} operators, calls and blocks are inside one another"
+            raise fail(Code.NESTING, message, Label(node.span, "too deep"), help="name parts of it with `let`")
+        left += [(child, depth) for child in ast.children(node)]
+
+
 # Rules into nodes, the moment they are recognised: a row a rule. A row is given the rule's children in order, tokens
-# included, so a node reaches from its first child to its last. Nothing recurses, neither here nor in the parser: a deep
-# file costs no stack. Those who walk the tree later do recurse, so what nests deeper than `DEEPEST` is refused.
-
-DEEPEST = 200  # operators, calls and blocks inside one another
-
-AnyNode = TypeVar("AnyNode", bound=ast.Node)
+# included, so a node reaches from its first child to its last.
 
 
 class _Part(ast.Node):
@@ -179,9 +188,6 @@ NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]
 }
 """The fields of a node, by its rule."""
 
-DEEPER = ("block", "choice", "greedy", "conditional", "binary", "unary", "call", "entry")
-"""The rules that count as a level."""
-
 
 class Build:
     """Makes the nodes of a source.
@@ -193,11 +199,10 @@ class Build:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.doubtful: Token | None = None
-        self.depth: dict[int, int] = {}  # by id, until the parent is made
         for rule, value in PARTS.items():
-            setattr(self, rule, partial(self._part, value, rule in DEEPER))
+            setattr(self, rule, partial(self._part, value))
         for rule, (kind, fields) in NODES.items():
-            setattr(self, rule, partial(self._node, kind, fields, rule in DEEPER))
+            setattr(self, rule, partial(self._node, kind, fields))
 
     def _span(self, children: Children) -> Span:
         there = [child for child in children if child is not None]
@@ -206,23 +211,11 @@ class Build:
         end = last.span.end if isinstance(last, ast.Node) else last.end
         return Span(self.source, start, end)
 
-    def _made(self, node: AnyNode, children: Children, levels: int = 0) -> AnyNode:
-        """The node, its depth noted where it is more than a leaf."""
-        depth = levels + max([self.depth.pop(id(child), 0) for child in children])
-        if depth:
-            self.depth[id(node)] = depth
-        if depth > DEEPEST:
-            message = f"more than {DEEPEST} operators, calls and blocks are inside one another"
-            raise fail(Code.NESTING, message, Label(node.span, "too deep"), help="name parts of it with `let`")
-        return node
+    def _part(self, value: Callable[[Children], object], c: Children) -> _Part | None:
+        return _Part(self._span(c), value(c)) if c else None
 
-    def _part(self, value: Callable[[Children], object], levels: int, c: Children) -> _Part | None:
-        return self._made(_Part(self._span(c), value(c)), c, levels) if c else None
-
-    def _node(
-        self, kind: type[ast.Node], fields: Callable[[Children], tuple[object, ...]], levels: int, c: Children
-    ) -> ast.Node:
-        return self._made(kind(self._span(c), *fields(c)), c, levels)
+    def _node(self, kind: type[ast.Node], fields: Callable[[Children], tuple[object, ...]], c: Children) -> ast.Node:
+        return kind(self._span(c), *fields(c))
 
     def file(self, c: Children) -> ast.File:
         title, parameters, documentation = _value(c[2]), _value(c[4]) or (), _value(c[6])
@@ -232,12 +225,12 @@ class Build:
         rule = "".join([token.text for token in c[1:]])
         if c and c[1].kind == "NAME" and not known_release(rule):
             self.doubtful = self.doubtful or c[1]
-        return self._part(lambda _: rule, 0, c)
+        return self._part(lambda _: rule, c)
 
     def group(self, c: Children) -> ast.Expression:
         """The inner expression, its place widened by the brackets."""
         inner: ast.Expression = c[1]
-        return self._made(replace(inner, span=self._span(c)), c)
+        return replace(inner, span=self._span(c))
 
     def number(self, c: Children) -> ast.Number:
         text = c[0].text

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -53,6 +52,7 @@ class Programs:
 
     def __post_init__(self) -> None:
         self.budget = self.names.budget
+        self.letters = frozenset(site.op for site in self.checked.sites)
         self.again = Budget.of(self.max_ops)  # for runs that only find places
 
     def run(self) -> tuple[Ints, Bools]:
@@ -124,21 +124,9 @@ class Programs:
         return self.checked.file.span.source
 
     def _emitter(self, rank: int) -> Emitter:
-        chunks = [(*self._ranges[route], stage) for route, stage in self.placement.chunks(rank)]
+        chunks = [(*self.placement.ranges[route], stage) for route, stage in self.placement.chunks(rank)]
         sizes = self.placement.microbatches, self.max_ops, self.placement.slices
-        return Emitter(rank, chunks, *sizes, self._letters)
-
-    @cached_property
-    def _letters(self) -> frozenset[str]:
-        """The letters that are in the file."""
-        return frozenset(site.op for site in self.checked.sites)
-
-    @cached_property
-    def _ranges(self) -> list[tuple[int, int]]:
-        """First microbatch and end of every route; a route's microbatches are consecutive."""
-        route_of = self.placement.route_of
-        found = [np.flatnonzero(route_of == route) for route in range(self.placement.routes)]
-        return [(int(x[0]), int(x[-1]) + 1) if len(x) else (0, 0) for x in found]
+        return Emitter(rank, chunks, *sizes, self.letters)
 
     def _assign(self) -> list[ast.Rank]:
         """The program of every rank: its own if there is one, else the one for every rank."""

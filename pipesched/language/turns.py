@@ -71,10 +71,10 @@ class Chunks:
     @classmethod
     def of(cls, placement: Placement, ranks: Sequence[int]) -> Chunks:
         """The chunks that a placement gives to ranks."""
-        routes = [np.flatnonzero(placement.route_of == route) for route in range(placement.routes)]
-        ends = [(int(x[0]), int(x[-1]) + 1) if len(x) else (0, 0) for x in routes]
         held = [placement.chunks(rank) for rank in ranks]
-        rows = [(*ends[route], stage * placement.microbatches) for chunks in held for route, stage in chunks]
+        rows = [
+            (*placement.ranges[route], stage * placement.microbatches) for chunks in held for route, stage in chunks
+        ]
         low, end, key = np.array(rows, dtype=np.int64).reshape(-1, 3).T
         return cls(_ends(np.array([len(chunks) for chunks in held])), low, end, key)
 

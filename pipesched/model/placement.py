@@ -167,6 +167,12 @@ class Placement:
         rounds = [1 << k for k in range(len(copies).bit_length() - 1)] if even else []
         return [(copies[i], copies[i | bit]) for bit in rounds for i in range(len(copies)) if not i & bit]
 
+    @cached_property
+    def ranges(self) -> list[tuple[int, int]]:
+        """First microbatch and end of every route, where the microbatches of a route are consecutive."""
+        found = [np.flatnonzero(self.route_of == route) for route in range(self.routes)]
+        return [(int(x[0]), int(x[-1]) + 1) if len(x) else (0, 0) for x in found]
+
     def chunks(self, rank: int) -> list[tuple[int, int]]:
         """(route, stage) of every chunk of a rank, by route, then by stage."""
         order, first = self._by_rank
