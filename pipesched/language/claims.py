@@ -11,6 +11,7 @@ microbatch, is not applicable: it says nothing here, and has not failed.
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language import ast
 from pipesched.language.execution import Halt, Names, report
-from pipesched.language.scope import Binding, Kind, Scope
+from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.translate import Expressions, function, keep, paid
 from pipesched.model.ops import LETTERS
 from pipesched.model.release import AT_W, Release
@@ -63,14 +64,15 @@ class Verdict:
 
 def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
     """The file's names, and those that only claims know."""
-    own = [name for block in scope.blocks[1:] for name in block]
+    own = [name for name in scope.names if name not in BUILTINS]
     known = {name: Binding() for name in (*COSTS, *VALUES, *SHARES)}
     known |= {name: Binding(arity=(1, 1), bare=True) for name in PER_RANK}
     soft = {name: known.pop(name) for name in SOFT}
     known |= {name: Binding() for name in rank_variables}
     more = ["..."] if len(own) > _LISTED else []
     there = (*VALUES, *SHARES, *(f"{name}(r)" for name in PER_RANK), *COSTS, *own[:_LISTED], *more)
-    return Scope([soft, *scope.blocks, known], scope.diagnostics, scope.code, there=f"a claim knows {', '.join(there)}")
+    names = ChainMap(known, *scope.names.maps, soft)
+    return Scope(names, scope.diagnostics, scope.code, there=f"a claim knows {', '.join(there)}")
 
 
 def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]) -> Claim:
@@ -87,8 +89,8 @@ def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]
         compile_part(side)
     if node.condition is not None:
         compile_part(node.condition, "boolean")
-    own = {name for block in scope.blocks[1:-1] for name in block}
-    return Claim(node, variables, frozenset(COSTS[x] for x in used if x in COSTS and x not in own))
+    costs = frozenset(COSTS[x] for x in used if x in COSTS and scope.names[x].span is None)  # not the file's own
+    return Claim(node, variables, costs)
 
 
 def _sides(node: ast.Claim) -> tuple[ast.Expression, ...]:

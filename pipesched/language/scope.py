@@ -6,7 +6,7 @@ never has to ask which `k` is meant.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import ChainMap
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Literal, TypeAlias
@@ -46,13 +46,13 @@ BUILTINS = {"min": Binding(arity=(2, None)), "max": Binding(arity=(2, None)), "a
 
 @dataclass
 class Scope:
-    """A chain of blocks, the innermost last; what is wrong is collected, not raised. code: by the id of a node.
+    """A chain of blocks, the innermost first; what is wrong is collected, not raised. code: by the id of a node.
 
     reserved: names that have a meaning in claims, so that the top level of a file may not give them another. there:
     what to say of the names that there are, to who uses another. defining: the name whose value is read here.
     """
 
-    blocks: list[dict[str, Binding]]
+    names: ChainMap[str, Binding]
     diagnostics: list[Diagnostic] = field(default_factory=list)
     code: dict[int, CodeType] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
@@ -61,22 +61,15 @@ class Scope:
 
     def inner(self, defining: str = "", **known: Binding) -> Scope:
         """The scope of a block inside this one; what it defines ends with it. known: what a file may redefine there."""
-        return Scope([known, *self.blocks, {}], self.diagnostics, self.code, defining=defining)
-
-    def find(self, name: str) -> Binding | None:
-        return next((block[name] for block in reversed(self.blocks) if name in block), None)
-
-    def visible(self) -> Iterator[str]:
-        for block in self.blocks:
-            yield from block
+        return Scope(ChainMap({}, *self.names.maps, known), self.diagnostics, self.code, defining=defining)
 
     def define(self, name: ast.Name, kind: Kind = "number", arity: Arity = None, cost: int = 1) -> None:
         """Make a name known from here on."""
-        before, other = self.find(name.id), "choose another name"
+        before, other = self.names.get(name.id), "choose another name"
         if name.id in self.reserved:
             self.report(Code.REDEFINED, f"`{name.id}` has a meaning in claims", name.span, "defined here", other)
         elif before is None or before.now:
-            self.blocks[-1][name.id] = Binding(kind, arity, cost, name.span)
+            self.names[name.id] = Binding(kind, arity, cost, name.span)
         else:
             first = [Label(before.span, "first defined here")] if before.span else []
             what = "is already defined" if first else "is built in"
@@ -84,7 +77,7 @@ class Scope:
 
     def known(self, name: ast.Name) -> Binding:
         """The meaning of a name; a name that nothing defines is reported."""
-        if found := self.find(name.id):
+        if found := self.names.get(name.id):
             return found
         if name.id == self.defining:
             message, help = f"`{name.id}` is defined by itself", _NO_RECURSION
@@ -93,7 +86,7 @@ class Scope:
             help = self.there or "names are visible after their definition"
             here = Label(name.span, "used here")
             unknown = Diagnostic(Code.UNKNOWN_NAME, f"no name `{name.id}` is known here", (here,), (), help)
-            self.diagnostics += explained("name", [unknown], self.visible(), self.there)
+            self.diagnostics += explained("name", [unknown], self.names, self.there)
         return UNKNOWN
 
     @property

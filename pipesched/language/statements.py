@@ -72,7 +72,7 @@ class Statements:
         match node:
             case ast.Let():
                 code = define(node, scope, self.expressions)
-                binding = scope.find(node.name.id)
+                binding = scope.names.get(node.name.id)
                 return [code], binding.cost if binding else 1
             case ast.Operation():
                 return self._operation(node, scope)

@@ -6,6 +6,7 @@ Everything that can be known without sizes is found here, all of it in one run.
 from __future__ import annotations
 
 import ast as python
+from collections import ChainMap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -86,7 +87,7 @@ def check_file(file: ast.File) -> Checked:
 @dataclass
 class _Checker:
     file: ast.File
-    scope: Scope = field(default_factory=lambda: Scope([dict(BUILTINS), {}], reserved=CLAIM_NAMES))
+    scope: Scope = field(default_factory=lambda: Scope(ChainMap({}, dict(BUILTINS)), reserved=CLAIM_NAMES))
     statements: Statements = field(default_factory=Statements)
 
     def run(self) -> Checked:
@@ -149,7 +150,7 @@ class _Checker:
 
     def _stages(self, item: ast.Stages) -> None:
         inside = self.scope.inner()
-        if item.high is None and isinstance(item.low, ast.Name) and self.scope.find(item.low.id) is None:
+        if item.high is None and isinstance(item.low, ast.Name) and item.low.id not in self.scope.names:
             stage, ranks = item.low.id, item.rank.span.text
             help = f"for every stage write `stage {stage} in 0 .. p on rank {ranks}`"
             self.scope.report(Code.UNKNOWN_NAME, f"no name `{stage}` is known here", item.span, "used here", help)
@@ -181,5 +182,5 @@ class _Checker:
 
     def _variable(self, item: ast.Rank) -> str:
         """The rank variable of ``rank r { … }``; "" of one rank's own program, as is one with a name that is known."""
-        unknown = isinstance(item.rank, ast.Name) and self.scope.find(item.rank.id) is None
+        unknown = isinstance(item.rank, ast.Name) and item.rank.id not in self.scope.names
         return item.rank.id if unknown and isinstance(item.rank, ast.Name) else ""

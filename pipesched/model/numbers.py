@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
@@ -14,9 +13,9 @@ from typing import TypeAlias
 
 from pipesched.diagnostics import Code, fail
 
-_EXACT = re.compile(r"-?\d+/[1-9]\d*", re.ASCII)
+EXACT = re.compile(r"-?\d+/[1-9]\d*", re.ASCII)
+"""A fraction in JSON."""
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}", re.ASCII)
-
 
 Value: TypeAlias = int | tuple[int, ...]
 """Of a parameter: a number, or the entries of a list."""
@@ -164,41 +163,6 @@ def exact(**values: object) -> dict[str, object]:
     return made
 
 
-def doubled(value: object, counts: Container[str]) -> object:
-    """Add a ``KEY_decimal`` twin next to every number, list and table of numbers, except for these counts."""
-    if isinstance(value, Mapping):
-        made: dict[str, object] = {}
-        for key, entry in value.items():
-            made |= exact(**{key: entry}) if key not in counts and _is_number(entry) else {key: doubled(entry, counts)}
-        return made
-    return [doubled(entry, counts) for entry in value] if isinstance(value, list) else value
-
-
-def single(value: object) -> object:
-    """Strip the ``_decimal`` twins that `doubled` adds.
-
-    Raises:
-        ValueError: one of them is not its number.
-    """
-    if isinstance(value, Mapping):
-        decimals = {key: f"{key}_decimal" for key in value if f"{key}_decimal" in value}
-        if any(json.dumps(_each(float, value[key])) != json.dumps(value[name]) for key, name in decimals.items()):
-            raise ValueError
-        return {key: single(entry) for key, entry in value.items() if key not in decimals.values()}
-    return [single(entry) for entry in value] if isinstance(value, list) else value
-
-
-def _is_number(value: object) -> bool:
-    """True for a number, or a list or table of numbers."""
-    if isinstance(value, Mapping):
-        return all(map(_is_number, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_number, value))
-    return (isinstance(value, int) and not isinstance(value, bool)) or (
-        isinstance(value, str) and _EXACT.fullmatch(value) is not None
-    )
-
-
 def _each(write: Callable[[Fraction], object], value: object) -> object:
     """Every number in it, written; null, and what is no number, stays."""
     match value:
@@ -207,7 +171,7 @@ def _each(write: Callable[[Fraction], object], value: object) -> object:
         case int() | Fraction():
             return write(Fraction(value))
         case str():
-            return write(Fraction(value)) if _EXACT.fullmatch(value) else value
+            return write(Fraction(value)) if EXACT.fullmatch(value) else value
         case Mapping():
             return {key: _each(write, entry) for key, entry in value.items()}
         case Iterable():

@@ -14,10 +14,11 @@ from fractions import Fraction
 from typing import TypeVar
 
 from pipesched.diagnostics import PipeschedError, budgeted, fail
-from pipesched.model.numbers import number, single
+from pipesched.model.numbers import number
 from pipesched.model.release import Release
 from pipesched.model.units import NO_UNIT, UNITS, Unit
 from pipesched.optimizer.codes import OptimizerCode
+from pipesched.optimizer.twins import single
 from pipesched.planning.byte_counts import Bytes, in_bytes
 from pipesched.support.foreign import json_of, real
 from pipesched.support.source import Source

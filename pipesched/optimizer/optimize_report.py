@@ -20,13 +20,14 @@ from fractions import Fraction
 from pipesched import render
 from pipesched.analysis.idle import Idle, headline
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status
-from pipesched.model.numbers import digits, doubled, exact, percent, shown
+from pipesched.model.numbers import digits, exact, percent, shown
 from pipesched.model.release import Release
 from pipesched.optimizer.baselines import Known, comparison, table
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.answer import derived
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.search.state import State
+from pipesched.optimizer.twins import doubled
 from pipesched.optimizer.verdict import FOUND, INFEASIBLE, NOTHING, PROVED, Verdict, listed_caps
 from pipesched.planning.footprint_report import InBytes
 from pipesched.report.parts import activations

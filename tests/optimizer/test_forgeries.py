@@ -36,11 +36,11 @@ from pipesched import compile
 from pipesched.analysis.idle import Idle
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Options
-from pipesched.model.numbers import single
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.asked import Proof
 from pipesched.optimizer.proof.answer import NOT_JUDGED, derived
+from pipesched.optimizer.twins import single
 from pipesched.optimizer.verdict import Terms, Verdict, documentation
 from pipesched.report.report import Report
 from pipesched.support.source import Source

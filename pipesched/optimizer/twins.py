@@ -1,0 +1,44 @@
+"""Numbers of a certificate in JSON: each as it is, and as ``KEY_decimal`` after it (`model.numbers.exact`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Mapping
+
+from pipesched.model.numbers import EXACT, exact
+
+
+def doubled(value: object, counts: Container[str]) -> object:
+    """Add a ``KEY_decimal`` twin next to every number, list and table of numbers, except for these counts."""
+    if isinstance(value, Mapping):
+        made: dict[str, object] = {}
+        for key, entry in value.items():
+            made |= exact(**{key: entry}) if key not in counts and _is_number(entry) else {key: doubled(entry, counts)}
+        return made
+    return [doubled(entry, counts) for entry in value] if isinstance(value, list) else value
+
+
+def single(value: object) -> object:
+    """Strip the ``_decimal`` twins that `doubled` adds.
+
+    Raises:
+        ValueError: one of them is not its number.
+    """
+    if isinstance(value, Mapping):
+        decimals = {key: f"{key}_decimal" for key in value if f"{key}_decimal" in value}
+        for key, name in decimals.items():
+            if json.dumps(exact(**{key: value[key]})[name]) != json.dumps(value[name]):
+                raise ValueError
+        return {key: single(entry) for key, entry in value.items() if key not in decimals.values()}
+    return [single(entry) for entry in value] if isinstance(value, list) else value
+
+
+def _is_number(value: object) -> bool:
+    """True for a number, or a list or table of numbers."""
+    if isinstance(value, Mapping):
+        return all(map(_is_number, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_number, value))
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, str) and EXACT.fullmatch(value) is not None
+    )
