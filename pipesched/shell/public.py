@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pipesched.optimizer.optimize_report import Optimum
     from pipesched.planning.api import plan
     from pipesched.planning.plans import Plan
+    from pipesched.prover.api import prove
+    from pipesched.prover.prove_report import Theorems
     from pipesched.report.report import Report
     from pipesched.runtime.api import calibrate, run, run_rank
     from pipesched.runtime.calibrate import Calibration
@@ -52,6 +54,7 @@ __all__ = [
     "Report",
     "Schedule",
     "Source",
+    "Theorems",
     "Why",
     "__version__",
     "calibrate",
@@ -63,6 +66,7 @@ __all__ = [
     "load",
     "optimize",
     "plan",
+    "prove",
     "run",
     "run_rank",
     "show",
@@ -89,6 +93,7 @@ _WHERE = {
     "Report": "report.report",
     "Schedule": "model.schedule",
     "Source": "support.source",
+    "Theorems": "prover.prove_report",
     "Why": "insight.why_report",
     "calibrate": "runtime.api",
     "check": "interop.api",
@@ -97,6 +102,7 @@ _WHERE = {
     "diff": "insight.api",
     "optimize": "optimizer.api",
     "plan": "planning.api",
+    "prove": "prover.api",
     "run": "runtime.api",
     "run_rank": "runtime.api",
     "torch_runtime": "runtime.run",

@@ -17,7 +17,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 PACKAGE = TOP / "pipesched"
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
-EXTRAS = ("interop", "optimizer", "planning", "runtime", "views")
+EXTRAS = ("interop", "optimizer", "planning", "prover", "runtime", "views")
 MODULES = {"python-sat": {"pysat", "pysolvers"}, "pyyaml": {"yaml"}, "z3-solver": {"z3"}}
 MODULES["cairosvg"] = {"cairosvg", "cairocffi"}
 
@@ -54,6 +54,7 @@ NEEDS = {  # an extra, and what needs it
     "show 1f1b --p 2 -o a.pdf": "views",
     "show 1f1b --p 2 -o a.png": "views",
     "check a.yaml": "interop",
+    "prove 1f1b": "prover",
 }
 PROBE = """
 import contextlib, io, json, sys

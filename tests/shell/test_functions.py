@@ -21,6 +21,7 @@ VERBS = (
     "optimize",
     "show",
     "why",
+    "prove",
     "compare",
     "plan",
     "diff",

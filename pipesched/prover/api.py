@@ -1,0 +1,24 @@
+"""`pipesched.prove`: what holds for every p, every m and every cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipesched.command import sources
+from pipesched.verbs import keywords
+from pipesched.verbs.keywords import Parameter, Target
+
+if TYPE_CHECKING:
+    from pipesched.prover.prove_report import Theorems
+
+
+def prove(target: Target, **parameters: Parameter) -> Theorems:
+    """What a .ps file says, for every p, every m and all costs; a parameter that is given has one value.
+
+    Raises:
+        PipeschedError: it is no .ps file, or wrong whatever the sizes; PS225; PS820, islpy is not installed.
+    """
+    _, sizes = keywords.read("prove", locals())
+    from pipesched.prover import prove as verb
+
+    return verb.prove(*sources.named(target, sizes))

@@ -1,0 +1,233 @@
+"""Claims of a file, for all sizes and all costs of their conditions.
+
+A claim is cut where its condition or its costs say so. Each part is a cone, in which both sides are linear: so a
+claim that holds at the generators of the cone holds in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipesched.language import ast
+from pipesched.language.claims import COSTS
+from pipesched.prover.cones import Cone
+from pipesched.prover.facts import Facts
+from pipesched.prover.forms import FIGURES, Part, costs_in, degree, linear, parts
+from pipesched.prover.presburger import PwAff, Set, isl
+from pipesched.prover.question import Question
+from pipesched.prover.relations import Unsettled
+from pipesched.prover.replay import Costs, cost_of
+from pipesched.prover.scope import Figure, Value, evaluate
+from pipesched.prover.timeline import shown
+
+_COMPARES = {"==": "eq_set", "<=": "le_set", ">=": "ge_set"}
+_DEGREE = dict.fromkeys(FIGURES, 1)
+_MEMORY = {"M", "K"}
+VARY = 7  # costs
+
+
+@dataclass(eq=False)
+class Proof:
+    """A claim of a question."""
+
+    question: Question
+    claim: ast.Claim
+
+    def prove(self) -> list[Cone]:
+        """The cones of costs for which it holds, all those of its condition together.
+
+        Raises:
+            Unsettled: a part of it is not proved.
+            NotAffine: its condition has no form that is known here.
+        """
+        node = self._node
+        proved: list[Cone] = []
+        for question, cones in self._parts():
+            if question.settled(lambda own=question: own.model.sizes.is_empty()):  # type: ignore[misc]
+                continue
+            for cone in cones:
+                question.settled(lambda own=question, cone=cone: _Part(own, node, cone).prove())  # type: ignore[misc]
+            proved += cones
+        return proved
+
+    def generators(self) -> list[list[dict[str, int]]]:
+        """By cone the generators of its costs."""
+        return [cone.generators() for _, cones in self._parts() for cone in cones]
+
+    @cached_property
+    def _node(self) -> ast.Binary:
+        """The comparison."""
+        claim, file = self.claim, self.question.file
+        own = {x.name.id for x in file.parameters} | {x.name.id for x in file.items if isinstance(x, ast.Let)}
+        if shadowed := own & (COSTS.keys() | set(FIGURES)):
+            raise Unsettled(f"`{min(shadowed)}` is a name of the file")
+        if claim.release not in (None, "W"):
+            raise Unsettled(f"`release {claim.release}`")
+        if not isinstance(claim.claim, ast.Binary) or claim.claim.operator not in _COMPARES:
+            raise Unsettled("it is no `==`, `<=` or `>=`")
+        of_costs, of_sizes = _sides(claim.claim)
+        if {degree(x, _DEGREE) for x in of_costs} - {None} != {1} or {degree(x, _DEGREE) for x in of_sizes} - {0, None}:
+            raise Unsettled("its sides are not linear in costs")
+        return claim.claim
+
+    def _parts(self) -> Iterator[tuple[Question, list[Cone]]]:
+        """Sizes, and the cones of costs in which the claim is linear there."""
+        model, node = self.question.model, self._node
+        scope = model.names(model.space)
+        for part in parts(self.claim.condition, scope):
+            question = self.question.narrowed(part.sizes)
+            cone = Cone.of(self._names(part, question), part.named)
+            yield question, linear(node, cone, scope)
+
+    def _names(self, part: Part, question: Question) -> list[str]:
+        """The costs that matter for a part."""
+        node = self._node
+        used = costs_in(node) | {name for form in part.forms for name, _ in form}
+        if "peak" in ast.names_in(node):
+            if not used <= _MEMORY or ast.names_in(node) & (set(FIGURES) - {"peak"}):
+                raise Unsettled("it speaks of memory and of time")
+            if "K" in used:
+                raise Unsettled("it speaks of what an F keeps for its R")
+            return ["M"]
+        names = [*dict.fromkeys((*question.timeline.letters, "C", *sorted(used)))]
+        if len(names) > VARY or used & _MEMORY:
+            raise Unsettled("it speaks of too many costs")
+        return names
+
+
+def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]]:
+    """What a claim says of costs, and the two sizes of whose quotient it speaks: ``a / b == c / d``."""
+    match node:
+        case ast.Binary(
+            operator="==",
+            left=ast.Binary(operator="/", left=a, right=b),
+            right=ast.Binary(operator="/", left=c, right=d),
+        ) if not ast.names_in(b).isdisjoint(FIGURES):
+            return [a, b], [c, d]
+    return [node.left, node.right], []
+
+
+@dataclass(eq=False)
+class _Part:
+    """A comparison in a cone in which it is linear."""
+
+    question: Question
+    node: ast.Binary
+    cone: Cone
+
+    @cached_property
+    def generators(self) -> list[dict[str, int]]:
+        return self.cone.generators()
+
+    @cached_property
+    def facts(self) -> Facts:
+        return self.question.facts
+
+    def prove(self) -> None:
+        """Raises Unsettled: it does not hold at a generator, or this was not proved."""
+        figures = {name: self._figures(name) for name in FIGURES if name in ast.names_in(self.node)}
+        for at, costs in enumerate(self.generators):
+            scope = self.question.model.sized(self.facts.space, self.question.model.ranks)
+            scope.values |= {name: costs.get(key, 0) for name, key in COSTS.items() if key in costs}
+            scope.values |= {name: self._figure(of, at) for name, of in figures.items()}
+            for rank in self._variables():
+                scope.values[rank] = self.facts.space.named("r")
+            of_costs, of_sizes = ([scope.lifted(evaluate(x, scope)) for x in of] for of in _sides(self.node))
+            holds = self._equal(*of_costs, *of_sizes) if of_sizes else self._compared(*of_costs)
+            if not self.facts.everywhere(holds):
+                raise Unsettled(
+                    f"at {shown(costs)} it does not hold of {_where(self.facts.rel.model.ranks.subtract(holds))}"
+                )
+
+    def _compared(self, left: PwAff, right: PwAff) -> Set:
+        """Where the comparison holds."""
+        return getattr(left, _COMPARES[self.node.operator])(right)
+
+    def _equal(self, a: PwAff, b: PwAff, c: PwAff, d: PwAff) -> Set:
+        """Where ``a / b == c / d``: b and d are above 0, and ``a d - b c`` is no other polynomial than 0."""
+        ranks = self.question.model.ranks
+        polynomials = [isl().PwQPolynomial.from_pw_aff(x.intersect_domain(ranks)) for x in (a, d, b, c)]
+        if not polynomials[0].mul(polynomials[1]).sub(polynomials[2].mul(polynomials[3])).is_zero():
+            raise Unsettled("the quotients are not found to be equal")
+        return b.pos_set().intersect(d.pos_set())
+
+    def _variables(self) -> list[str]:
+        ranks = [x.rank for x in self.question.file.items if isinstance(x, ast.Rank)]
+        return [x.id for x in ranks if isinstance(x, ast.Name) and not self.question.model.known(x)]
+
+    def _figures(self, name: str) -> Sequence[PwAff]:
+        """A figure at each generator, by rank."""
+        facts = self.facts
+        if name == "peak":
+            return [facts.peak.scale_down_val(facts.space.value(self._chunks()))]
+        if name == "work":
+            return [self._work(costs) for costs in self.generators]
+        if name not in ("makespan", "span", "idle", "span_idle"):
+            raise Unsettled(f"`{name}` is not known here")
+        self._even_costs()
+        times = self.question.times(self.generators)
+        whole = facts.makespans(times) if name in ("makespan", "idle") else facts.spans(times)
+        if "idle" not in name:
+            return whole
+        return [length.sub(self._work(costs)) for length, costs in zip(whole, self.generators, strict=True)]
+
+    def _even_costs(self) -> None:
+        for item in self.question.file.items:
+            if isinstance(item, ast.Costs) and any(entry.of or entry.values for entry in item.entries):
+                raise Unsettled("costs by stage or microbatch")
+
+    def _work(self, costs: Costs) -> PwAff:
+        space = self.facts.space
+        total = space.number(0).intersect_domain(self.question.model.ranks)
+        for kind, count in self.facts.counts.items():
+            total = total.add(count.scale_val(space.value(cost_of(kind, costs))))
+        return total
+
+    def _chunks(self) -> int:
+        """How many stages there are for each rank."""
+        model = self.question.model
+        space = self.facts.space
+        for chunks in range(1, len(model.placing.chunks) + 1):
+            r = space.named("r")
+            below = r.lt_set(model.count(space).scale_val(space.value(chunks))).intersect(r.ge_set(space.number(0)))
+            if model.placing.stages.intersect_params(model.sizes).is_equal(below.intersect_params(model.sizes)):
+                return chunks
+        raise Unsettled("peak: the stages are no multiple of the ranks")
+
+    def _figure(self, of: Sequence[PwAff], at: int) -> Figure:
+        """A figure as claims name it, at a generator."""
+        r = self.facts.space.named("r")
+        ranks = self.question.model.ranks
+
+        def of_rank(rank: Value) -> Value:
+            place = self.facts.space.number(rank) if isinstance(rank, int) else rank
+            if ranks.is_subset(place.eq_set(r)):
+                return of[at]
+            varies = place.involves_dims(isl().dim_type.in_, 0, 1)
+            if varies or not ranks.params().is_subset(ranks.intersect(place.eq_set(r)).params()):
+                raise Unsettled("it speaks of a rank that is not there, or varies")
+            return self._at(of[at], ranks.intersect(place.eq_set(r)))
+
+        def largest() -> Value:
+            witness = ranks
+            for each in of:
+                witness = witness.subtract(each.lt_map(each).intersect_domain(ranks).intersect_range(ranks).domain())
+            if not ranks.params().is_subset(witness.params()):
+                raise Unsettled("at costs in between another rank may have the most")
+            return self._at(of[at], witness.lexmin())
+
+        return Figure(of_rank, largest)
+
+    def _at(self, of: PwAff, rank: Set) -> PwAff:
+        """The value at one rank, for all ranks."""
+        every = isl().Map.from_domain_and_range(self.question.model.ranks, rank)
+        value = every.apply_range(isl().Map.from_pw_aff(of))
+        return isl().PwMultiAff.from_map(value).get_pw_aff(0)
+
+
+def _where(of: Set) -> str:
+    """The least size and rank of a set, in words."""
+    least = of.lexmin().coalesce()
+    return str(least)

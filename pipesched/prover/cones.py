@@ -1,0 +1,82 @@
+"""Costs for which a condition holds: a cone, and the costs of which all others in it are sums.
+
+tW <= min(tF, tI)      is spanned by  F = 1    I = 1    F = I = W = 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import gcd, lcm
+
+from pipesched.prover.elimination import reduced
+
+Form = Mapping[str, Fraction]
+"""A sum of costs, each with its weight."""
+MOST = 8  # costs that vary
+
+
+@dataclass(frozen=True)
+class Cone:
+    """Costs, none below 0, for which all forms are at least 0."""
+
+    names: tuple[str, ...]
+    forms: tuple[tuple[Fraction, ...], ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str], forms: Sequence[Form]) -> Cone:
+        """The cone of some forms."""
+        return cls(tuple(names), tuple(tuple(form.get(name, Fraction(0)) for name in names) for form in forms))
+
+    def cut(self, form: Form) -> list[Cone]:
+        """The two parts where a form is at least 0, and at most 0."""
+        row = tuple(form.get(name, Fraction(0)) for name in self.names)
+        return [Cone(self.names, (*self.forms, tuple(sign * x for x in row))) for sign in (1, -1)]
+
+    def generators(self) -> list[dict[str, int]]:
+        """The costs on its edges, in whole numbers."""
+        size = len(self.names)
+        unit = [tuple(Fraction(int(k == at)) for k in range(size)) for at in range(size)]
+        rows = [*dict.fromkeys((*unit, *(form for form in self.forms if any(form))))]
+        found: dict[tuple[int, ...], None] = {}
+        for chosen in combinations(rows, size - 1):
+            edge = _edge(chosen, size)
+            if edge is None:
+                continue
+            for sign in (1, -1):
+                ray = tuple(sign * x for x in edge)
+                if any(x > 0 for x in ray) and all(_times(row, ray) >= 0 for row in rows):
+                    found[_whole(ray)] = None
+        return [dict(zip(self.names, ray, strict=True)) for ray in sorted(found, reverse=True)]
+
+    def sign(self, form: Form) -> int | None:
+        """1 or -1 where a form is nowhere below or above 0, 0 where it is 0; None where it changes its sign."""
+        values = [sum(form.get(name, Fraction(0)) * x for name, x in ray.items()) for ray in self.generators()]
+        if all(x == 0 for x in values):
+            return 0
+        return 1 if all(x >= 0 for x in values) else -1 if all(x <= 0 for x in values) else None
+
+
+def _times(row: Sequence[Fraction], ray: Sequence[Fraction]) -> Fraction:
+    return sum((x * y for x, y in zip(row, ray, strict=True)), Fraction(0))
+
+
+def _whole(ray: Sequence[Fraction]) -> tuple[int, ...]:
+    scale = lcm(*(x.denominator for x in ray))
+    whole = [int(x * scale) for x in ray]
+    return tuple(x // gcd(*whole) for x in whole)
+
+
+def _edge(rows: Sequence[Sequence[Fraction]], size: int) -> tuple[Fraction, ...] | None:
+    """The line on which all rows are 0, if it is one."""
+    left, pivots = reduced(rows, size)
+    free = [column for column in range(size) if column not in pivots]
+    if len(free) != 1:
+        return None
+    made = [Fraction(0)] * size
+    made[free[0]] = Fraction(1)
+    for equation, column in zip(left, pivots, strict=False):
+        made[column] = -equation[free[0]]
+    return tuple(made)

@@ -1,0 +1,25 @@
+"""Linear equations in exact numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+
+def reduced(equations: Iterable[Sequence[Fraction]], unknowns: int) -> tuple[list[list[Fraction]], list[int]]:
+    """The equations with a 1 where one alone has an unknown, and by such an equation the unknown."""
+    rows, pivots = [list(row) for row in equations], list[int]()
+    for column in range(unknowns):
+        at = len(pivots)
+        pivot = next((k for k in range(at, len(rows)) if rows[k][column]), None)
+        if pivot is None:
+            continue
+        rows[at], rows[pivot] = rows[pivot], rows[at]
+        lead = rows[at][column]
+        rows[at] = [x / lead for x in rows[at]]
+        for k, other in enumerate(rows):
+            if k != at and other[column]:
+                factor = other[column]
+                rows[k] = [x - factor * y for x, y in zip(other, rows[at], strict=True)]
+        pivots.append(column)
+    return rows, pivots

@@ -1,0 +1,206 @@
+"""Figures of a file for every size: peaks, work, makespan, spans. Each is guessed from small sizes and proved.
+
+work      how many slots of a kind a rank runs: their turns are 0 .. n
+peak(r)   h <= peak(r) wherever h is held, and somewhere on the rank h = peak(r)
+makespan  end(x) <= makespan everywhere; the same x ends last at all generators of a cone
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipesched.prover.guess import of_ranks
+from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, isl
+from pipesched.prover.relations import Relations, Unsettled
+from pipesched.prover.sampling import Instance
+from pipesched.prover.statements import Statement
+from pipesched.prover.timeline import Timeline, Times, shown
+
+PLACE = "r"
+
+
+@dataclass(eq=False)
+class Facts:
+    """Figures of ranks, as expressions of sizes and r; of all ranks, likewise."""
+
+    rel: Relations
+    timeline: Timeline
+
+    @cached_property
+    def space(self) -> Space:
+        """Sizes and the rank."""
+        return Space(self.rel.model.context, self.rel.model.varying, (PLACE,))
+
+    def guess(self, values: Mapping[tuple[tuple[int, ...], int], int], what: str) -> PwAff:
+        """An expression of sizes and rank with these values.
+
+        Raises:
+            Unsettled: none fits.
+        """
+        keys = sorted(values)
+        found = of_ranks(self.rel.sample, [(*size, rank) for size, rank in keys]).through([values[key] for key in keys])
+        if found is None:
+            raise Unsettled(f"{what}: no expression with few cases fits")
+        return found.intersect_domain(self.rel.model.ranks)
+
+    def ranked(self, of: PwAff) -> UnionMap:
+        """``[r] -> [value]``."""
+        return isl().UnionMap.from_map(isl().Map.from_pw_aff(of))
+
+    def least(self, of: PwAff, compare: str) -> UnionMap:
+        """``[r] -> [x]`` for all x that compare so with a value."""
+        return self.ranked(of).apply_range(
+            isl().UnionMap.read_from_str(self.rel.model.context, f"{{ [a] -> [x] : x {compare} a }}")
+        )
+
+    def _values(self, figure: Callable[[Sequence[Instance]], int]) -> dict[tuple[tuple[int, ...], int], int]:
+        return {key: figure(instances) for key, instances in self.rel.sample.ranks.items()}
+
+    # Work
+
+    @cached_property
+    def counts(self) -> Mapping[str, PwAff]:
+        """By kind of slot, how many each rank runs."""
+        made = {}
+        for kind in dict.fromkeys(self.timeline.kinds.values()):
+            of = [x for x in self.timeline.flow.nodes if self.timeline.kinds[x.name] == kind]
+            numbers = {self.rel.number[x.name] for x in of}
+            counted = self._values(lambda instances, numbers=numbers: sum(x.statement in numbers for x in instances))  # type: ignore[misc]
+            found = self.guess(counted, f"the number of {kind}")
+            turns = self.rel.reached(self.rel.valued(self.rel.turns(of)))
+            wide = self.least(found, "< ").intersect_range(
+                isl().UnionSet.read_from_str(self.rel.model.context, "{ [k] : k >= 0 }")
+            )
+            if not turns.is_equal(wide):
+                raise Unsettled(f"the number of {kind} on a rank")
+            made[kind] = found
+        return made
+
+    # Memory
+
+    @cached_property
+    def peak(self) -> PwAff:
+        """Most F of a rank whose B or W has not ended, by rank.
+
+        Raises:
+            Unsettled: it was not proved.
+        """
+        statements = self.rel.statements
+        letters = {x.letter for x in statements}
+        if "R" in letters:
+            raise Unsettled("peak: what an F that runs again keeps")
+        taking = [x for x in statements if x.letter == "F"]
+        freeing = [x for x in statements if x.letter in "BW"]
+        if not freeing:
+            return self.space.number(1).intersect_domain(self.rel.model.ranks)
+        freed = self._freed(taking, freeing)
+        turns = self.rel.turns(taking)
+        one = self.rel.space.number(1)
+        held = self.rel.valued({x.name: turns[x.name].add(one).sub(freed[x.name]) for x in taking})
+        most = self.guess(self._values(self._most), "peak")
+        by_rank = self.rel.reached(held)
+        if not by_rank.is_subset(self.least(most, "<=")):
+            raise Unsettled("peak: more is held somewhere")
+        if not self.ranked(most).is_subset(by_rank):
+            raise Unsettled("peak: less is held everywhere")
+        return most
+
+    def _most(self, instances: Sequence[Instance]) -> int:
+        held = most = 0
+        for each in instances:
+            letter = self.rel.statements[each.statement].letter
+            held += {"F": 1, "B": -1, "W": -1}.get(letter, 0)
+            most = max(held, most)
+        return most
+
+    def _freed(self, taking: list[Statement], freeing: list[Statement]) -> Mapping[str, PwAff]:
+        """How many B and W ran before each F."""
+        rel, counted = self.rel, {}
+        for instances in rel.sample.ranks.values():
+            done = 0
+            for each in instances:
+                counted[id(each)] = done
+                done += rel.statements[each.statement].letter in "BW"
+        found = {}
+        for x in taking:
+            number = rel.number[x.name]
+            guess = rel.guesses[number].through([counted[id(each)] for each in rel.sample.of(number)])
+            if guess is None:
+                raise Unsettled("peak: no expression with few cases fits what was freed")
+            found[x.name] = guess
+        freed, turns = rel.valued(found), rel.valued(rel.turns(freeing))
+        less = isl().UnionMap.read_from_str(rel.model.context, "{ [a] -> [b] : a < b }")
+        before = rel.order.intersect_domain(rel.points(freeing)).intersect_range(rel.points(taking))
+        last = isl().UnionMap.read_from_str(rel.model.context, "{ [a] -> [a + 1] }")
+        none = freed.intersect_range(isl().UnionSet.read_from_str(rel.model.context, "{ [0] }")).domain()
+        tight = before.intersect(turns.apply_range(last).apply_range(freed.reverse())).range()
+        if not rel.points(taking).is_subset(freed.domain()):
+            raise Unsettled("peak: what was freed is not known everywhere")
+        if not before.apply_domain(turns).apply_range(freed).is_subset(less):
+            raise Unsettled("peak: more was freed")
+        if not rel.points(taking).is_subset(tight.union(none)):
+            raise Unsettled("peak: less was freed")
+        return found
+
+    # Time
+
+    def makespans(self, times: Times) -> list[PwAff]:
+        """The makespan at each generator of a cone, linear in between.
+
+        Raises:
+            Unsettled: it was not proved, or different operations end last.
+        """
+        found, last = [], times.justified
+        every = self.rel.model.ranks.params()
+        for timed in times.at:
+            self.timeline.replay.run(timed.costs)
+            ends: defaultdict[tuple[int, ...], int] = defaultdict(int)
+            for slot in self.timeline.replay.slots:
+                ends[slot.size] = max(ends[slot.size], slot.end)
+            values = {key: ends[key[0]] for key in self.rel.sample.ranks}
+            most = self.guess(values, f"makespan at {shown(timed.costs)}")
+            high = isl().UnionMap.from_map(isl().Map.from_pw_aff(most))
+            if not self.rel.reached(timed.end).is_subset(self.least(most, "<=")):
+                raise Unsettled(f"makespan at {shown(timed.costs)}: an operation ends later")
+            last = last.intersect(timed.end.intersect(self.rel.rank.apply_range(high)).domain())
+            found.append(most)
+        if not every.is_subset(last.params()):
+            raise Unsettled("makespan: at costs in between another operation may end last")
+        return found
+
+    def spans(self, times: Times) -> list[PwAff]:
+        """By generator the time from the first start of a rank to its last end.
+
+        Raises:
+            Unsettled: a rank has no operation.
+        """
+        first, last = self._extremes
+        if not first.range().union(last.range()).is_subset(times.justified):
+            raise Unsettled("span: at costs in between another operation may be waited for")
+        made = []
+        for timed in times.at:
+            begin, end = self._single(first.apply_range(timed.begin)), self._single(last.apply_range(timed.end))
+            made.append(end.sub(begin))
+        return made
+
+    @cached_property
+    def _extremes(self) -> tuple[UnionMap, UnionMap]:
+        """``[r] -> S[...]``: the first and the last slot of each rank."""
+        flow = self.timeline.flow
+        nodes = self.rel.rank.intersect_domain(flow.points).reverse()
+        not_first, not_last = flow.order.range(), flow.order.domain()
+        return nodes.subtract_range(not_first), nodes.subtract_range(not_last)
+
+    def _single(self, of: UnionMap) -> PwAff:
+        maps: list[Map] = []
+        of.foreach_map(maps.append)
+        if len(maps) != 1 or not self.rel.model.ranks.is_subset(maps[0].domain()) or not maps[0].is_single_valued():
+            raise Unsettled("span: a rank has no operation")
+        return isl().PwMultiAff.from_map(maps[0]).get_pw_aff(0)
+
+    def everywhere(self, compared: Set) -> bool:
+        """True if this holds of every size and rank."""
+        return bool(self.rel.model.ranks.is_subset(compared))

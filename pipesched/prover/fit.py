@@ -1,0 +1,124 @@
+"""Affine functions by cases through given points, exactly: a guess, for others to prove.
+
+if t <= 0:   p - 1                          the case that holds of most points first,
+else:        3 p - 3 - 2 r + 3 t            what is left in the same way
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import lcm
+
+import numpy as np
+
+from pipesched.model.columns import Bools, Ints
+from pipesched.prover.elimination import reduced
+
+Weights = tuple[Fraction, ...]
+CASES = 6
+_STEPS = (-2, -1, 0, 1, 2)  # a case begins where two values are so far from each other
+_LARGEST = 10_000  # weight, and denominator of one
+_NEAR = 0.01
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function where all guards are at least 0; weights of columns each."""
+
+    guards: tuple[tuple[int, ...], ...]
+    weights: Weights
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """A condition ``columns @ weights >= 0``, and where it holds."""
+
+    weights: tuple[int, ...]
+    holds: Bools
+
+
+def through(columns: Ints, values: Ints) -> Weights | None:
+    """The affine function of the columns that has these values, if there is one."""
+    if not len(values):
+        return tuple([Fraction(0)] * int(columns.shape[1]))
+    if (values == values[0]).all():
+        return (Fraction(int(values[0])), *(Fraction(0),) * (columns.shape[1] - 1))
+    sums, right = columns.T @ columns, columns.T @ values
+    near = np.linalg.lstsq(sums.astype(np.float64), right.astype(np.float64), rcond=None)[0]
+    if np.abs(columns @ near - values).max() > _NEAR:
+        return None
+    weights = _solved(sums, right)
+    scale = lcm(*(weight.denominator for weight in weights))
+    if scale > _LARGEST or any(abs(weight) > _LARGEST for weight in weights):
+        return None
+    whole = np.array([int(weight * scale) for weight in weights], dtype=np.int64)
+    exact = bool((columns @ whole == values * scale).all())
+    return tuple(weights) if exact else None
+
+
+def _solved(matrix: Ints, right: Ints) -> list[Fraction]:
+    """A solution of equations that have one; what they leave open is 0."""
+    rows, pivots = reduced(
+        ([*map(Fraction, row), Fraction(x)] for row, x in zip(matrix.tolist(), right.tolist(), strict=True)),
+        matrix.shape[1],
+    )
+    found = [Fraction(0)] * matrix.shape[1]
+    for equation, column in zip(rows, pivots, strict=False):
+        found[column] = equation[-1]
+    return found
+
+
+def guards(columns: Ints, terms: Sequence[Sequence[int]]) -> list[Guard]:
+    """The conditions ``a >= b + k`` of all pairs of terms, one of each set of points that they hold of."""
+    found: dict[bytes, Guard] = {}
+    for first, second in combinations(terms, 2):
+        apart = np.array(first, dtype=np.int64) - np.array(second, dtype=np.int64)
+        for step in _STEPS:
+            weights = apart.copy()
+            weights[0] += step
+            holds = np.asarray(columns @ weights >= 0)
+            if holds.all() or not holds.any():
+                continue
+            name = (holds if holds[0] else ~holds).tobytes()
+            found.setdefault(name, Guard(tuple(weights.tolist()), holds))
+    return list(found.values())
+
+
+def cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int = CASES) -> list[Case] | None:
+    """A function by cases through all points, or None where few cases of these guards do not suffice."""
+    whole = np.ones(len(values), dtype=np.bool_)
+    return _cases(columns, values, known, whole, most)
+
+
+def _cases(columns: Ints, values: Ints, known: Sequence[Guard], where: Bools, most: int) -> list[Case] | None:
+    if (found := through(columns[where], values[where])) is not None:
+        return [Case((), found)]
+    if most <= 1:
+        return None
+    best: tuple[int, tuple[int, ...], tuple[int, ...], Weights, Bools] | None = None
+    for guard in known:
+        for holds, weights, other in (
+            (guard.holds, guard.weights, _not(guard.weights)),
+            (~guard.holds, _not(guard.weights), guard.weights),
+        ):
+            inside = where & holds
+            count = int(inside.sum())
+            if not count or (best is not None and count <= best[0]):
+                continue
+            if (found := through(columns[inside], values[inside])) is not None:
+                best = count, weights, other, found, where & ~holds
+    if best is None:
+        return None
+    _, weights, other, found, left = best
+    rest = _cases(columns, values, known, left, most - 1)
+    if rest is None:
+        return None
+    return [Case((weights,), found), *(Case((other, *case.guards), case.weights) for case in rest)]
+
+
+def _not(weights: tuple[int, ...]) -> tuple[int, ...]:
+    """The guard of what is left: below 0."""
+    return (-weights[0] - 1, *(-x for x in weights[1:]))

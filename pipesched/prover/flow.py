@@ -1,0 +1,166 @@
+"""What waits for what, completeness, and the clock.
+
+    F(s, j) <- F(s', j)   s reads s'        G(s, j) <- G(s', j)   s' reads s, or its own F where none does
+    W(s, j) <- I(s, j)                      R(s, j) <- F(s, j),  G(s, j) <- R(s, j)          G is an I or a B
+
+An order without a cycle of these is without a deadlock under every model of communication: what we lower sends and
+receives in the order of the clock. Both parts of an overlap are one node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipesched.prover.presburger import Map, Set, Space, UnionMap, UnionSet, isl
+from pipesched.prover.relations import Relations, Unsettled
+from pipesched.prover.scope import evaluate
+from pipesched.prover.statements import Statement
+
+
+def every_key(rel: Relations) -> Set:
+    """``[s, j]``: the stages and microbatches that there are."""
+    model = rel.model
+    space = Space(model.context, model.varying, ("s", "j"))
+    made: Set | None = None
+    for home, ends in zip(model.placing.home, model.placing.ends, strict=True):
+        scope = model.sized(space, None)
+        low, high = (0, scope.values["m"]) if ends is None else (evaluate(x, scope) for x in ends)
+        j = space.named("j")
+        inside = j.ge_set(scope.lifted(low)).intersect(j.lt_set(scope.lifted(high)))
+        own = home.domain().insert_dims(isl().dim_type.set, 1, 1).intersect(inside)
+        made = own if made is None else made.union(own)
+    assert made is not None
+    return made.intersect_params(model.sizes)
+
+
+def complete(rel: Relations) -> str:
+    """What each stage and microbatch runs once, in letters.
+
+    Raises:
+        Unsettled: one is missing, or runs twice, or this was not proved.
+    """
+    keys = rel.union(rel.keys.values())
+    if not rel.points(rel.statements).is_subset(keys.domain()):
+        raise Unsettled("complete: an operation is of no stage of its rank")
+    every = isl().UnionSet.from_set(every_key(rel))
+    letters = {x.letter for x in rel.statements}
+    asked = ["F"] if letters <= set("FRO") else ["F", "IB", "WB"]
+    for kind in asked:
+        made = rel.made(kind)
+        name = " or ".join(x for x in kind if x in letters)
+        if not made.range().is_equal(every):
+            raise Unsettled(f"complete: {name} of each stage and microbatch")
+        if not made.is_injective():
+            raise Unsettled(f"complete: {name} of a stage and microbatch once")
+    if "R" in letters and (asked == ["F"] or not rel.made("R").is_injective()):
+        raise Unsettled("complete: R of a stage and microbatch at most once")
+    return ", ".join(x for x in "FBIWR" if x in letters)
+
+
+@dataclass(eq=False)
+class Flow:
+    """The edges between nodes, those on one rank and those between ranks."""
+
+    rel: Relations
+
+    @cached_property
+    def nodes(self) -> list[Statement]:
+        """Statements whose instances begin a slot."""
+        return [x for x in self.rel.statements if not x.second]
+
+    @cached_property
+    def _node(self) -> UnionMap:
+        """Instances, each with that which begins its slot."""
+        rel = self.rel
+        made: list[Map] = [
+            rel.of(x, [*map(rel.space.named, rel.space.dims)]).set_tuple_name(isl().dim_type.out, x.name)
+            for x in self.nodes
+        ]
+        for x in rel.statements:
+            if not x.second:
+                continue
+            last = x.place[-1]
+            assert last is not None
+            for other in self.nodes:
+                if other.place == (*x.place[:-1], last - 1):
+                    same = rel.of(x, [*map(rel.space.named, rel.space.dims)]).set_tuple_name(
+                        isl().dim_type.out, other.name
+                    )
+                    made.append(same.intersect_range(rel.domains[other.name].set_tuple_name(other.name)))
+        return rel.union(made)
+
+    @cached_property
+    def pairs(self) -> frozenset[str]:
+        """Names of the nodes that are overlaps, with the letter of the second part."""
+        found = set()
+        for x in self.rel.statements:
+            if x.second:
+                assert x.place[-1] is not None
+                found |= {y.name for y in self.nodes if y.place == (*x.place[:-1], x.place[-1] - 1)}
+        return frozenset(found)
+
+    def read(self, text: str) -> UnionMap:
+        """A map of a text."""
+        return isl().UnionMap.read_from_str(self.rel.model.context, text)
+
+    @cached_property
+    def _data(self) -> UnionMap:
+        """Producers and consumers, operation by operation."""
+        rel, model = self.rel, self.rel.model
+        f, g, i, w, r = (rel.made(x) for x in ("F", "IB", "I", "W", "R"))
+        j = self.read("{ [j] -> [j] }")
+        reads = isl().UnionMap.from_map(model.placing.reads.intersect_domain(model.placing.stages))
+        before = _beside(reads, j)
+        unread = model.placing.stages.subtract(model.placing.reads.intersect_domain(model.placing.stages).range())
+        last = isl().UnionSet.from_set(unread.insert_dims(isl().dim_type.set, 1, 1))
+        made = f.apply_range(before).apply_range(f.reverse()).reverse()
+        made = made.union(g.apply_range(before.reverse()).apply_range(g.reverse()).reverse())
+        made = made.union(f.intersect_range(last).apply_range(g.reverse()))
+        made = made.union(i.apply_range(w.reverse()))
+        made = made.union(f.apply_range(r.reverse())).union(r.apply_range(g.reverse()))
+        if model.slices > 1:
+            q = model.slices
+            for of, step in ((f, 1), (g, -1)):
+                near = f"{{ [s, j] -> [s, k] : k = j + {step} and floor(j/{q}) = floor(k/{q}) }}"
+                made = made.union(of.apply_range(self.read(near)).apply_range(of.reverse()))
+        return made
+
+    @cached_property
+    def data(self) -> UnionMap:
+        """Producers and consumers, slot by slot."""
+        return self._data.apply_domain(self._node).apply_range(self._node)
+
+    @cached_property
+    def order(self) -> UnionMap:
+        """Slots, and those that come later on their rank."""
+        own = self.points
+        return self.rel.order.intersect_domain(own).intersect_range(own)
+
+    @cached_property
+    def points(self) -> UnionSet:
+        """All slots."""
+        return self.rel.points(self.nodes)
+
+    @cached_property
+    def _between(self) -> UnionMap:
+        other = self.read("{ [r] -> [q] : r != q }")
+        return self.rel.rank.apply_range(other).apply_range(self.rel.rank.reverse())
+
+    @cached_property
+    def near(self) -> UnionMap:
+        """Edges on one rank."""
+        rank = self.rel.rank
+        return self.order.union(self.data.intersect(rank.apply_range(rank.reverse())))
+
+    @cached_property
+    def far(self) -> UnionMap:
+        """Edges between ranks."""
+        return self.data.intersect(self._between)
+
+
+def _beside(first: UnionMap, second: UnionMap) -> UnionMap:
+    """``[s, j] -> [s', j']`` of ``[s] -> [s']`` and ``[j] -> [j']``."""
+    product = first.product(second)
+    flat = isl().UnionMap.read_from_str(first.get_ctx(), "{ [[a] -> [b]] -> [a, b] }")
+    return product.apply_domain(flat).apply_range(flat)

@@ -1,0 +1,217 @@
+"""Conditions and claims on costs: which cone of costs they speak of, and whether they are linear in it.
+
+when tC == 0 and (m >= p or tB <= tF)     sizes with m >= p, any costs with tC == 0;  any size, tC == 0, tB <= tF
+max(tF, tF + tI - 2 * tW)                 linear where tI >= 2 tW, and where tI <= 2 tW
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, product
+
+from pipesched.language import ast
+from pipesched.language.claims import COSTS
+from pipesched.prover.cones import Cone, Form
+from pipesched.prover.scope import NotAffine, Scope, evaluate
+
+FIGURES = ("makespan", "span", "work", "idle", "span_idle", "peak", "host", "bubble", "span_bubble")
+
+
+def costs_in(node: ast.Node) -> frozenset[str]:
+    """The costs that an expression names."""
+    return frozenset(COSTS[name] for name in ast.names_in(node) if name in COSTS)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where a claim speaks: sizes for which all conditions hold, costs for which all forms are at least 0."""
+
+    sizes: tuple[ast.Expression, ...] = ()
+    forms: tuple[tuple[tuple[str, Fraction], ...], ...] = ()
+
+    def also(self, other: Part) -> Part:
+        """Where both speak."""
+        return Part((*self.sizes, *other.sizes), (*self.forms, *other.forms))
+
+    @property
+    def named(self) -> list[Form]:
+        """The forms by name."""
+        return [dict(form) for form in self.forms]
+
+
+def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
+    """A condition as parts of which one holds. scope: the sizes.
+
+    Raises:
+        NotAffine: it has no such form.
+    """
+    if condition is None:
+        return [Part()]
+    if not costs_in(condition):
+        return [Part((condition,))]
+    match condition:
+        case ast.Binary(operator="and", left=left, right=right):
+            return [a.also(b) for a, b in product(parts(left, scope), parts(right, scope))]
+        case ast.Binary(operator="or", left=left, right=right):
+            return [*parts(left, scope), *parts(right, scope)]
+        case ast.Binary(operator="<" | "<=" | ">" | ">=" | "==", left=left, right=right):
+            less, more = (left, right) if condition.operator in ("<", "<=") else (right, left)
+            bounds = [*_below(less, more)] if condition.operator != "==" else [(left, right)]
+            made = [[*_compared(condition.operator == "==", a, b, scope)] for a, b in bounds]
+            return [_all(chosen) for chosen in product(*made)]
+    raise NotAffine(condition.span, "this condition on costs has no such form")
+
+
+def _below(less: ast.Expression, more: ast.Expression) -> Iterator[tuple[ast.Expression, ast.Expression]]:
+    """``max(a, b) <= min(c, d)``: each of these below each of those."""
+    match less, more:
+        case ast.Call(function=ast.Name(id="max"), arguments=given), _:
+            yield from (pair for each in given for pair in _below(each, more))
+        case _, ast.Call(function=ast.Name(id="min"), arguments=given):
+            yield from (pair for each in given for pair in _below(less, each))
+        case _:
+            yield less, more
+
+
+def _all(chosen: Sequence[Part]) -> Part:
+    made = Part()
+    for part in chosen:
+        made = made.also(part)
+    return made
+
+
+def _compared(equal: bool, less: ast.Expression, more: ast.Expression, scope: Scope) -> Iterator[Part]:
+    for (first, a), (second, b) in product(pieces(less, scope), pieces(more, scope)):
+        found = [minus(b, a), minus(a, b)] if equal else [minus(b, a)]
+        yield Part((), tuple(tuple(sorted(form.items())) for form in (*first, *second, *found)))
+
+
+def minus(a: Form, b: Form) -> Form:
+    """The difference of two forms."""
+    return {name: a.get(name, Fraction(0)) - b.get(name, Fraction(0)) for name in {**a, **b}}
+
+
+def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
+    """An expression of costs, as forms, each with the forms that are at least 0 where it is that.
+
+    Raises:
+        NotAffine: a weight of a cost varies with sizes, or it is no sum of costs.
+    """
+    if not costs_in(node):
+        value = evaluate(node, scope)
+        if value == 0:
+            return [([], {})]
+        raise NotAffine(node.span, "it is no sum of costs")
+    match node:
+        case ast.Name(id=name):
+            return [([], {COSTS[name]: Fraction(1)})]
+        case ast.Unary(operator="-", operand=operand):
+            return [(where, minus({}, form)) for where, form in pieces(operand, scope)]
+        case ast.Binary(operator="+" | "-", left=left, right=right):
+            sign = 1 if node.operator == "+" else -1
+            both = product(pieces(left, scope), pieces(right, scope))
+            return [
+                ([*w, *x], {n: a.get(n, Fraction(0)) + sign * b.get(n, Fraction(0)) for n in {**a, **b}})
+                for (w, a), (x, b) in both
+            ]
+        case ast.Binary(operator="*", left=left, right=right):
+            weight, of = (left, right) if not costs_in(left) else (right, left)
+            number = _number(weight, scope)
+            return [(where, {n: number * x for n, x in form.items()}) for where, form in pieces(of, scope)]
+        case ast.Binary(operator="/", left=left, right=right):
+            number = 1 / _number(right, scope)
+            return [(where, {n: number * x for n, x in form.items()}) for where, form in pieces(left, scope)]
+        case ast.Call(function=ast.Name(id="min" | "max" | "abs" as name)):
+            return [*_extremes(name, [pieces(x, scope) for x in node.arguments])]
+    raise NotAffine(node.span, "it is no sum of costs")
+
+
+def _extremes(name: str, given: Sequence[list[tuple[list[Form], Form]]]) -> Iterator[tuple[list[Form], Form]]:
+    if name == "abs":
+        given = [given[0], [(where, minus({}, form)) for where, form in given[0]]]
+    for chosen in product(*given):
+        where = [form for conditions, _ in chosen for form in conditions]
+        for k, (_, form) in enumerate(chosen):
+            others = [other for at, (_, other) in enumerate(chosen) if at != k]
+            above = [minus(other, form) if name == "min" else minus(form, other) for other in others]
+            yield [*where, *above], form
+
+
+def _number(node: ast.Expression, scope: Scope) -> Fraction:
+    value = evaluate(node, scope)
+    if not isinstance(value, (int, Fraction)):
+        raise NotAffine(node.span, "the weight of a cost varies with sizes")
+    return Fraction(value)
+
+
+def linear(node: ast.Expression, cone: Cone, scope: Scope) -> list[Cone]:
+    """The cone, cut where an expression bends.
+
+    Raises:
+        NotAffine: it bends where sizes say.
+    """
+    cones = [cone]
+    for form in bends(node, scope):
+        cones = [part for each in cones for part in (each.cut(form) if each.sign(form) is None else [each])]
+    return cones
+
+
+def bends(node: ast.Node, scope: Scope) -> Iterator[Form]:
+    """The forms at whose sign an expression bends."""
+    if isinstance(node, ast.Call) and node.function.id in ("min", "max", "abs") and costs_in(node):
+        given = [x for each in node.arguments for x in pieces(each, scope)]
+        yield from (form for where, _ in given for form in where)
+        forms = [form for _, form in given]
+        yield from forms if node.function.id == "abs" else (minus(a, b) for a, b in combinations(forms, 2))
+        return
+    for child in ast.children(node):
+        yield from bends(child, scope)
+
+
+def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
+    """Of costs: 1 of a sum of costs, 0 of what names none; None of nothing, which is both.
+
+    Raises:
+        NotAffine: neither.
+    """
+    match node:
+        case ast.Number(value=0):
+            return None
+        case ast.Name(id=name):
+            return 1 if name in COSTS else facts.get(name, 0)
+        case ast.Unary(operator="-", operand=operand):
+            return degree(operand, facts)
+        case ast.Call(function=ast.Name(id=name)) if name in facts:
+            if any(costs_in(x) or _speaks(x, facts) for x in node.arguments):
+                raise NotAffine(node.span, "which rank it speaks of depends on costs")
+            return facts[name]
+        case ast.Call(function=ast.Name(id="min" | "max" | "abs")) if not _speaks(node, facts):
+            return _alike(node, node.arguments, facts)
+        case ast.Binary(operator="+" | "-", left=left, right=right):
+            return _alike(node, (left, right), facts)
+        case ast.Binary(operator="*", left=left, right=right):
+            both = degree(left, facts), degree(right, facts)
+            return None if None in both else sum(x or 0 for x in both)
+        case ast.Binary(operator="/", left=left, right=right) if degree(right, facts) == 0:
+            return degree(left, facts)
+        case ast.Conditional(condition=condition, yes=yes, no=no) if not costs_in(condition) and not _speaks(
+            condition, facts
+        ):
+            return _alike(node, (yes, no), facts)
+    if not costs_in(node) and not _speaks(node, facts):
+        return 0
+    raise NotAffine(node.span, "it is not linear in costs")
+
+
+def _speaks(node: ast.Node, facts: Mapping[str, int]) -> bool:
+    """True if an expression speaks of a figure."""
+    return not ast.names_in(node).isdisjoint(facts)
+
+
+def _alike(node: ast.Expression, of: Sequence[ast.Expression], facts: Mapping[str, int]) -> int | None:
+    found = {degree(x, facts) for x in of} - {None}
+    if len(found) > 1:
+        raise NotAffine(node.span, "it is not linear in costs")
+    return next(iter(found), None)

@@ -1,0 +1,147 @@
+"""Expressions by cases through the values of a sample: of each point of a statement, or of each size and rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.prover.fit import Guard, cases, guards
+from pipesched.prover.presburger import PwAff, Set, Space, isl
+from pipesched.prover.sampling import Sample
+
+_APART = (-1, 0, 1)
+_MOST = 160  # guards that are tried
+
+
+def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
+    """The conditions of a set that speak of no quotient: weights of 1, parameters, dimensions."""
+    kind = isl().dim_type
+    dims = of.dim(kind.set)
+    for part in of.get_basic_sets():
+        for each in part.get_constraints():
+            if any(not each.get_coefficient_val(kind.div, k).is_zero() for k in range(each.dim(kind.div))):
+                continue
+            own = [each.get_coefficient_val(kind.param, k) for k in range(parameters)]
+            own += [each.get_coefficient_val(kind.set, k) for k in range(dims)]
+            yield tuple(int(x.to_python()) for x in (each.get_constant_val(), *own))
+
+
+@dataclass(eq=False)
+class Guesses:
+    """Guesses at the values of a statement's points. rows: 1, sizes, point, floors."""
+
+    space: Space
+    rows: Ints
+    floors: Sequence[PwAff] = ()
+    more: Sequence[tuple[int, ...]] = field(default_factory=tuple)
+    halves: bool = True
+
+    @cached_property
+    def _halved(self) -> Guesses:
+        """The same with a half of each loop, and of it and m, as columns."""
+        half = self.space.value(2)
+        rows, floors = [self.rows], [*self.floors]
+        units = {name: at for at, name in enumerate((*self.space.parameters, *self.space.dims), 1)}
+        for name in self.space.dims[1:]:
+            for other in [None, "m"] if "m" in units else [None]:
+                sums = self.rows[:, units[name]] + (self.rows[:, units[other]] if other else 0)
+                value = self.space.named(name)
+                value = value.add(self.space.named(other)) if other else value
+                rows.append((sums // 2).reshape(-1, 1))
+                floors.append(value.scale_down_val(half).floor())
+        return Guesses(self.space, np.hstack(rows), floors, self.more, halves=False)
+
+    @cached_property
+    def columns(self) -> list[PwAff]:
+        """The columns, as expressions."""
+        names = (*self.space.parameters, *self.space.dims)
+        return [self.space.number(1), *(self.space.named(name) for name in names), *self.floors]
+
+    @cached_property
+    def _guards(self) -> list[Guard]:
+        width = self.rows.shape[1]
+        found = {guard.holds.tobytes(): guard for guard in guards(self.rows, self._terms(width))}
+        for given in self.more:
+            for step in _APART:
+                weights = (given[0] + step, *given[1:], *(0,) * (width - len(given)))
+                holds = np.asarray(self.rows @ np.array(weights, dtype=np.int64) >= 0)
+                if holds.any() and not holds.all():
+                    found.setdefault(holds.tobytes(), Guard(weights, holds))
+        return list(found.values())[:_MOST]
+
+    def _terms(self, width: int) -> list[tuple[int, ...]]:
+        """Values that are compared: 0, the loops, r, and how far r, and 1, are from p and m."""
+        names = (*self.space.parameters, *self.space.dims)
+        unit = {name: tuple(int(k == at) for k in range(width)) for at, name in enumerate(names, 1)}
+        zero = (0,) * width
+        made = [zero, *(unit[name] for name in self.space.dims)]
+        if "p" in unit and "r" in unit:
+            made.append(_sum(unit["p"], unit["r"], -1))
+        return [*made, *(unit[name] for name in self.space.parameters)]
+
+    def through(self, values: Sequence[int]) -> PwAff | None:
+        """An expression by cases with these values; of halves too, if there is none without."""
+        found = cases(self.rows, np.array(values, dtype=np.int64), self._guards)
+        if found is None:
+            return self._halved.through(values) if self.halves else None
+        total: PwAff | None = None
+        for case in found:
+            made = self.space.combination([*case.weights], self.columns)
+            for guard in case.guards:
+                above = self.space.combination([*map(Fraction, guard)], self.columns)
+                made = made.intersect_domain(above.nonneg_set())
+            total = made if total is None else total.union_add(made)
+        return total
+
+
+def _sum(first: tuple[int, ...], second: tuple[int, ...], sign: int) -> tuple[int, ...]:
+    return tuple(x + sign * y for x, y in zip(first, second, strict=True))
+
+
+def thresholds(sample: Sample) -> list[tuple[int, ...]]:
+    """Where statements begin and end to run, and at which sizes and ranks they run at all."""
+    model = sample.model
+    loops = len(model.space.dims) - 1
+    found: set[tuple[int, ...]] = set()
+    for x in model.statements:
+        found.update(constraints(x.domain, len(model.varying)))
+        found.update(constraints(x.domain.project_out(isl().dim_type.set, 1, loops), len(model.varying)))
+    width = 1 + len(model.varying) + 1 + loops
+    return sorted({(*each, *(0,) * (width - len(each))) for each in found})
+
+
+def of_statements(sample: Sample) -> list[Guesses]:
+    """By statement."""
+    model, more = sample.model, thresholds(sample)
+    made = []
+    for number, statement in enumerate(model.statements):
+        width = 1 + len(model.varying) + len(model.space.dims) + len(statement.floors)
+        rows = sample.columns(number).reshape(-1, width)
+        made.append(Guesses(model.space, rows, statement.floors, more))
+    return made
+
+
+def of_ranks(sample: Sample, rows: Sequence[tuple[int, ...]]) -> Guesses:
+    """Guesses at values of ranks. rows: a size and a rank each."""
+    model = sample.model
+    width = 1 + len(model.varying) + 1
+    more = sorted({each[:width] for each in thresholds(sample) if not any(each[width:])})
+    space = Space(model.context, model.varying, ("r",))
+    return Guesses(space, np.array([(1, *row) for row in rows], dtype=np.int64).reshape(-1, width), (), more)
+
+
+def of_drains(sample: Sample) -> dict[str, Guesses]:
+    """Guesses at how often each drain runs, by statement."""
+    model, more = sample.model, thresholds(sample)
+    made = {}
+    for number, statement in enumerate(model.statements):
+        if statement.drain:
+            rows = [(1, *point) for point, _ in sample.drains[number]]
+            width = 1 + len(model.varying) + len(model.space.dims)
+            made[statement.name] = Guesses(model.space, np.array(rows, dtype=np.int64).reshape(-1, width), (), more)
+    return made

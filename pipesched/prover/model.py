@@ -1,0 +1,203 @@
+"""A file under a question: every p, or one p, and every m that it takes; its statements and its placement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from pipesched.language import ast
+from pipesched.prover.placing import Placing, placing
+from pipesched.prover.presburger import Set, Space, isl
+from pipesched.prover.scope import NotAffine, Scope, Value, define, evaluate
+from pipesched.prover.statements import Place, Statement, Walker, depth
+
+SIZES = ("p", "m")
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """given: the values of parameters; p and m vary where they are not among them."""
+
+    file: ast.File
+    given: Mapping[str, int]
+    context: Any = field(default_factory=lambda: isl().Context())
+
+    @cached_property
+    def varying(self) -> tuple[str, ...]:
+        """The parameters that vary."""
+        known = [parameter.name.id for parameter in self.file.parameters]
+        return tuple(name for name in SIZES if name in known and name not in self.given)
+
+    def names(self, space: Space, context: Set | None = None) -> Scope:
+        """What the names of the top level mean in a space."""
+        scope = Scope(space, {}, {}, space.universe if context is None else context)
+        for name in self.varying:
+            scope.values[name] = space.named(name)
+        for parameter in self.file.parameters:
+            own = parameter.name
+            if own.id in self.given:
+                scope.values[own.id] = self.given[own.id]
+            elif own.id not in self.varying and parameter.default is not None:
+                scope.definitions[own.id] = ast.Let(own.span, own, None, parameter.default)
+        for number, route in enumerate(self.routes):
+            scope.values[route] = number
+        for item in self.file.items:
+            if isinstance(item, ast.Let):
+                scope.definitions[item.name.id] = item
+        return scope
+
+    @cached_property
+    def routes(self) -> tuple[str, ...]:
+        """The names of the routes."""
+        lines = [item for item in self.file.items if isinstance(item, ast.Stages)]
+        return tuple(dict.fromkeys(line.route.id for line in lines if line.route))
+
+    @cached_property
+    def sizes(self) -> Set:
+        """The sizes that the file takes: what it requires, and at least 1 of each."""
+        space = Space(self.context, self.varying, ())
+        made = space.universe
+        for name in self.varying:
+            made = made.intersect(space.named(name).ge_set(space.number(1)))
+        for item in self.file.items:
+            if isinstance(item, ast.Require):
+                scope = self.names(space, made)
+                made = made.intersect(scope.holding(evaluate(item.condition, scope)))
+        self._require_values(self.names(space, made))
+        return made.params().coalesce()
+
+    def _require_values(self, scope: Scope) -> None:
+        """Raises NotAffine: a value of the top level may have none, as it divides by what varies."""
+        for node in [*scope.definitions.values()]:
+            define(node, scope)
+
+    @cached_property
+    def placing(self) -> Placing:
+        """Where the stages are."""
+        for item in self.file.items:
+            if isinstance(item, ast.Frozen):
+                raise NotAffine(item.span, "stages are frozen, which is not known here yet")
+            if isinstance(item, ast.Costs) and any(entry.values is not None for entry in item.entries):
+                raise NotAffine(item.span, "it has a cost for each stage, so the number of stages is one")
+        return placing(self.file, self.sized, self.context, self.varying)
+
+    def sized(self, space: Space, context: Set | None) -> Scope:
+        """What the names of the top level mean in a space, at the sizes that the file takes."""
+        whole = space.universe.intersect_params(self.sizes)
+        return self.names(space, whole if context is None else whole.intersect(context))
+
+    @cached_property
+    def slices(self) -> int:
+        """How many microbatches are the slices of one sequence."""
+        lines = [item for item in self.file.items if isinstance(item, ast.Slices)]
+        if not lines:
+            return 1
+        count = evaluate(lines[0].count, self.names(Space(self.context, self.varying, ())))
+        if not isinstance(count, int) or count < 1 or len(lines) > 1 or self.routes:
+            raise NotAffine(lines[0].span, "how many slices a sequence has varies, or there are routes")
+        space = Space(self.context, self.varying, ("s",))
+        m = self.names(space).lifted(evaluate(ast.Name(lines[0].span, "m"), self.names(space)))
+        rest = m.sub(m.scale_down_val(space.value(count)).floor().scale_val(space.value(count)))
+        if not self.sizes.is_subset(rest.zero_set().params()):
+            raise NotAffine(lines[0].span, "microbatches are no whole number of sequences at some sizes")
+        return count
+
+    @cached_property
+    def ranks(self) -> Set:
+        """``[r]``, every rank."""
+        held = self.placing.home[0].range()
+        for each in self.placing.home[1:]:
+            held = held.union(each.range())
+        space = Space(self.context, self.varying, ("r",))
+        below = space.named("r").lt_set(self.count(space)).intersect(space.named("r").ge_set(space.number(0)))
+        below = below.intersect_params(self.sizes)
+        if not held.intersect_params(self.sizes).is_equal(below):
+            raise NotAffine(self.file.name.span, "the ranks with stages are not 0 .. p")
+        return below
+
+    def count(self, space: Space) -> Any:
+        """How many ranks there are."""
+        return space.named("p") if "p" in self.varying else space.number(self._ranks)
+
+    @cached_property
+    def _ranks(self) -> int:
+        most = [each.range().intersect_params(self.sizes) for each in self.placing.home]
+        held = [each for each in most if not each.is_empty()]
+        if not held or not all(each.dim_has_upper_bound(isl().dim_type.set, 0) for each in held):
+            raise NotAffine(self.file.name.span, "how many ranks there are varies")
+        return 1 + max(int(each.dim_max_val(0).to_python()) for each in held)
+
+    @cached_property
+    def space(self) -> Space:
+        """The points of statements: the rank and the loops."""
+        deep = max([1, *(depth(item.body) for item in self.file.items if isinstance(item, ast.Rank))])
+        return Space(self.context, self.varying, ("r", *(f"i{k}" for k in range(deep))))
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """The statements of all ranks, each in one chunk; a bare W is in any."""
+        walker = Walker(self.space)
+        for code, guard, rank in self._programs():
+            scope = self.sized(self.space, guard)
+            if isinstance(code.rank, ast.Name) and not self.known(code.rank):
+                scope.values[code.rank.id] = rank
+            walker.block(code.body, scope, Place())
+        return tuple(split for statement in walker.made for split in self._by_chunk(statement))
+
+    def known(self, name: ast.Name) -> bool:
+        """True if a name has a meaning at the top level, so that a program of it is that of one rank."""
+        return name.id in self.names(self.space).values or name.id in self.names(self.space).definitions
+
+    def _programs(self) -> Iterator[tuple[ast.Rank, Set, Value]]:
+        """Programs with the ranks that run them, and their rank: a number where p is one."""
+        rank = self.space.named("r")
+        every = self._lifted(self.ranks)
+        items = [item for item in self.file.items if isinstance(item, ast.Rank)]
+        left = every
+        for item in items:
+            if not isinstance(item.rank, ast.Name) or self.known(item.rank):
+                scope = self.names(self.space)
+                own = rank.eq_set(scope.lifted(evaluate(item.rank, scope))).intersect(every)
+                if not self.sizes.is_subset(own.intersect(left).params()):
+                    raise NotAffine(item.rank.span, "at some sizes this rank is not there, or has two programs")
+                left = left.subtract(own)
+                yield item, own, None
+        general = [item for item in items if isinstance(item.rank, ast.Name) and not self.known(item.rank)]
+        if len(general) > 1 or (not general and not left.is_empty()):
+            raise NotAffine(self.file.name.span, "not every rank has one program")
+        for item in general:
+            if "p" in self.varying:
+                yield item, left, rank
+                continue
+            for number in range(self._ranks):
+                own = left.intersect(rank.eq_set(self.space.number(number)))
+                if not own.is_empty():
+                    yield item, own, number
+
+    def _lifted(self, ranks: Set) -> Set:
+        """A set of ranks as points of statements."""
+        return ranks.insert_dims(isl().dim_type.set, 1, len(self.space.dims) - 1)
+
+    def _by_chunk(self, statement: Statement) -> Iterator[Statement]:
+        """A statement for each chunk that it runs."""
+        chunks = [self._lifted(chunk.domain()) for chunk in self.placing.chunks]
+        domain, chunk = statement.domain, statement.chunk
+        if chunk is None and (statement.letter != "W" or len(chunks) == 1):
+            if len(chunks) > 1 and not domain.is_disjoint(chunks[1]):
+                raise NotAffine(statement.span, "it names no chunk, and its rank has several")
+            chunk = 0
+        if chunk is None:
+            yield statement
+            return
+        left = domain
+        for number, held in enumerate(chunks):
+            whole = self.space.number(chunk) if isinstance(chunk, int) else chunk
+            own = domain.intersect(whole.eq_set(self.space.number(number))).intersect(held)
+            left = left.subtract(own)
+            if not own.is_empty():
+                name = f"{statement.name}_{number}"
+                yield replace(statement, name=name, chunk=number, domain=own.coalesce())
+        if not left.is_empty():
+            raise NotAffine(statement.span, "at some sizes it names a chunk that its rank has not")

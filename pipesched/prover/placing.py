@@ -1,0 +1,147 @@
+"""The placement as relations: stage to rank, the chunks of a rank, who reads whom, the microbatches of a route."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from pipesched.language import ast
+from pipesched.prover.presburger import Map, Set, Space, isl
+from pipesched.prover.scope import NotAffine, Scope, Value, evaluate
+
+CHUNKS = 64  # of a rank
+
+
+@dataclass(frozen=True, eq=False)
+class Placing:
+    """home: by route ``[s] -> [r]``. chunks: by chunk its route and stage, ``[r] -> [route, s]``. stages: ``[s]``.
+
+    reads: ``[s] -> [s']``, s' being read by s. ends: by route its first microbatch and the end, None for 0 .. m.
+    """
+
+    home: tuple[Map, ...]
+    chunks: tuple[Map, ...]
+    stages: Set
+    reads: Map
+    ends: tuple[tuple[ast.Expression, ast.Expression] | None, ...]
+
+
+Names = Callable[[Space, Set | None], Scope]
+
+
+def placing(file: ast.File, names: Names, context: Any, parameters: tuple[str, ...]) -> Placing:
+    """The placement of a file. names: the scope of its top level in a space.
+
+    Raises:
+        NotAffine: it has no such form.
+    """
+    lines = [item for item in file.items if isinstance(item, ast.Stages)]
+    routes = list(dict.fromkeys(line.route.id if line.route else "" for line in lines))
+    space = Space(context, parameters, ("s",))
+    home: list[Map] = [None] * len(routes)
+    ends: list[tuple[ast.Expression, ast.Expression] | None] = [None] * len(routes)
+    reads: list[Map] = []
+    alone: list[Set] = [space.universe.complement()] * len(routes)
+    for line in lines:
+        route = routes.index(line.route.id if line.route else "")
+        found, taken = _line(line, names(space, None))
+        before = home[route]
+        if before is not None and not found.domain().is_disjoint(
+            alone[route] if line.high is None else before.domain()
+        ):
+            raise NotAffine(line.span, "a stage is placed twice at some sizes")
+        if line.high is None:
+            alone[route] = alone[route].union(found.domain())
+            reads = [each.subtract_domain(found.domain()) for each in reads]
+        home[route] = found if before is None else before.subtract_domain(found.domain()).union(found)
+        reads += taken
+        ends[route] = line.microbatches or ends[route]
+    stages = home[0].domain()
+    read = reads[0]
+    for more in reads[1:]:
+        read = read.union(more)
+    _require_stages(home, stages, file)
+    _require_routes(home, ends, file, names)
+    if any(line.reads for line in lines):
+        _require_reads(read, stages, file, several=len(routes) > 1)
+    return Placing(tuple(home), _chunks(home, file, context), stages, read.intersect_range(stages), tuple(ends))
+
+
+def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
+    """Raises NotAffine: stages do not count from 0 without a hole, or not all are on every route."""
+    fewer = isl().Map.read_from_str(stages.get_ctx(), "{ [s] -> [s - 1] : s != 0 }")
+    if not fewer.intersect_domain(stages).range().is_subset(stages) or not all(
+        x.domain().is_equal(stages) for x in home
+    ):
+        raise NotAffine(file.name.span, "at some sizes a stage is placed nowhere")
+
+
+def _require_routes(
+    home: list[Map], ends: list[tuple[ast.Expression, ast.Expression] | None], file: ast.File, names: Names
+) -> None:
+    """Raises NotAffine: routes do not take the microbatches one after the other, or have ranks of a stage in common."""
+    if len(home) == 1 and ends[0] is None:
+        return
+    at, space = (
+        file.name.span,
+        Space(home[0].get_ctx(), home[0].domain().params().get_var_names(isl().dim_type.param), ("s",)),
+    )
+    scope = names(space, None)
+    last: Value = space.number(0)
+    whole = scope.context
+    for each in ends:
+        if each is None:
+            raise NotAffine(at, "a route does not say which microbatches it takes")
+        low, high = (scope.lifted(evaluate(x, scope)) for x in each)
+        if not whole.is_subset(low.eq_set(last).intersect(low.le_set(high))):
+            raise NotAffine(at, "the microbatches of routes do not follow each other at some sizes")
+        last = high
+    if not whole.is_subset(last.eq_set(scope.lifted(evaluate(ast.Name(at, "m"), scope)))):
+        raise NotAffine(at, "a microbatch takes no route at some sizes")
+    if len(home) > 2 and (len(home) & (len(home) - 1) or any(not a.is_disjoint(b) for a, b in combinations(home, 2))):
+        raise NotAffine(at, "a stage may have a number of copies that is no power of 2")
+
+
+def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> None:
+    """Raises NotAffine: a stage reads one behind it, or one before the last is read by none."""
+    before = isl().Map.read_from_str(stages.get_ctx(), "{ [s] -> [t] : -1 <= t < s }")
+    inner = stages.subtract(stages.lexmax())
+    inside = read.intersect_domain(stages)
+    if several or not inside.is_subset(before) or not inner.is_subset(inside.range()):
+        raise NotAffine(file.name.span, "not every stage reads others before it, and is read by one")
+
+
+def _line(line: ast.Stages, scope: Scope) -> tuple[Map, list[Map]]:
+    """Where a line places its stages, and what these read."""
+    space = scope.space
+    variable = space.named("s")
+    low = evaluate(line.low, scope)
+    high = low if line.high is None else evaluate(line.high, scope)
+    low, high = scope.lifted(low), scope.lifted(high)
+    above = variable.le_set(high) if line.high is None else variable.lt_set(high)
+    inside = scope.inner(variable.ge_set(low).intersect(above))
+    if line.variable is not None:
+        inside.values[line.variable.id] = variable
+    rank = inside.lifted(evaluate(line.rank, inside)).intersect_domain(inside.context)
+    taken = [inside.lifted(evaluate(each, inside)) for each in line.reads] or [variable.sub(space.number(1))]
+    reads = [isl().Map.from_pw_aff(each.intersect_domain(inside.context)) for each in taken]
+    return isl().Map.from_pw_aff(rank), reads
+
+
+def _chunks(home: list[Map], file: ast.File, context: Any) -> tuple[Map, ...]:
+    """The stages of each rank, by route and then by stage: the first of each, the next, and so on."""
+    numbered = [each.reverse().insert_dims(isl().dim_type.out, 0, 1) for each in home]
+    numbered = [each.fix_val(isl().dim_type.out, 0, isl().Val(route, context)) for route, each in enumerate(numbered)]
+    left = numbered[0]
+    for each in numbered[1:]:
+        left = left.union(each)
+    chunks: list[Map] = []
+    while not left.is_empty():
+        if len(chunks) >= CHUNKS:
+            raise NotAffine(file.name.span, f"a rank has more than {CHUNKS} stages, or as many as there are ranks")
+        first = left.lexmin()
+        chunks.append(first.coalesce())
+        left = left.subtract(first)
+    return tuple(chunks)

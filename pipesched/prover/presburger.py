@@ -1,0 +1,158 @@
+"""isl, as the prover uses it: sets and maps of integers with parameters, whose subset tests it decides.
+
+    Set      { [r, i] : 0 <= r < p and 0 <= i < m }         Map      { S[r, i] -> [r + i] }
+    PwAff    an expression by cases, floor(x / 4) in it     Union    of sets or maps of several spaces
+
+The library is imported here and nowhere else; its objects have no types of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from pipesched.diagnostics import Code, fail
+
+Set: TypeAlias = Any
+Map: TypeAlias = Any
+PwAff: TypeAlias = Any
+UnionSet: TypeAlias = Any
+UnionMap: TypeAlias = Any
+Point: TypeAlias = tuple[int, ...]
+
+OPERATIONS = 40_000_000  # of isl, for one question; some ten seconds
+POINTS = 60_000  # that are listed of a set
+
+
+class TooHard(Exception):
+    """A question takes isl more steps than it is given."""
+
+
+@cache
+def isl() -> Any:
+    """The library.
+
+    Raises:
+        PipeschedError: PS812, it is not installed.
+    """
+    try:
+        return import_module("islpy")
+    except ImportError:
+        message = "proofs need islpy, which is not installed"
+        raise fail(Code.NEEDS, message, help="pip install 'pipesched[prover]'") from None
+
+
+@contextmanager
+def bounded(context: Any, operations: int = OPERATIONS) -> Iterator[None]:
+    """Give isl so many steps for what is asked inside.
+
+    Raises:
+        TooHard: they do not suffice.
+    """
+    context.reset_operations()
+    context.set_max_operations(operations)
+    try:
+        yield
+    except isl().Error as error:
+        if "maximal number of operations" not in str(error):
+            raise
+        raise TooHard from None
+    finally:
+        context.set_max_operations(0)
+        context.reset_operations()
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """A space of points: names of its parameters and of its dimensions."""
+
+    context: Any
+    parameters: tuple[str, ...]
+    dims: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        made = isl().Space.create_from_names(self.context, set=[*self.dims], params=[*self.parameters])
+        object.__setattr__(self, "universe", isl().Set.universe(made))
+        object.__setattr__(self, "local", isl().LocalSpace.from_space(made))
+
+    universe: Any = None
+    local: Any = None
+
+    def number(self, value: int | Fraction) -> PwAff:
+        """A constant."""
+        return isl().PwAff.from_aff(isl().Aff.val_on_domain(self.local, self.value(value)))
+
+    def value(self, value: int | Fraction) -> Any:
+        """A number as isl has it."""
+        return isl().Val(str(value), self.context)
+
+    def named(self, name: str) -> PwAff:
+        """A parameter or a dimension."""
+        kind = isl().dim_type
+        where = (kind.param, self.parameters) if name in self.parameters else (kind.set, self.dims)
+        return isl().PwAff.from_aff(isl().Aff.var_on_domain(self.local, where[0], where[1].index(name)))
+
+    def combination(self, weights: list[Fraction], of: list[PwAff]) -> PwAff:
+        """A weighted sum of expressions."""
+        total = self.number(0)
+        for weight, term in zip(weights, of, strict=True):
+            if weight:
+                total = total.add(term.scale_val(self.value(weight)))
+        return total
+
+
+def points(of: Set, parameters: int) -> Iterator[tuple[Point, Any]]:
+    """All points of a bounded set, parameters first, and each as isl has it.
+
+    Raises:
+        TooHard: there are too many.
+    """
+    kind = isl().dim_type
+    if of.move_dims(kind.set, 0, kind.param, 0, parameters).count_val().to_python() > POINTS:
+        raise TooHard
+    found: list[Any] = []
+    of.foreach_point(found.append)
+    dims = of.dim(kind.set)
+    for point in found:
+        params = (point.get_coordinate_val(kind.param, k).to_python() for k in range(parameters))
+        own = (point.get_coordinate_val(kind.set, k).to_python() for k in range(dims))
+        yield (*params, *own), point
+
+
+def map_to(expression: PwAff, domain: Set, name: str) -> Map:
+    """``{ name[...] -> [expression] }`` on a domain."""
+    made = isl().Map.from_pw_aff(expression.intersect_domain(domain))
+    return made.set_tuple_name(isl().dim_type.in_, name)
+
+
+def maps_to(expressions: list[PwAff], domain: Set, name: str) -> Map:
+    """``{ name[...] -> [expression, ...] }`` on a domain."""
+    made = map_to(expressions[0], domain, name)
+    for expression in expressions[1:]:
+        made = made.flat_range_product(map_to(expression, domain, name))
+    return made
+
+
+def union(maps: list[Map], empty: str, context: Any) -> UnionMap:
+    """Maps of several spaces as one. empty: the text of a map without any, which names the parameters."""
+    made = isl().UnionMap.read_from_str(context, empty)
+    for each in maps:
+        made = made.union(isl().UnionMap.from_map(each))
+    return made
+
+
+def parts(of: UnionMap) -> list[Map]:
+    """The maps of a union, a space each."""
+    found: list[Map] = []
+    of.foreach_map(found.append)
+    return found
+
+
+def case(condition: Set, yes: PwAff, no: PwAff) -> PwAff:
+    """An expression by cases."""
+    return yes.intersect_domain(condition).union_add(no.intersect_domain(condition.complement()))

@@ -1,0 +1,158 @@
+"""What a file says of every size: each property proved, refuted at its smallest size, or not settled.
+
+Asked is first of every p at once; what that leaves open is asked of p = 2, 3 and 4, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipesched.diagnostics import Code, fail
+from pipesched.formats.readers import checked, reader_of
+from pipesched.language import ast
+from pipesched.model.numbers import Value
+from pipesched.prover.claims import Proof
+from pipesched.prover.domains import domain
+from pipesched.prover.presburger import isl
+from pipesched.prover.prove_report import Answer, Finding, Theorems
+from pipesched.prover.question import Question
+from pipesched.prover.refute import Small, interior
+from pipesched.prover.relations import Unsettled
+from pipesched.prover.scope import NotAffine
+from pipesched.support.source import Source
+
+ONE_BY_ONE = (2, 3, 4)
+PROVED, REFUTED, OPEN = "proved", "refuted", "not settled"
+
+
+def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
+    """All that is proved of a file. parameters: those that are given have one value; p and m vary else.
+
+    Raises:
+        PipeschedError: the file is no .ps file, or something is wrong with it whatever the sizes; PS225, its order has
+            one size; PS820, islpy is not installed.
+    """
+    isl()
+    if reader_of(source).name != "ps":
+        raise fail(
+            Code.USAGE,
+            f"{source.name} is an order of one size: a proof is of a .ps file",
+            help="`pipesched verify` says all that is true of it",
+        )
+    file = checked(source).file
+    given = {name: value for name, value in parameters.items() if isinstance(value, int)}
+    lists = [name for name, value in parameters.items() if not isinstance(value, int)]
+    known = [x.name.id for x in file.parameters]
+    if lists or (unknown := [name for name in given if name not in known]):
+        name = (lists or unknown)[0]
+        why = f"`{name}` is a list of values" if lists else f"schedule {file.name.id} has no parameter `{name}`"
+        raise fail(Code.PARAMETER_UNKNOWN if not lists else Code.LIST, why, help="a proof is of whole numbers")
+    question = Question(file, given)
+    if not question.model.varying:
+        raise fail(Code.USAGE, "every parameter has one value", help="leave out --m, or --p")
+    return _Prover(source, file, question).theorems()
+
+
+@dataclass(frozen=True, eq=False)
+class _Prover:
+    source: Source
+    file: ast.File
+    question: Question
+
+    @cached_property
+    def small(self) -> Small:
+        return Small(self.source, self.question.given, self.question.model.varying)
+
+    def theorems(self) -> Theorems:
+        title = self.file.title or self.file.name.id
+        if (wrong := self.small.wrong()) is not None:
+            finding = Finding(0, "the order", REFUTED, counterexample=wrong)
+            answers = [Answer(self._values(self.question), self._domain(self.question), (finding,))]
+        else:
+            answers = [self._answer(self.question)]
+            open = {x.number for x in answers[0].findings if x.outcome == OPEN}
+            if open and "p" in self.question.model.varying:
+                answers += self._one_by_one(open)
+        return Theorems(self.source.name, self.file.name.id, title, tuple(answers))
+
+    def _one_by_one(self, open: set[int]) -> Iterator[Answer]:
+        """Answers on p = 2, 3 and 4, as far as something is proved there that is not for all. open: what is not."""
+        for p in ONE_BY_ONE:
+            if any(size["p"] == p for size in self.small.sizes):
+                made = self._answer(Question(self.file, {**self.question.given, "p": p}), open)
+                if any(finding.outcome == PROVED and finding.number in open for finding in made.findings):
+                    yield made
+
+    def _answer(self, question: Question, only: set[int] | None = None) -> Answer:
+        """What is true of a question. only: the numbers of what is asked."""
+        return Answer(self._values(question), self._domain(question), tuple(self._findings(question, only)))
+
+    def _values(self, question: Question) -> dict[str, int]:
+        """The parameters that have one value."""
+        own = {x.name.id: x.default.value for x in self.file.parameters if isinstance(x.default, ast.Number)}
+        varying = question.model.varying
+        fixed = {name: value for name, value in own.items() if isinstance(value, int) and name not in varying}
+        return {**fixed, **question.given}
+
+    def _domain(self, question: Question) -> str:
+        try:
+            return domain(question.settled(lambda: question.model.sizes))
+        except Unsettled:
+            return ""
+
+    def _findings(self, question: Question, only: set[int] | None) -> Iterator[Finding]:
+        sound = True
+        for number, (name, ask) in enumerate(_STRUCTURE):
+            if sound:
+                try:
+                    yield Finding(number, name, PROVED, question.settled(lambda own=ask: own(question)))  # type: ignore[misc]
+                except Unsettled as error:
+                    yield Finding(number, name, OPEN, f"{error}; {self._tried}")
+                    sound = False
+        for at, claim in enumerate(x for x in self.file.items if isinstance(x, ast.Claim)):
+            number = at + len(_STRUCTURE)
+            if only is None or number in only:
+                yield self._claim(number, at, claim, question, sound=sound)
+
+    @cached_property
+    def _tried(self) -> str:
+        """What is known of small sizes, where no proof is."""
+        sizes = self.small.sizes
+        if not sizes:
+            return "no small size is taken"
+        most = " ".join(f"{name}={max(size[name] for size in sizes)}" for name in self.question.model.varying)
+        return f"right at all {len(sizes)} sizes up to {most}"
+
+    def _claim(self, number: int, at: int, claim: ast.Claim, question: Question, *, sound: bool) -> Finding:
+        text = " ".join(claim.span.text.split()).removeprefix("claim ")
+        why = "the order is not proved"
+        if sound:
+            try:
+                cones = Proof(question, claim).prove()
+                costs = tuple(tuple(x.items()) for cone in cones for x in cone.generators())
+                return Finding(number, text, PROVED, costs=costs)
+            except (Unsettled, NotAffine) as error:
+                why = str(error)
+        counterexample = self.small.false(at, [{}, *self._priced(question, claim)])
+        if counterexample is not None:
+            return Finding(number, text, REFUTED, counterexample=counterexample)
+        return Finding(number, text, OPEN, f"{why}; {self._tried}")
+
+    def _priced(self, question: Question, claim: ast.Claim) -> list[Mapping[str, int]]:
+        try:
+            return [*interior(Proof(question, claim).generators())]
+        except (Unsettled, NotAffine):
+            return []
+
+
+def _complete(question: Question) -> str:
+    return f"each {question.complete} of every stage and microbatch once, on its rank"
+
+
+def _clock(question: Question) -> str:
+    return f"{question.clock} increase along every order and every message, so under every model"
+
+
+_STRUCTURE = (("complete", _complete), ("no deadlock", _clock))

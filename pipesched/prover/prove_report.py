@@ -1,0 +1,130 @@
+"""The answers of `prove`, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from pipesched import render
+from pipesched.prover.refute import Counterexample
+
+NOT_SETTLED = 3  # exit status
+_INDENT = " " * 15
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A property. outcome: proved, refuted or not settled; detail: how, or what is missing.
+
+    costs: the generators of the costs for which it is proved; none where it does not speak of costs.
+    """
+
+    number: int
+    name: str
+    outcome: str
+    detail: str = ""
+    counterexample: Counterexample | None = None
+    costs: tuple[tuple[tuple[str, int], ...], ...] = ()
+
+    @property
+    def said(self) -> list[str]:
+        """What is said below its name."""
+        if self.counterexample is None:
+            return [self.detail] if self.outcome != "proved" else []
+        found = render.concise(self.counterexample.found, None)
+        return [found, f"the smallest size found: {self.counterexample.arguments()}"]
+
+    def line(self) -> str:
+        """Its line."""
+        detail = f": {self.detail}" if self.outcome == "proved" and self.detail else ""
+        return f"  {self.outcome:<11}  {self.name}{detail}"
+
+    def to_json(self) -> dict[str, object]:
+        """One object."""
+        found = self.counterexample
+        return {
+            "property": self.name,
+            "outcome": self.outcome,
+            "detail": self.detail,
+            "costs": [dict(each) for each in self.costs],
+            "counterexample": found
+            and {
+                "parameters": dict(found.parameters),
+                "costs": dict(found.costs),
+                "diagnostic": render.as_json(found.found),
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of every size of a domain. given: the parameters that have one value there."""
+
+    given: Mapping[str, int]
+    domain: str
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """One object."""
+        return {
+            "given": dict(self.given),
+            "domain": self.domain,
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class Theorems:
+    """All answers on a file: on every p first, then on one p each, of what that left open."""
+
+    source: str
+    name: str
+    title: str
+    answers: tuple[Answer, ...]
+
+    @cached_property
+    def outcomes(self) -> Mapping[int, set[str]]:
+        """By property what is known of it: on every p, else on each p that was asked."""
+        found: dict[int, set[str]] = {}
+        for answer in self.answers:
+            for finding in answer.findings:
+                found.setdefault(finding.number, set()).add(finding.outcome)
+        return found
+
+    @property
+    def ok(self) -> bool:
+        """True if all is proved of the first domain."""
+        return all(finding.outcome == "proved" for finding in self.answers[0].findings)
+
+    @property
+    def exit_status(self) -> int:
+        """0 all is proved, 1 something is refuted, 3 something is not settled."""
+        if any("refuted" in found for found in self.outcomes.values()):
+            return 1
+        return 0 if self.ok else NOT_SETTLED
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, **_: object) -> str:
+        """All answers."""
+        lines: list[str] = []
+        for answer in self.answers:
+            given = ", ".join(f"{name} = {value}" for name, value in answer.given.items())
+            sizes = [given, f"every size with {answer.domain}" if answer.domain else ""]
+            lines.append(f"{self.title}   {': '.join(filter(None, sizes))}".rstrip())
+            for said, alike in groupby(answer.findings, key=lambda finding: finding.said):
+                lines += [*(finding.line() for finding in alike), *(f"{_INDENT}{line}" for line in said)]
+        return "\n".join(map(render.clean, lines))
+
+    def to_json(self) -> dict[str, object]:
+        """The published form."""
+        return {
+            "ok": self.ok,
+            "name": self.name,
+            "title": self.title,
+            "source": self.source,
+            "answers": [answer.to_json() for answer in self.answers],
+        }

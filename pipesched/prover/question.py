@@ -1,0 +1,114 @@
+"""One question: a file at one p or at every p, and what is known of it; each fact is proved when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
+
+from pipesched.language import ast
+from pipesched.prover.facts import Facts
+from pipesched.prover.flow import Flow, complete
+from pipesched.prover.model import Model
+from pipesched.prover.presburger import PwAff, TooHard, bounded
+from pipesched.prover.relations import Relations, Unsettled
+from pipesched.prover.replay import Costs, Replay
+from pipesched.prover.sampling import Sample, Stuck, sizes
+from pipesched.prover.scope import NotAffine
+from pipesched.prover.timeline import Timeline, Times, clock
+
+Found = TypeVar("Found")
+
+
+@dataclass(eq=False)
+class Question:
+    """What is asked of a file. given: the values of parameters; p and m vary where they are not among them."""
+
+    file: ast.File
+    given: Mapping[str, int]
+    _narrowed: dict[tuple[ast.Expression, ...], Question] = field(default_factory=dict)
+    _timed: dict[tuple[tuple[str, int], ...], object] = field(default_factory=dict)
+
+    @cached_property
+    def model(self) -> Model:
+        """The file's statements and placement."""
+        return Model(self.file, self.given)
+
+    def settled(self, ask: Callable[[], Found]) -> Found:
+        """An answer, within bounds.
+
+        Raises:
+            Unsettled: there is none, or finding it takes too long.
+        """
+        try:
+            with bounded(self.model.context):
+                return ask()
+        except TooHard:
+            raise Unsettled("it takes more steps than are given") from None
+        except NotAffine as error:
+            raise Unsettled(f"line {error.span.line}: `{error.span.text}`: {error.reason}") from None
+        except Stuck:
+            raise Unsettled("at a small size the order does not run") from None
+
+    @cached_property
+    def relations(self) -> Relations:
+        """Order and data flow."""
+        return Relations(self.model, Sample(self.model, sizes(self.model)))
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Start times."""
+        return Timeline(self.relations, Flow(self.relations), Replay(self.relations.sample))
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Figures."""
+        return Facts(self.relations, self.timeline)
+
+    @cached_property
+    def complete(self) -> str:
+        """The letters that every stage and microbatch runs once."""
+        if self.model.sizes.is_empty():
+            raise Unsettled("it takes no size")
+        return complete(self.relations)
+
+    @cached_property
+    def clock(self) -> str:
+        """Proof that no operations wait for each other."""
+        known = self.complete
+        assert known
+        return clock(self.timeline)
+
+    @cached_property
+    def peak(self) -> PwAff:
+        """By rank the most that it holds."""
+        return self.facts.peak
+
+    def narrowed(self, conditions: tuple[ast.Expression, ...]) -> Question:
+        """The same for fewer sizes."""
+        if not conditions:
+            return self
+        if conditions not in self._narrowed:
+            more = tuple(ast.Require(each.span, each, None) for each in conditions)
+            self._narrowed[conditions] = Question(replace(self.file, items=(*self.file.items, *more)), self.given)
+        return self._narrowed[conditions]
+
+    def times(self, generators: Sequence[Costs]) -> Times:
+        """Start times at all costs between generators; kept, as is that there are none.
+
+        Raises:
+            Unsettled: they were not proved.
+        """
+        key = tuple(pair for costs in generators for pair in sorted(costs.items()))
+        if key not in self._timed:
+            try:
+                assert self.clock
+                self._timed[key] = self.timeline.prove(generators)
+            except Unsettled as error:
+                self._timed[key] = error
+        found = self._timed[key]
+        if isinstance(found, Unsettled):
+            raise found
+        assert isinstance(found, Times)
+        return found

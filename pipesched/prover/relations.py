@@ -1,0 +1,266 @@
+"""The order and the data flow of a file as relations of its instances.
+
+    turns       S[r, i] -> [k]       k instances of the same class ran before on the rank
+    keys        S[r, i] -> [s, j]    its stage and its microbatch
+    order       S[r, i] -> T[r, k]   T comes later on the same rank
+    flow        S[r, i] -> T[q, k]   T takes what S makes
+
+A turn is guessed, and proved: it grows along the order, and its values on a rank are 0, 1, 2, … without a gap. There is
+one such function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pipesched.prover.guess import Guesses, of_drains, of_statements
+from pipesched.prover.model import Model
+from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, UnionSet, isl, map_to, maps_to, union
+from pipesched.prover.sampling import OF, Sample
+from pipesched.prover.scope import Value, evaluate
+from pipesched.prover.statements import Statement
+
+
+class Unsettled(Exception):
+    """Something was not proved; what it was."""
+
+
+def words(statements: Iterable[Statement]) -> str:
+    """The letters of statements, in words."""
+    return ", ".join(dict.fromkeys(x.letter for x in statements))
+
+
+@dataclass(eq=False)
+class Relations:
+    """The relations of a model; what is proved of them is kept."""
+
+    model: Model
+    sample: Sample
+    domains: dict[str, Set] = field(default_factory=dict)
+    _turns: dict[frozenset[str], Mapping[str, PwAff]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.space: Space = self.model.space
+        self.empty = f"[{', '.join(self.model.varying)}] -> {{ }}"
+        self.statements = self.model.statements
+        self.number = {x.name: k for k, x in enumerate(self.statements)}
+        self.domains = {x.name: x.domain for x in self.statements}
+        self.guesses: list[Guesses] = of_statements(self.sample)
+        drained = of_drains(self.sample)
+        for each in self.statements:
+            if each.drain:
+                self._drained(each, drained[each.name])
+
+    def union(self, maps: Iterable[Map]) -> UnionMap:
+        """Maps of several statements as one."""
+        return union([*maps], self.empty, self.model.context)
+
+    def points(self, statements: Iterable[Statement]) -> UnionSet:
+        """All their instances."""
+        made = isl().UnionSet.read_from_str(self.model.context, self.empty)
+        for x in statements:
+            made = made.union(isl().UnionSet.from_set(self.domains[x.name].set_tuple_name(x.name)))
+        return made
+
+    def of(self, statement: Statement, expressions: list[PwAff]) -> Map:
+        """``S[...] -> [expressions]``."""
+        return maps_to(expressions, self.domains[statement.name], statement.name)
+
+    def valued(self, of: Mapping[str, PwAff]) -> UnionMap:
+        """``S[...] -> [value]`` of several statements."""
+        return self.union(map_to(x, self.domains[name], name) for name, x in of.items())
+
+    @cached_property
+    def rank(self) -> UnionMap:
+        """``S[r, ...] -> [r]``."""
+        r = self.space.named("r")
+        return self.union(self.of(x, [r]) for x in self.statements)
+
+    @cached_property
+    def places(self) -> UnionMap:
+        """``S[r, ...] -> [place]``, as long for all."""
+        longest = max(len(x.place) for x in self.statements)
+        made = []
+        for x in self.statements:
+            loops = iter(self.space.dims[1:])
+            word = [self.space.number(k) if k is not None else self.space.named(next(loops)) for k in x.place]
+            word += [self.space.number(0)] * (longest - len(word))
+            made.append(self.of(x, word))
+        return self.union(made)
+
+    @cached_property
+    def order(self) -> UnionMap:
+        """Instances, and those that come later on their rank."""
+        later = self.places.lex_lt_union_map(self.places)
+        return later.intersect(self.rank.apply_range(self.rank.reverse())).coalesce()
+
+    def _fitted(self, statement: Statement, values: list[int], what: str) -> PwAff:
+        found = self.guesses[self.number[statement.name]].through(values)
+        if found is None:
+            raise Unsettled(f"{what}: no expression with few cases fits {statement.letter} at `{statement.span.text}`")
+        return found
+
+    # Turns
+
+    def turns(self, statements: Iterable[Statement]) -> Mapping[str, PwAff]:
+        """How many of these ran on the rank before each.
+
+        Raises:
+            Unsettled: no guess is proved.
+        """
+        of = [*statements]
+        names = frozenset(x.name for x in of)
+        if names not in self._turns:
+            self._turns[names] = self._counted(of)
+        return self._turns[names]
+
+    def _counted(self, of: list[Statement]) -> Mapping[str, PwAff]:
+        numbers = {self.number[x.name] for x in of}
+        counted: dict[int, int] = {}
+        for instances in self.sample.ranks.values():
+            mine = [x for x in instances if x.statement in numbers]
+            counted |= {id(x): k for k, x in enumerate(mine)}
+        found = {}
+        for x in of:
+            values = [counted[id(each)] for each in self.sample.of(self.number[x.name])]
+            found[x.name] = self._fitted(x, values, f"the count of {words(of)}")
+        self._prove_turns(of, self.valued(found))
+        return found
+
+    def _prove_turns(self, of: list[Statement], turn: UnionMap) -> None:
+        """Raises Unsettled: this is not how many came before."""
+        what = f"the count of {words(of)}"
+        if not self.points(of).is_subset(turn.domain()):
+            raise Unsettled(f"{what} is not known everywhere")
+        less = isl().UnionMap.read_from_str(self.model.context, "{ [a] -> [b] : a < b }")
+        if not self.order.apply_domain(turn).apply_range(turn).is_subset(less):
+            raise Unsettled(f"{what} does not grow along the order")
+        held = self.reached(turn)
+        before = isl().UnionMap.read_from_str(self.model.context, "{ [k] -> [k - 1] : k != 0 }")
+        if not held.apply_range(before).is_subset(held):
+            raise Unsettled(f"{what} has gaps")
+
+    def reached(self, turn: UnionMap) -> UnionMap:
+        """``[r] -> [k]``: the values on each rank."""
+        return self.rank.reverse().apply_range(turn)
+
+    def _drained(self, drain: Statement, guesses: Guesses) -> None:
+        """Find how often the loop of a drain runs: as often as brings the W up to the I."""
+        if drain.loops != 1:
+            raise Unsettled("a `drain` in a loop")
+        found = guesses.through([count for _, count in self.sample.drains[self.number[drain.name]]])
+        if found is None:
+            raise Unsettled("the count of W that are drained: no expression with few cases fits")
+        above = self.space.named(self.space.dims[1]).lt_set(found)
+        self.domains[drain.name] = drain.domain.intersect(above)
+
+    def _prove_drained(self, drain: Statement) -> None:
+        """Raises Unsettled: behind it a W is pending, or there were more W than I."""
+        mine = [x for x in self.statements if x.letter in ("I", "W") and _alike(x, drain)]
+        until = [x for x in mine if first(x) <= first(drain)]
+        made, taken = ([x for x in until if x.letter == letter] for letter in (OF["W"], "W"))
+        if not self.reached(self.valued(self.turns(made))).is_equal(self.reached(self.valued(self.turns(taken)))):
+            raise Unsettled("the count of W that are drained")
+
+    # Keys
+
+    @cached_property
+    def keys(self) -> Mapping[str, Map]:
+        """By statement ``S[...] -> [s, j]``.
+
+        Raises:
+            Unsettled: who takes which microbatch is not proved.
+        """
+        found: dict[str, Map] = {}
+        for of in self._classes():
+            named = {x.microbatch is not None for x in of}
+            if len(named) > 1:
+                raise Unsettled(f"{words(of)}: some name their microbatch, and others take the next one")
+            turns = {x.name: x.microbatch for x in of} if True in named else self.turns(of)
+            for x in of:
+                found[x.name] = self._key(x, turns[x.name], named=True in named)
+        for letter, source in OF.items():
+            for of in self._oldest(letter):
+                found |= self._keys_of_oldest(of, source, found)
+        for x in self.statements:
+            if x.drain:
+                self._prove_drained(x)
+        return found
+
+    def _classes(self) -> list[list[Statement]]:
+        """The F of each chunk, and its I and B: they take turns, or name their microbatch."""
+        return self._grouped(_class)
+
+    def _grouped(self, kind: Callable[[Statement], str | None]) -> list[list[Statement]]:
+        found: dict[tuple[str, object], list[Statement]] = {}
+        for x in self.statements:
+            if (name := kind(x)) is not None:
+                found.setdefault((name, x.chunk), []).append(x)
+        return [*found.values()]
+
+    def _oldest(self, letter: str) -> list[list[Statement]]:
+        groups = self._grouped(lambda x: letter if x.letter == letter else None)
+        if len(groups) > 1 and any(x.chunk is None for of in groups for x in of):
+            raise Unsettled(f"{letter} of any chunk beside {letter} of one")
+        return groups
+
+    def _key(self, x: Statement, turn: Value, *, named: bool) -> Map:
+        model, count = self.model, len(self.model.placing.home)
+        scope = model.sized(self.space, None)
+        turn = scope.lifted(turn)
+        if x.letter in "IB" and not named and model.slices > 1:
+            wide = self.space.value(model.slices)
+            left = turn.sub(turn.scale_down_val(wide).floor().scale_val(wide))
+            turn = turn.sub(left.scale_val(self.space.value(2))).add(self.space.number(model.slices - 1))
+        chunk = self.rank_of(x).apply_range(model.placing.chunks[x.chunk])
+        made: Map | None = None
+        for route in range(count):
+            ends = model.placing.ends[route]
+            low = self.space.number(0) if ends is None or named else scope.lifted(evaluate(ends[0], scope))
+            own = chunk.fix_val(isl().dim_type.out, 0, self.space.value(route))
+            own = own.project_out(isl().dim_type.out, 0, 1).flat_range_product(self.of(x, [turn.add(low)]))
+            made = own if made is None else made.union(own)
+        return made
+
+    def rank_of(self, x: Statement) -> Map:
+        """``S[r, ...] -> [r]`` of a statement."""
+        return self.of(x, [self.space.named("r")])
+
+    def _keys_of_oldest(self, of: list[Statement], source: str, known: Mapping[str, Map]) -> dict[str, Map]:
+        """The k-th one takes what the k-th of its source took."""
+        if any(x.microbatch is not None for x in of):
+            raise Unsettled(f"{words(of)} names its microbatch")
+        if source == "F" and self.model.slices > 1:
+            raise Unsettled(f"{words(of)} of slices")
+        sources = [x for x in self.statements if x.letter == source and _alike(x, of[0])]
+        turns, r = self.turns(sources), self.space.named("r")
+        table: Map | None = None
+        for x in sources:
+            own = self.of(x, [r, turns[x.name]]).reverse().apply_range(known[x.name])
+            table = own if table is None else table.union(own)
+        if table is None:
+            raise Unsettled(f"{words(of)} without {source}")
+        mine = self.turns(of)
+        return {x.name: self.of(x, [r, mine[x.name]]).apply_range(table) for x in of}
+
+    def made(self, letters: str) -> UnionMap:
+        """``S[...] -> [s, j]`` of the statements with these letters."""
+        return self.union(self.keys[x.name] for x in self.statements if x.letter in letters)
+
+
+def _class(x: Statement) -> str | None:
+    """The kind of what takes turns: F, or I and B; None of what takes the oldest of another kind."""
+    return "G" if x.letter in "IB" else "F" if x.letter == "F" else None
+
+
+def first(x: Statement) -> int:
+    """The number of what is outermost around a statement, in its program."""
+    assert x.place[0] is not None
+    return x.place[0]
+
+
+def _alike(x: Statement, other: Statement) -> bool:
+    """True if one speaks of the chunk of the other."""
+    return None in (x.chunk, other.chunk) or x.chunk == other.chunk

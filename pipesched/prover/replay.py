@@ -1,0 +1,154 @@
+"""When the instances of a sample start, at any costs: the longest ways through the graph of slots."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipesched.prover.presburger import points
+from pipesched.prover.sampling import Instance, Sample, Stuck
+
+Costs = Mapping[str, int]
+
+
+@dataclass(eq=False)
+class Slot:
+    """A node at a size. kind: the letter of its cost. inputs: slots, and whether a message brings what they make."""
+
+    first: Instance
+    kind: str
+    rank: int
+    size: tuple[int, ...]
+    inputs: list[tuple[Slot, bool]] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(eq=False)
+class Replay:
+    """The slots of a sample in an order in which they can run."""
+
+    sample: Sample
+
+    def __post_init__(self) -> None:
+        """Raises Stuck: slots wait for each other."""
+        self.slots: list[Slot] = []
+        slots: list[Slot] = []
+        made: defaultdict[tuple[tuple[int, ...], str, tuple[int, int]], list[Slot]] = defaultdict(list)
+        own: dict[int, Slot] = {}
+        statements = self.sample.model.statements
+        for (size, rank), instances in self.sample.ranks.items():
+            before: Slot | None = None
+            for each in instances:
+                statement = statements[each.statement]
+                if statement.second and before is not None:
+                    slot = before
+                    slot.kind += statement.letter
+                else:
+                    slot = Slot(each, statement.letter, rank, size)
+                    slots.append(slot)
+                    if before is not None:
+                        slot.inputs.append((before, False))
+                own[id(each)] = before = slot
+                made[size, "G" if statement.letter in "IB" else statement.letter, each.key].append(slot)
+        for instances in self.sample.ranks.values():
+            for each in instances:
+                self._inputs(each, own[id(each)], made)
+        self._sorted(slots)
+
+    def _inputs(
+        self, each: Instance, slot: Slot, made: Mapping[tuple[tuple[int, ...], str, tuple[int, int]], list[Slot]]
+    ) -> None:
+        stage, j = each.key
+        letter = self.sample.model.statements[each.statement].letter
+        reads, readers = self._reads[slot.size]
+        if letter == "F":
+            wanted = [("F", s) for s in reads[stage]]
+        elif letter in "IB":
+            wanted = [("G", s) for s in readers[stage]] or [("F", stage)]
+            wanted.append(("R", stage))
+        else:
+            wanted = [("G" if letter == "W" else "F", stage)]
+        for kind, s in wanted:
+            slot.inputs += [(x, x.rank != slot.rank) for x in made.get((slot.size, kind, (s, j)), ())]
+
+    @property
+    def _reads(self) -> dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]]:
+        if "_known" not in self.__dict__:
+            sample, count = self.sample, len(self.sample.model.varying)
+            found: dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]] = {}
+            for size in sample.sizes:
+                found[size] = defaultdict(list), defaultdict(list)
+            read = sample.model.placing.reads.intersect_domain(sample.model.placing.stages)
+            for point, _ in points(read.intersect_params(sample.within).wrap(), count):
+                reader, of = point[count:]
+                found[point[:count]][0][reader].append(of)
+                found[point[:count]][1][of].append(reader)
+            self._known = found
+        return self._known
+
+    def _sorted(self, slots: list[Slot]) -> None:
+        users: defaultdict[int, list[Slot]] = defaultdict(list)
+        left = {id(slot): len(slot.inputs) for slot in slots}
+        for slot in slots:
+            for before, _ in slot.inputs:
+                users[id(before)].append(slot)
+        ready = deque(slot for slot in slots if not slot.inputs)
+        while ready:
+            slot = ready.popleft()
+            self.slots.append(slot)
+            for user in users[id(slot)]:
+                left[id(user)] -= 1
+                if not left[id(user)]:
+                    ready.append(user)
+        if len(self.slots) < len(slots):
+            raise Stuck
+
+    def run(self, costs: Costs) -> None:
+        """Set when every slot starts and ends."""
+        late = costs.get("C", 0)
+        for slot in self.slots:
+            slot.start = max((x.end + (late if far else 0) for x, far in slot.inputs), default=0)
+            slot.end = slot.start + cost_of(slot.kind, costs)
+
+    def justified(self, generators: Sequence[Costs]) -> tuple[set[int], set[int]]:
+        """The first instances, by identity, of slots to which one way is the longest at all generators; and those of
+        them that are on such a way to a slot that ends last at all.
+        """
+        times: list[tuple[dict[int, int], dict[int, int]]] = []
+        for costs in generators:
+            self.run(costs)
+            times.append(({id(x): x.start for x in self.slots}, {id(x): x.end for x in self.slots}))
+        late = tuple(costs.get("C", 0) for costs in generators)
+        before: dict[int, Slot | None] = {}
+        ends: defaultdict[tuple[tuple[int, ...], int], dict[tuple[int, ...], Slot]] = defaultdict(dict)
+        last: dict[tuple[int, ...], Slot] = {}
+        most: defaultdict[tuple[int, ...], tuple[int, ...]] = defaultdict(lambda: (0,) * len(late))
+        for slot in self.slots:
+            start = tuple(begin[id(slot)] for begin, _ in times)
+            own, end = ends[slot.size, slot.rank], tuple(end[id(slot)] for _, end in times)
+            most[slot.size] = tuple(map(max, most[slot.size], end))
+            inputs = (
+                (x, tuple(end[id(x)] + c for (_, end), c in zip(times, late, strict=True)))
+                for x, far in slot.inputs
+                if far
+            )
+            arrived = next((x for x, arrive in inputs if id(x) in before and arrive == start), own.get(start))
+            if arrived is not None or not any(start):
+                before[id(slot)] = arrived
+                own[end] = slot
+                if end == most[slot.size]:
+                    last[slot.size] = slot
+        way: set[int] = set()
+        for ending in last.values():
+            at: Slot | None = ending
+            while at is not None and id(at.first) not in way:
+                way.add(id(at.first))
+                at = before[id(at)]
+        return {id(slot.first) for slot in self.slots if id(slot) in before}, way
+
+
+def cost_of(kind: str, costs: Costs) -> int:
+    """What a slot costs; an F and a B that overlap have a cost of their own."""
+    return costs[kind] if kind in costs else sum(costs[x] for x in kind)

@@ -1,0 +1,14 @@
+"""What holds for every p, every m and every cost."""
+
+from pipesched.extension import Lazy, Row, Verb
+
+ROWS: tuple[Row, ...] = (
+    Verb(
+        "prove",
+        "Look",
+        "Prove what a file says, for all sizes and costs.",
+        Lazy("prover.prove_command:prove"),
+        Lazy("prover.prove_command:OPTIONS"),
+        place=1,
+    ),
+)

@@ -1,0 +1,204 @@
+"""The instances of small sizes, run in their order: what guesses are made from. Nothing here is believed.
+
+Who takes which microbatch follows from the order: F, I and B the next one of their chunk, W the oldest I, R the oldest
+F that has had none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from pipesched.language import ast
+from pipesched.model.columns import Ints
+from pipesched.model.slices import mirrored
+from pipesched.prover.model import Model
+from pipesched.prover.presburger import Point, Set, isl, points
+from pipesched.prover.scope import Scope, evaluate
+from pipesched.prover.statements import Statement
+
+OF = {"W": "I", "R": "F"}
+"""Kinds that take the oldest of another."""
+RANKS, MICROBATCHES, INSTANCES = 6, 40, 6000
+
+
+@dataclass(eq=False)
+class Instance:
+    """An operation at a size. point: of its statement. position: its place. key: its stage and its microbatch.
+
+    turn: the microbatch that it names, or takes.
+    """
+
+    statement: int
+    size: Point
+    point: Point
+    floors: tuple[int, ...]
+    position: tuple[int, ...] = ()
+    key: tuple[int, int] = (-1, -1)
+    turn: int = -1
+
+
+class Stuck(Exception):
+    """An order that takes what is not there: a microbatch past the last one, or a W before its I."""
+
+
+@dataclass(eq=False)
+class Sample:
+    """The instances of some sizes, by size and rank in their order. drains: by statement, points and counts."""
+
+    model: Model
+    sizes: tuple[Point, ...]
+    ranks: dict[tuple[Point, int], list[Instance]] = field(default_factory=dict)
+    drains: dict[int, list[tuple[Point, int]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        found: defaultdict[tuple[Point, int], list[Instance]] = defaultdict(list)
+        for number, statement in enumerate(self.model.statements):
+            for each in self._points(number, statement):
+                found[each.size, each.point[0]].append(each)
+        self.drains = defaultdict(list)
+        for (size, rank), instances in found.items():
+            self.ranks[size, rank] = _Run(self, size, rank).of(sorted(instances, key=lambda x: x.position))
+
+    @cached_property
+    def within(self) -> Set:
+        """The sizes, as isl has them."""
+        names = ", ".join(self.model.varying)
+        given = [
+            " and ".join(f"{n} = {k}" for n, k in zip(self.model.varying, size, strict=True)) for size in self.sizes
+        ]
+        said = " or ".join(f"({each})" for each in given if each) or ("false" if names else "true")
+        return isl().Set.read_from_str(self.model.context, f"[{names}] -> {{ : {said} }}").params()
+
+    def _points(self, number: int, statement: Statement) -> Iterator[Instance]:
+        model, count = self.model, len(self.model.varying)
+        domain = statement.domain.intersect_params(self.within)
+        if statement.drain:
+            own = model.space.named(model.space.dims[statement.loops])
+            domain = domain.intersect(own.zero_set())
+        named = statement.microbatch
+        for point, exact in points(domain, count):
+            floors = tuple(int(each.eval(exact).to_python()) for each in statement.floors)
+            made = Instance(number, point[:count], point[count:], floors)
+            made.position = statement.position(made.point[1:])
+            if named is not None:
+                made.turn = named if isinstance(named, int) else int(named.eval(exact).to_python())
+            yield made
+
+    @cached_property
+    def held(self) -> dict[tuple[Point, int], list[tuple[int, int]]]:
+        """By size and rank the route and the stage of each chunk."""
+        found: defaultdict[tuple[Point, int], list[tuple[int, int]]] = defaultdict(list)
+        count = len(self.model.varying)
+        for chunk in self.model.placing.chunks:
+            for point, _ in points(chunk.intersect_params(self.within).wrap(), count):
+                found[point[:count], point[count]].append((point[count + 1], point[count + 2]))
+        return found
+
+    def ends(self, size: Point) -> list[tuple[int, int]]:
+        """The microbatches of each route."""
+        known = dict(zip(self.model.varying, size, strict=True))
+        scope = self.model.names(self.model.space)
+        scope = Scope(scope.space, {**scope.values, **known}, scope.definitions, scope.context)
+        whole = 0, evaluate(ast.Name(self.model.file.name.span, "m"), scope)
+        of = [whole if x is None else tuple(evaluate(e, scope) for e in x) for x in self.model.placing.ends]
+        return [(int(low), int(high)) for low, high in of]
+
+    def columns(self, statement: int) -> Ints:
+        """The points of a statement: 1, sizes, rank, loops, floors."""
+        rows = [(1, *x.size, *x.point, *x.floors) for x in self.of(statement)]
+        return np.array(rows, dtype=np.int64)
+
+    def of(self, statement: int) -> list[Instance]:
+        """The instances of a statement."""
+        return self._by_statement[statement]
+
+    @cached_property
+    def _by_statement(self) -> list[list[Instance]]:
+        found: list[list[Instance]] = [[] for _ in self.model.statements]
+        for instances in self.ranks.values():
+            for each in instances:
+                found[each.statement].append(each)
+        return found
+
+
+class _Run:
+    """The program of a rank at a size."""
+
+    def __init__(self, sample: Sample, size: Point, rank: int) -> None:
+        self.sample, self.size = sample, size
+        self.held, self.ends = sample.held[size, rank], sample.ends(size)
+        self.next: Counter[tuple[str, int]] = Counter()
+        self.waiting: defaultdict[tuple[str, int | None], deque[tuple[int, int, int]]] = defaultdict(deque)
+
+    def of(self, instances: list[Instance]) -> list[Instance]:
+        """All instances, each with what it takes; those of drains too."""
+        done: list[Instance] = []
+        for each in instances:
+            statement = self.sample.model.statements[each.statement]
+            if not statement.drain:
+                self._take(each, statement)
+                done.append(each)
+                continue
+            count = len(self._queue(statement))
+            self.sample.drains[each.statement].append(((*each.size, *each.point), count))
+            for k in range(count):
+                point = (*each.point[: statement.loops], k, *each.point[statement.loops + 1 :])
+                made = Instance(each.statement, each.size, point, each.floors)
+                made.position = statement.position(point[1:])
+                self._take(made, statement)
+                done.append(made)
+        return done
+
+    def _queue(self, statement: Statement) -> deque[tuple[int, int, int]]:
+        chunk = statement.chunk
+        if chunk is None or len(self.held) == 1:
+            both = [x for (op, _), queue in self.waiting.items() if op == statement.letter for x in queue]
+            return deque(sorted(both))
+        return self.waiting[statement.letter, chunk]
+
+    def _take(self, each: Instance, statement: Statement) -> None:
+        letter, chunk = statement.letter, statement.chunk
+        if letter in OF and statement.microbatch is None:
+            queue = self._queue(statement)
+            if not queue:
+                raise Stuck
+            number, chunk, turn = queue[0]
+            self.waiting[letter, chunk].remove((number, chunk, turn))
+        else:
+            kind = "G" if letter in "IB" else letter
+            turn = (
+                each.turn
+                if statement.microbatch is not None
+                else self.next[kind, chunk] + self.ends[self.held[chunk][0]][0]
+            )
+            self.next[kind, chunk] += 1
+            if letter in "IB" and statement.microbatch is None and self.sample.model.slices > 1:
+                turn = mirrored(turn, self.sample.model.slices)
+        route, stage = self.held[chunk]
+        if not self.ends[route][0] <= turn < self.ends[route][1]:
+            raise Stuck
+        each.key, each.turn = (stage, turn), turn
+        for later, of in OF.items():
+            if of == letter:
+                self.next["", 0] += 1
+                self.waiting[later, chunk].append((self.next["", 0], chunk, turn))
+
+
+def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) -> tuple[Point, ...]:
+    """Small sizes that the file takes, as many as there is room for."""
+    names = ", ".join(model.varying)
+    most = {"p": ranks, "m": microbatches}
+    said = " and ".join(f"{name} <= {most[name]}" for name in model.varying) or "true"
+    bound = isl().Set.read_from_str(model.context, f"[{names}] -> {{ : {said} }}").params()
+    found = sorted(point for point, _ in points(model.sizes.intersect(bound), len(model.varying)))
+    if "p" not in model.varying:
+        return tuple(found[:20])
+    chosen: list[Point] = []
+    for p in range(1, ranks + 1):
+        chosen += [size for size in found if size[0] == p][: p + 6]
+    return tuple(chosen)

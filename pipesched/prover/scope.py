@@ -1,0 +1,280 @@
+"""Expressions of a file as expressions of integers with parameters, by cases.
+
++ -   min max abs   if then else   and or not   comparisons     are what they are
+a * b                 one of them is a number
+a // n, a % n         n is a number, or |a| < 16n wherever the expression stands: then they are cases
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from pipesched.language import ast
+from pipesched.prover.presburger import Set, Space, case
+from pipesched.support.source import Span
+
+Value: TypeAlias = Any
+"""A number (int or PwAff) or a truth value (bool or Set)."""
+_NUMBER = (int, Fraction)
+TURNS = 16  # quotients by an expression are cases, so many at most
+DEEP = 200  # calls of functions in each other
+
+
+class NotAffine(Exception):
+    """An expression or statement has no form that isl takes."""
+
+    def __init__(self, span: Span, reason: str) -> None:
+        super().__init__(reason)
+        self.span, self.reason = span, reason
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What claims speak of: ``peak(r)``, and ``peak``, the largest."""
+
+    of_rank: Callable[[Value], Value]
+    largest: Callable[[], Value]
+
+
+@dataclass
+class Scope:
+    """What names mean at a point of a file. definitions: lets whose value is found when it is asked for.
+
+    context: where this point is reached. floors: quotients by numbers that came up.
+    """
+
+    space: Space
+    values: dict[str, Value]
+    definitions: dict[str, ast.Let]
+    context: Set
+    floors: list[Value] = field(default_factory=list)
+    depth: int = 0
+
+    def inner(self, condition: Value = True, **values: Value) -> Scope:
+        """The same where more is known: a condition holds, and names have values."""
+        context = self.context if condition is True else self.context.intersect(condition)
+        depth = self.depth + 1
+        return Scope(self.space, {**self.values, **values}, dict(self.definitions), context, self.floors, depth)
+
+    def block(self, condition: Value = True, **values: Value) -> Scope:
+        """The same inside a block of statements; what comes up there concerns no other block."""
+        made = self.inner(condition, **values)
+        made.floors, made.depth = list(self.floors), self.depth
+        return made
+
+    def lifted(self, value: Value) -> Value:
+        """A number as an expression."""
+        return self.space.number(value) if isinstance(value, _NUMBER) else value
+
+    def holding(self, value: Value) -> Set:
+        """A truth value as a set."""
+        if isinstance(value, bool):
+            return self.space.universe if value else self.space.universe.complement()
+        return value
+
+
+def evaluate(node: ast.Expression, scope: Scope) -> Value:
+    """The value of an expression.
+
+    Raises:
+        NotAffine: it has none of this form.
+    """
+    if scope.depth > DEEP:
+        raise NotAffine(node.span, "functions call each other too deep")
+    match node:
+        case ast.Number(value=value) if isinstance(value, _NUMBER):
+            return value
+        case ast.Boolean(value=value):
+            return value
+        case ast.Name():
+            return _name(node, scope)
+        case ast.Call():
+            return _call(node, scope)
+        case ast.Unary(operator="not"):
+            value = evaluate(node.operand, scope)
+            return not value if isinstance(value, bool) else value.complement()
+        case ast.Unary():
+            value = evaluate(node.operand, scope)
+            return -value if isinstance(value, _NUMBER) else value.neg()
+        case ast.Binary(operator="and" | "or"):
+            return _logical(node, scope)
+        case ast.Binary():
+            left, right = evaluate(node.left, scope), evaluate(node.right, scope)
+            return _binary(node, left, right, scope)
+        case ast.Conditional():
+            return _conditional(node, scope)
+        case ast.Entry():
+            raise NotAffine(node.span, f"`{node.list.id}` is a list of values")
+    raise NotAffine(node.span, "it is a fraction")
+
+
+def define(node: ast.Let, scope: Scope) -> None:
+    """Make a name known. A value that divides by what varies is found at once, since there may be none.
+
+    Raises:
+        NotAffine: it has no such form.
+    """
+    scope.definitions[node.name.id] = node
+    scope.values.pop(node.name.id, None)
+    if node.parameters is None and _divides(node.value):
+        evaluate(node.name, scope)
+
+
+def _divides(node: ast.Node) -> bool:
+    """True if an expression, or a part of it, divides by what is no number."""
+    if isinstance(node, ast.Call):
+        return True
+    quotient = isinstance(node, ast.Binary) and node.operator in ("//", "%", "/")
+    known = isinstance(node, ast.Binary) and isinstance(node.right, ast.Number) and node.right.value
+    return (quotient and not known) or any(map(_divides, ast.children(node)))
+
+
+def _name(node: ast.Name, scope: Scope) -> Value:
+    if node.id in scope.values:
+        value = scope.values[node.id]
+        return value.largest() if isinstance(value, Figure) else value
+    if node.id in ("pending", "held"):
+        raise NotAffine(node.span, f"`{node.id}` depends on what has run")
+    found = scope.definitions.get(node.id)
+    if found is None or found.parameters is not None:
+        raise NotAffine(node.span, f"`{node.id}` has no one value")
+    scope.values[node.id] = value = evaluate(found.value, scope)
+    return value
+
+
+def _call(node: ast.Call, scope: Scope) -> Value:
+    name = node.function.id
+    given = [evaluate(each, scope) for each in node.arguments]
+    if name in _BUILT_IN:
+        if all(isinstance(x, _NUMBER) for x in given):
+            return _BUILT_IN[name](*given)
+        return _EXTREME[name](*map(scope.lifted, given))
+    figure = scope.values.get(name)
+    if isinstance(figure, Figure):
+        return figure.of_rank(*given)
+    found = scope.definitions.get(name)
+    if found is None or found.parameters is None:
+        raise NotAffine(node.span, f"`{name}` depends on what has run")
+    bound = {parameter.id: value for parameter, value in zip(found.parameters, given, strict=True)}
+    return evaluate(found.value, scope.inner(**bound))
+
+
+def _least(first: Value, *others: Value) -> Value:
+    for other in others:
+        first = first.min(other)
+    return first
+
+
+def _largest(first: Value, *others: Value) -> Value:
+    for other in others:
+        first = first.max(other)
+    return first
+
+
+def _size(value: Value) -> Value:
+    return value.max(value.neg())
+
+
+_BUILT_IN: Mapping[str, Callable[..., int]] = {"min": min, "max": max, "abs": abs}
+_EXTREME: Mapping[str, Callable[..., Value]] = {"min": _least, "max": _largest, "abs": _size}
+
+
+def _logical(node: ast.Binary, scope: Scope) -> Value:
+    ends = node.operator == "or"
+    left = evaluate(node.left, scope)
+    if isinstance(left, bool):
+        return left if left is ends else evaluate(node.right, scope)
+    right = evaluate(node.right, scope.inner(left.complement() if ends else left))
+    if isinstance(right, bool):
+        return right if right is ends else left
+    return left.union(right) if ends else left.intersect(right)
+
+
+def _conditional(node: ast.Conditional, scope: Scope) -> Value:
+    condition = evaluate(node.condition, scope)
+    if isinstance(condition, bool):
+        return evaluate(node.yes if condition else node.no, scope)
+    yes = scope.lifted(evaluate(node.yes, scope.inner(condition)))
+    return case(condition, yes, scope.lifted(evaluate(node.no, scope.inner(condition.complement()))))
+
+
+_SETS = {"==": "eq_set", "!=": "ne_set", "<": "lt_set", "<=": "le_set", ">": "gt_set", ">=": "ge_set"}
+_PLAIN: Mapping[str, Callable[..., Value]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "/": Fraction,
+}
+
+
+def _binary(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
+    name = node.operator
+    if name in ("//", "%", "/") and isinstance(right, _NUMBER) and right == 0:
+        raise NotAffine(node.span, "it divides by zero")
+    if name not in _PLAIN or isinstance(left, bool) or isinstance(right, bool):
+        raise NotAffine(node.span, f"`{name}` has no such form here")
+    if isinstance(left, _NUMBER) and isinstance(right, _NUMBER):
+        return _PLAIN[name](left, right)
+    if name == "*":
+        return _product(node, left, right, scope)
+    if name == "/":
+        if not isinstance(right, _NUMBER):
+            raise NotAffine(node.span, "it is a quotient of values that vary")
+        return left.scale_down_val(scope.space.value(right))
+    if name in ("//", "%"):
+        return _divided(node, scope.lifted(left), right, scope)
+    left, right = scope.lifted(left), scope.lifted(right)
+    if name in _SETS:
+        above = {">": ("lt_set", right, left)}.get(name, (_SETS[name], left, right))
+        return getattr(above[1], above[0])(above[2])
+    return left.add(right) if name == "+" else left.sub(right)
+
+
+def _product(node: ast.Expression, left: Value, right: Value, scope: Scope) -> Value:
+    for number, other in ((left, right), (right, left)):
+        if isinstance(number, _NUMBER):
+            return other.scale_val(scope.space.value(number))
+    raise NotAffine(node.span, "it is a product of two values that vary")
+
+
+def _divided(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
+    if isinstance(right, _NUMBER):
+        quotient = left.scale_down_val(scope.space.value(right)).floor()
+        scope.floors.append(quotient)
+        return quotient if node.operator == "//" else left.sub(quotient.scale_val(scope.space.value(right)))
+    return _by_cases(node, left, right, scope)
+
+
+def _by_cases(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
+    """A quotient, or what is left of it, by an expression n: as many n as fit, where that are few."""
+    space, context = scope.space, scope.context
+    zero = space.number(0)
+    if not context.is_subset(right.ge_set(space.number(1))):
+        raise NotAffine(node.span, "it divides by a value that varies")
+    for turns in (1, 2, 4, 8, TURNS):
+        most = right.scale_val(space.value(turns))
+        if context.is_subset(left.lt_set(most).intersect(left.ge_set(most.neg()))):
+            break
+    else:
+        raise NotAffine(node.span, "it divides by a value that varies")
+    unit = space.number(1) if node.operator == "//" else right.neg()
+    total = zero if node.operator == "//" else left
+    for k in range(-turns + 1, turns):
+        multiple = right.scale_val(space.value(k))
+        if k > 0:
+            total = total.add(case(left.ge_set(multiple), unit, zero))
+        else:
+            total = total.sub(case(left.lt_set(multiple), unit, zero))
+    return total

@@ -1,0 +1,189 @@
+"""The program of a rank as statements: each with the points of its loops at which it runs, and its place.
+
+    repeat w { F }            A[r, i, 0] : 0 <= i < w           place 0, i
+    for i in 0 .. m {
+      if w + i < m { F }      B[r, i, 0] : 0 <= i < m - w       place 1, i, 0
+      I                       C[r, i, 0] : 0 <= i < m           place 1, i, 1
+    }
+
+An instance comes before another of its rank if its place does, read as a word. Conditions split no loop: they cut the
+points of a statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pipesched.language import ast
+from pipesched.prover.presburger import PwAff, Set, Space
+from pipesched.prover.scope import NotAffine, Scope, Value, define, evaluate
+from pipesched.support.source import Span
+
+UNROLLED = 64  # passes of a loop that are written out, where its variable is in a product
+MOST = 400  # statements
+OWN_CLOCK = {"O", "L"}
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """An operation of the file under the conditions where it stands.
+
+    domain: its points [r, i0, i1, …], those of loops that are not around it at 0. place: the numbers between the loops,
+    and None for each loop. floors: quotients that its conditions speak of. second: the second part of an overlap with
+    the statement before it. drain: its innermost loop runs as often as a W is pending.
+    """
+
+    name: str
+    letter: str
+    span: Span
+    domain: Set
+    place: tuple[int | None, ...]
+    chunk: Value
+    microbatch: Value | None
+    floors: tuple[PwAff, ...]
+    bounds: tuple[Value, ...]
+    second: bool = False
+    drain: bool = False
+
+    @property
+    def loops(self) -> int:
+        """How many are around it."""
+        return self.place.count(None)
+
+    def position(self, point: tuple[int, ...]) -> tuple[int, ...]:
+        """The place of an instance. point: its loops."""
+        inner = iter(point)
+        return tuple(next(inner) if x is None else x for x in self.place)
+
+
+def depth(body: tuple[ast.Statement, ...]) -> int:
+    """How deep loops are in each other."""
+    found = [0]
+    for node in body:
+        match node:
+            case ast.For() | ast.Repeat():
+                found.append(1 + depth(node.body))
+            case ast.If():
+                found += [depth(node.yes), depth(node.no)]
+            case ast.Drain():
+                found.append(1)
+    return max(found)
+
+
+@dataclass
+class Walker:
+    """Writes down the statements of a rank's program."""
+
+    space: Space
+    made: list[Statement] = field(default_factory=list)
+    bounds: tuple[Value, ...] = ()
+
+    def block(self, body: tuple[ast.Statement, ...], scope: Scope, at: Place) -> None:
+        """The statements of a block, in their order."""
+        for node in body:
+            match node:
+                case ast.Let():
+                    define(node, scope)
+                case ast.Operation():
+                    self._operation(node, scope, at)
+                case ast.Overlap():
+                    self._operation(node.first, scope, at)
+                    self._operation(node.second, scope, at)
+                    self.made[-1] = replace(self.made[-1], second=True)
+                case ast.Drain():
+                    chunk = None if node.chunk is None else evaluate(node.chunk, scope)
+                    inside, loop, _ = self._entered(scope, at, 0, None)
+                    self._add("W", node, inside, loop, (chunk, None), drain=True)
+                    at.number += 1
+                case ast.For():
+                    self._loop(node, node.variable.id, (node.low, node.high), scope, at)
+                case ast.Repeat():
+                    self._loop(node, "", (ast.Number(node.span, 0), node.count), scope, at)
+                case ast.If():
+                    asked = scope.block()
+                    for holds, chosen in self._sides(node, evaluate(node.condition, asked)):
+                        self.block(chosen, asked.block(holds), at)
+                case ast.Greedy():
+                    raise NotAffine(node.span, "`greedy` is a rule, and its order follows from costs")
+
+    @staticmethod
+    def _sides(node: ast.If, condition: Value) -> Iterator[tuple[Value, tuple[ast.Statement, ...]]]:
+        if isinstance(condition, bool):
+            yield True, node.yes if condition else node.no
+        else:
+            yield condition, node.yes
+            yield condition.complement(), node.no
+
+    def _operation(self, node: ast.Operation, scope: Scope, at: Place) -> None:
+        if node.op in OWN_CLOCK:
+            raise NotAffine(node.span, f"{node.op} is a copy, which has a clock of its own")
+        chunk, microbatch = (None if x is None else evaluate(x, scope) for x in (node.chunk, node.microbatch))
+        self._add(node.op, node, scope, at, (chunk, microbatch))
+        at.number += 1
+
+    def _add(
+        self,
+        letter: str,
+        node: ast.Node,
+        scope: Scope,
+        at: Place,
+        parts: tuple[Value | None, Value | None],
+        *,
+        drain: bool = False,
+    ) -> None:
+        if len(self.made) >= MOST:
+            raise NotAffine(node.span, f"more than {MOST} statements")
+        domain, loops = scope.context, at.word.count(None)
+        for unused in self.space.dims[1 + loops :]:
+            domain = domain.intersect(self.space.named(unused).zero_set())
+        name = f"S{len(self.made)}"
+        place = (*at.word, at.number) if not drain else at.word
+        floors = tuple(scope.floors)
+        self.made.append(
+            Statement(name, letter, node.span, domain, place, *parts, floors, self.bounds, drain=drain),
+        )
+
+    def _entered(self, scope: Scope, at: Place, low: Value, high: Value | None, **values: Value) -> Any:
+        """The scope and the place inside a loop, and its variable."""
+        variable = self.space.named(self.space.dims[1 + at.word.count(None)])
+        inside = variable.ge_set(scope.lifted(low))
+        if high is not None:
+            inside = inside.intersect(variable.lt_set(scope.lifted(high)))
+        return scope.block(inside, **values), Place((*at.word, at.number, None)), variable
+
+    def _loop(
+        self,
+        node: ast.For | ast.Repeat,
+        variable: str,
+        ends: tuple[ast.Expression, ast.Expression],
+        scope: Scope,
+        at: Place,
+    ) -> None:
+        low, high = (evaluate(end, scope) for end in ends)
+        kept, outer = len(self.made), self.bounds
+        try:
+            inside, loop, index = self._entered(scope, at, low, high)
+            if variable:
+                inside.values[variable] = index
+            self.bounds = (*outer, low, high)
+            self.block(node.body, inside, loop)
+            at.number += 1
+        except NotAffine:
+            if not (isinstance(low, int) and isinstance(high, int) and high - low <= UNROLLED):
+                raise
+            del self.made[kept:]
+            self.bounds = outer
+            for k in range(low, high):
+                self.block(node.body, scope.block(**({variable: k} if variable else {})), at)
+        finally:
+            self.bounds = outer
+
+
+@dataclass
+class Place:
+    """Where the next statement of a block stands: the word before its number, and the number."""
+
+    word: tuple[int | None, ...] = ()
+    number: int = 0

@@ -1,0 +1,221 @@
+"""Start times for every size and every cost of a cone.
+
+At each generator c of the cone a start time T is guessed from small sizes, and proved to be the one there is:
+
+    feasible   end(x) <= T(y)    on every edge x -> y       so T(x) + c <= T(y), and with costs above 0 T is a clock
+    tight      T(y) = 0, or end(x) = T(y) for an edge x -> y
+
+Feasible at all generators is feasible in the cone. If one edge is tight at all of them, it is tight in the cone, and T
+there is the sum of the T of the generators as the costs are the sum of those: linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipesched.prover.flow import Flow
+from pipesched.prover.presburger import PwAff, UnionMap, UnionSet, isl
+from pipesched.prover.relations import Relations, Unsettled
+from pipesched.prover.replay import Costs, Replay, cost_of
+from pipesched.prover.statements import Statement
+
+
+def shown(costs: Costs) -> str:
+    """Costs as people write them: ``F=1, B=2``."""
+    return ", ".join(f"{name}={value}" for name, value in costs.items())
+
+
+@dataclass(eq=False)
+class Timed:
+    """Start times at the costs of one generator. start: by node."""
+
+    costs: Costs
+    start: Mapping[str, PwAff]
+    begin: UnionMap
+    end: UnionMap
+    late: UnionMap
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """Start times at the generators of a cone. justified: the slots whose start is linear in between.
+
+    To such a slot a way leads that is tight at all generators: its length is linear in costs, and no way is longer,
+    since that of every way is at most the sum of the starts at the generators.
+    """
+
+    at: Sequence[Timed]
+    justified: UnionSet
+
+
+ROUNDS = 3
+
+
+@dataclass(eq=False)
+class Timeline:
+    """Start times of the slots of a file."""
+
+    rel: Relations
+    flow: Flow
+    replay: Replay
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """By node the letter of its cost."""
+        seconds = {(x.place[:-1], x.place[-1]): x.letter for x in self.rel.statements if x.second}
+        made = {}
+        for x in self.flow.nodes:
+            assert x.place[-1] is not None or x.drain
+            after = seconds.get((x.place[:-1], (x.place[-1] or 0) + 1), "") if x.name in self.flow.pairs else ""
+            made[x.name] = x.letter + after
+        return made
+
+    @cached_property
+    def letters(self) -> tuple[str, ...]:
+        """The costs on which times depend."""
+        found = dict.fromkeys(x if x == "FB" else y for x in self.kinds.values() for y in ([x] if x == "FB" else x))
+        return tuple(x for x in ("F", "B", "I", "W", "R", "FB") if x in found)
+
+    def at(self, costs: Costs) -> Timed:
+        """Guess the start times at some costs.
+
+        Raises:
+            Unsettled: nothing fits.
+        """
+        self.replay.run(costs)
+        starts = {id(slot.first): slot.start for slot in self.replay.slots}
+        rel, found = self.rel, {}
+        for x in self.flow.nodes:
+            number = rel.number[x.name]
+            guess = rel.guesses[number].through([starts[id(each)] for each in rel.sample.of(number)])
+            if guess is None:
+                raise Unsettled(
+                    f"start times at {shown(costs)}: no expression with few cases fits {x.letter} at `{_line(x)}`"
+                )
+            found[x.name] = guess
+        return self.timed(costs, found)
+
+    def timed(self, costs: Costs, start: Mapping[str, PwAff]) -> Timed:
+        """Start times as relations."""
+        number, late = self.rel.space.number, costs.get("C", 0)
+        end = {name: x.add(number(cost_of(self.kinds[name], costs))) for name, x in start.items()}
+        arrives = {name: x.add(number(late)) for name, x in end.items()}
+        return Timed(costs, start, *(self.rel.valued(x) for x in (start, end, arrives)))
+
+    def feasible(self, timed: Timed) -> bool:
+        """True if nothing starts before what it waits for has ended, wherever times are known."""
+        most = isl().UnionMap.read_from_str(self.rel.model.context, "{ [a] -> [b] : a <= b }")
+        if not self.flow.points.is_subset(timed.begin.domain()):
+            return False
+        return all(
+            edges.apply_domain(end).apply_range(timed.begin).is_subset(most)
+            for edges, end in ((self.flow.near, timed.end), (self.flow.far, timed.late))
+        )
+
+    def prove(self, generators: Sequence[Costs]) -> Times:
+        """The start times at each generator, and the slots whose start is linear in between.
+
+        Raises:
+            Unsettled: a guess fails.
+        """
+        times = [self.at(costs) for costs in generators]
+        for timed in times:
+            if not self.feasible(timed):
+                raise Unsettled(f"start times at {shown(timed.costs)}: an operation starts before its input")
+            if not self.flow.points.is_subset(self._justified(*self._tight([timed]))):
+                raise Unsettled(f"start times at {shown(timed.costs)}: an operation starts late")
+        return Times(times, self._between(times))
+
+    def _between(self, times: Sequence[Timed]) -> UnionSet:
+        """The slots whose start is linear between generators: all those, or those of a guess."""
+        tight, zero = self._tight(times)
+        try:
+            return self._justified(tight, zero)
+        except Unsettled:
+            found = isl().UnionSet.read_from_str(self.rel.model.context, self.rel.empty)
+        for chosen in self.replay.justified([x.costs for x in times]):
+            guess = self._guessed(chosen)
+            if guess.is_subset(zero.union(tight.intersect_domain(guess).range())):
+                found = found.union(guess)
+        return found
+
+    def _guessed(self, chosen: set[int]) -> UnionSet:
+        """Slots of which a sample is given; none of a statement of which it is not understood."""
+        rel = self.rel
+        found = isl().UnionSet.read_from_str(rel.model.context, rel.empty)
+        for x in self.flow.nodes:
+            number = rel.number[x.name]
+            guess = rel.guesses[number].through([int(id(each) in chosen) for each in rel.sample.of(number)])
+            if guess is not None:
+                where = rel.domains[x.name].intersect(guess.eq_set(rel.space.number(1)))
+                found = found.union(isl().UnionSet.from_set(where.set_tuple_name(x.name)))
+        return found
+
+    def _tight(self, times: Sequence[Timed]) -> tuple[UnionMap, UnionSet]:
+        """Edges whose consumer starts as its producer ends, and slots that start at 0, at all generators."""
+        at_zero = isl().UnionSet.read_from_str(self.rel.model.context, "{ [0] }")
+        near, far, zero = self.flow.near, self.flow.far, self.flow.points
+        for timed in times:
+            near = near.intersect(timed.end.apply_range(timed.begin.reverse()))
+            far = far.intersect(timed.late.apply_range(timed.begin.reverse()))
+            zero = zero.intersect(timed.begin.intersect_range(at_zero).domain())
+        return near.union(far), zero
+
+    def _justified(self, tight: UnionMap, zero: UnionSet) -> UnionSet:
+        """The slots to which a way of tight edges leads from one that starts at 0.
+
+        Raises:
+            Unsettled: they are not known after some rounds.
+        """
+        found = zero.union(tight.range())
+        for _ in range(ROUNDS):
+            fewer = zero.union(tight.intersect_domain(found).range()).coalesce()
+            if found.is_subset(fewer):
+                return found
+            found = fewer
+        raise Unsettled("start times: which operations wait for each other is not found")
+
+
+def _line(x: Statement) -> str:
+    return x.span.text
+
+
+def clock(timeline: Timeline) -> str:
+    """Prove that no operations wait for each other; how.
+
+    Raises:
+        Unsettled: no clock was found.
+    """
+    why = "no clock was found"
+    try:
+        timed = timeline.at(dict.fromkeys(timeline.letters, 1) | {"C": 0})
+        if timeline.feasible(timed):
+            return "start times at equal costs"
+    except Unsettled as error:
+        why = str(error)
+    if scheduled(timeline.flow):
+        return "a clock of isl's scheduler"
+    raise Unsettled(f"no deadlock: {why}")
+
+
+def scheduled(flow: Flow) -> bool:
+    """True if isl's scheduler finds a clock, and every edge goes forward in it."""
+    edges = flow.near.union(flow.far)
+    try:
+        made = isl().ScheduleConstraints.on_domain(flow.points).set_validity(edges).compute_schedule().get_map()
+    except isl().Error as error:
+        if "maximal number" in str(error):
+            raise
+        return False
+    good: list[bool] = []
+    edges.apply_domain(made).apply_range(made).foreach_map(lambda x: good.append(_forward(x)))
+    return all(good)
+
+
+def _forward(edges: UnionMap) -> bool:
+    kind = isl().dim_type
+    if edges.dim(kind.in_) != edges.dim(kind.out):
+        return False
+    return bool(edges.is_subset(isl().Map.lex_lt(edges.get_space().domain())))

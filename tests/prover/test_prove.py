@@ -1,0 +1,114 @@
+"""`pipesched prove` as a user meets it: theorems of the library, false claims and their smallest size, what is open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipesched
+from pipesched.__main__ import main
+from pipesched.prover.prove_report import Theorems
+from pipesched.support.source import Source
+
+pytest.importorskip("islpy")
+
+FULL = (
+    "1f1b",
+    "eager_1f1b",
+    "gpipe",
+    "gpipe_reversed",
+    "zb_h1",
+    "zb_h2",
+    "forward_only",
+    "unet",
+    "seq1f1b",
+    "terapipe",
+)
+
+
+def theorems(text: str, **sizes: int) -> Theorems:
+    return pipesched.prove(Source("mine.ps", text), **sizes)
+
+
+def outcomes(found: Theorems) -> list[list[str]]:
+    return [[finding.outcome for finding in answer.findings] for answer in found.answers]
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_all_claims_of_these_are_theorems(name: str) -> None:
+    """For every p, every m that the file takes, and all costs of each claim's condition."""
+    found = pipesched.prove(name)
+    assert found.ok and found.exit_status == 0 and len(found.answers) == 1
+    assert "p >= 1" in found.answers[0].domain or name == "zb_h2"
+
+
+def test_one_p_is_asked_where_all_are_out_of_reach() -> None:
+    """Interleaved 1F1B: quotients by p; each p alone is proved for every m."""
+    found = pipesched.prove("interleaved", p=3)
+    assert found.ok and found.answers[0].domain == "m % 3 == 0 and m >= 1"
+    assert "v = 2" in str(found) and "p = 3" in str(found)
+
+
+MINE = """\
+schedule mine(p, m = 2 * p)
+require p >= 1 and m >= p
+stage s in 0 .. p on rank s
+rank r {
+  let warmup = p - 1 - r
+  repeat warmup     { F }
+  repeat m - warmup { F  B }
+  repeat warmup     { B }
+}
+claim peak(r) == (p - r) * tM
+claim idle == (p - 1) * (tF + 2 * tB) when tC == 0
+claim idle <= (p - 1) * (tF + tB) when tC == 0 and tF <= tB
+"""
+
+
+def test_a_false_claim_has_its_smallest_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The fewest ranks, then the fewest microbatches; `verify` finds it there."""
+    path = tmp_path / "mine.ps"
+    path.write_text(MINE, "utf-8")
+    assert main(["prove", str(path), "--json"]) == 1
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    (answer,) = found["answers"]
+    assert [x["outcome"] for x in answer["findings"]] == ["proved", "proved", "proved", "refuted", "proved"]
+    smallest = answer["findings"][3]["counterexample"]["parameters"]
+    assert smallest == {"p": 2, "m": 2} and main(["verify", str(path), "--p", "2", "--m", "2"]) == 1
+    assert "--p 2 --m 2" in str(theorems(MINE))
+
+
+def test_an_order_that_is_wrong_somewhere_is_refuted() -> None:
+    """1F1B without its last backwards of rank 0: nothing is missing at p = 1."""
+    found = theorems(MINE.replace("repeat warmup     { B }", "repeat min(warmup, 1) { B }"))
+    assert found.exit_status == 1 and outcomes(found) == [["refuted"]]
+    counterexample = found.answers[0].findings[0].counterexample
+    assert counterexample is not None and dict(counterexample.parameters) == {"p": 3, "m": 3}
+
+
+def test_what_is_wrong_from_a_large_size_on_is_not_proved() -> None:
+    """One warm-up too few from p = 9 on, which no small size shows: it is not settled, and not proved."""
+    order = MINE.partition("claim")[0]
+    found = theorems(order.replace("repeat warmup     { F }", "repeat warmup - (if p > 8 then 1 else 0) { F }"))
+    assert found.exit_status == 3 and "proved" not in outcomes(found)[0]
+
+
+def test_what_is_not_known_is_said_with_its_place() -> None:
+    """A `greedy` order, a list, an order of one size: no proof, and why."""
+    found = theorems(
+        "schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {\n  greedy { B  F when held < p - r }\n}\n"
+    )
+    assert found.exit_status == 3 and "line 4" in str(found) and "greedy" in str(found)
+    with pytest.raises(pipesched.PipeschedError, match="one value"):
+        pipesched.prove("1f1b", p=2, m=4)
+    with pytest.raises(pipesched.PipeschedError, match="PS208"):
+        pipesched.prove("1f1b", depth=2)
+
+
+def test_a_hostile_loop_ends() -> None:
+    """A million operations of a rank, and loops in each other, are not written out."""
+    text = "schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {\n  repeat 1000000 { repeat m { F } }\n}\n"
+    assert theorems(text).exit_status in (1, 3)

@@ -1,0 +1,110 @@
+"""The relations of a file at a size, written out, are the order that its expansion has: operation for operation."""
+
+from __future__ import annotations
+
+import pytest
+
+import pipesched
+from pipesched.diagnostics import PipeschedError
+from pipesched.language import ast
+from pipesched.language.typecheck import check_text
+from pipesched.library.assets import built_in
+from pipesched.library.inputs import read
+from pipesched.model.schedule import Schedule
+from pipesched.prover.model import Model
+from pipesched.prover.relations import Relations, Unsettled
+from pipesched.prover.sampling import Sample, Stuck, sizes
+from pipesched.prover.scope import NotAffine
+from pipesched.support.source import Source
+from tests.depth import deep
+from tests.makers import ps_forms, ps_programs
+
+isl = pytest.importorskip("islpy")
+
+Slots = list[list[tuple[str, int, int, bool]]]
+NOT_YET = {"capped", "frozen_encoder", "interleaved_n", "interleaved_zb", "pipeoffload", "v_half", "v_min", "v_zb"}
+"""What has no form that is known: `pending`, frozen stages, copies, a quotient by what varies with m."""
+ALL_P = {"1f1b", "1f1b_v", "eager_1f1b", "forward_only", "gpipe", "gpipe_reversed", "looped_bfs", "mario", "naive"}
+ALL_P |= {"dualpipev", "packed", "seq1f1b", "terapipe", "unet", "zb_h1", "zb_h2", "zb_v"}
+
+
+def expanded(schedule: Schedule) -> Slots:
+    return [
+        [(x.op.name, x.stage, x.microbatch, x.second) for x in schedule.order(rank)] for rank in range(schedule.ranks)
+    ]
+
+
+def asked(file: ast.File, given: dict[str, int]) -> tuple[Model, Relations]:
+    model = Model(file, given)
+    return model, Relations(model, Sample(model, sizes(model)))
+
+
+def written_out(model: Model, relations: Relations, size: dict[str, int], ranks: int) -> Slots:
+    """The keys of all instances at a size, by rank in the order of their places."""
+    text = " and ".join(f"{name} = {size[name]}" for name in model.varying) or "true"
+    there = isl.Set.read_from_str(model.context, f"[{', '.join(model.varying)}] -> {{ : {text} }}").params()
+    found: list[list[tuple[tuple[int, ...], tuple[str, int, int, bool]]]] = [[] for _ in range(ranks)]
+    for statement in model.statements:
+        points: list[isl.Point] = []
+        relations.keys[statement.name].intersect_params(there).wrap().foreach_point(points.append)
+        for point in points:
+            at = [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(len(model.space.dims) + 2)]
+            *loops, stage, microbatch = at[1:]
+            step = (statement.letter, stage, microbatch, statement.second)
+            found[at[0]].append((statement.position(tuple(loops)), step))
+    return [[step for _, step in sorted(rank, key=lambda pair: pair[0])] for rank in found]
+
+
+@pytest.mark.parametrize("name", sorted(set(built_in()) - NOT_YET))
+def test_the_relations_of_the_library_are_its_orders(name: str) -> None:
+    """At sizes that no guess was made from too; for every p at once where that has a form."""
+    file = check_text(read(name)).file
+    p = 4 if name in ("chimera2", "dualpipe") else 2 if name in ("chimera", "bitpipe", "seq1f1b_i") else 3
+    model, relations = asked(file, {} if name in ALL_P else {"p": p})
+    for m in (2 * p, 7 * p + (name in ALL_P), 16 * p):
+        try:
+            schedule = pipesched.load(name, p=p, m=m)
+        except PipeschedError:
+            continue
+        assert written_out(model, relations, {"p": p, "m": m}, schedule.ranks) == expanded(schedule)
+
+
+@pytest.mark.parametrize("name", sorted(NOT_YET))
+def test_what_has_no_form_is_refused(name: str) -> None:
+    """By its place and a reason."""
+    file = check_text(read(name)).file
+    with pytest.raises(NotAffine) as refused:
+        assert Model(file, {"p": 4}).statements
+    assert refused.value.span.text and refused.value.reason
+
+
+def random_text(seed: int) -> tuple[str, dict[str, int]]:
+    if seed % 2:
+        made = ps_programs.program(seed)
+        return made.text(), {"p": made.ranks, "m": made.microbatches}
+    text, given = ps_forms.program(seed)
+    return text, {name: value for name, value in given.items() if isinstance(value, int)}
+
+
+def test_the_relations_of_random_files_are_their_orders() -> None:
+    """A random file at its size, where it has a form."""
+    compared = refused = 0
+    for seed in range(deep(60)):
+        text, given = random_text(seed)
+        source = Source("random.ps", text)
+        try:
+            schedule = pipesched.load(source, **given)  # type: ignore[arg-type]
+            file = check_text(source).file
+        except PipeschedError:
+            continue
+        if schedule.ranks > 4 or len(schedule) > 200 or given.keys() != {x.name.id for x in file.parameters}:
+            continue
+        try:
+            model, relations = asked(file, given)
+            slots = written_out(model, relations, given, schedule.ranks)
+        except (NotAffine, Unsettled, Stuck, PipeschedError):
+            refused += 1
+            continue
+        assert slots == expanded(schedule), text
+        compared += 1
+    assert 2 * compared > refused
