@@ -123,11 +123,11 @@ class Model:
 
     @cached_property
     def _ranks(self) -> int:
-        most = [each.range().intersect_params(self.sizes) for each in self.placing.home]
-        held = [each for each in most if not each.is_empty()]
-        if not held or not all(each.dim_has_upper_bound(isl().dim_type.set, 0) for each in held):
+        held = [each.range().intersect_params(self.sizes) for each in self.placing.home]
+        most = [each.dim_max_val(0) for each in held if not each.is_empty()]
+        if not most or not all(each.is_int() for each in most):
             raise NotAffine(self.file.name.span, "how many ranks there are varies")
-        return 1 + max(int(each.dim_max_val(0).to_python()) for each in held)
+        return 1 + max(int(each.to_python()) for each in most)
 
     @cached_property
     def space(self) -> Space:

@@ -152,7 +152,8 @@ def _complete(question: Question) -> str:
 
 
 def _clock(question: Question) -> str:
-    return f"{question.clock} increase along every order and every message, so under every model"
+    assert question.clock
+    return "a clock increases along every order and every message (strict, so under every model)"
 
 
 _STRUCTURE = (("complete", _complete), ("no deadlock", _clock))

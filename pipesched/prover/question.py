@@ -11,7 +11,7 @@ from pipesched.language import ast
 from pipesched.prover.facts import Facts
 from pipesched.prover.flow import Flow, complete
 from pipesched.prover.model import Model
-from pipesched.prover.presburger import PwAff, TooHard, bounded
+from pipesched.prover.presburger import PwAff, TooHard, bounded, isl
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.replay import Costs, Replay
 from pipesched.prover.sampling import Sample, Stuck, sizes
@@ -48,6 +48,8 @@ class Question:
             raise Unsettled("it takes more steps than are given") from None
         except NotAffine as error:
             raise Unsettled(f"line {error.span.line}: `{error.span.text}`: {error.reason}") from None
+        except isl().Error:
+            raise Unsettled("isl does not decide it") from None
         except Stuck:
             raise Unsettled("at a small size the order does not run") from None
 
