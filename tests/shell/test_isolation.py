@@ -33,6 +33,7 @@ COMMANDS = {
     "verify": ("1f1b", *SIZE),
     "show": ("1f1b", *SIZE, "-o", "1f1b.dot"),
     "why": ("1f1b", *SIZE),
+    "prove": ("1f1b", "--p", "2"),
     "compare": ("1f1b", "zb_h1", *SIZE),
     "plan": ("--model", "megatron-1.7b", "--gpus", "4", "--device", "a100", "--executor", "processes:1"),
     "diff": ("1f1b", "1f1b", *SIZE),
