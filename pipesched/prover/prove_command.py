@@ -6,6 +6,7 @@ import click
 
 from pipesched.command import flags
 from pipesched.command.options import OUTPUT, SIZES
+from pipesched.command.sizes import one
 
 OPTIONS = (*SIZES, *OUTPUT)
 
@@ -27,6 +28,6 @@ def prove(schedule: str, **given: object) -> int:
     from pipesched.compile import read
     from pipesched.prover import prove as verb
 
-    sizes = flags.one_size("prove", given)
+    sizes = one("prove", flags.grid(given))
     with flags.output_of(given) as out:
         return out.result(verb.prove(read(schedule), sizes))
