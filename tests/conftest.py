@@ -21,8 +21,8 @@ from pipesched.views import html
 from tests import depth
 from tests.readers.browser import Page, browser, executable
 
-# Files whose ranks are real processes. They mostly wait, and one worker takes them all: each other one would import
-# torch twice more, for the supervisor and for the server of forks.
+# Files whose ranks are real processes. They mostly wait, and one worker takes them all: every further worker would
+# import torch twice more, for the supervisor and for the fork server.
 RANKS = frozenset(
     path.name
     for path in Path(__file__).parent.rglob("test_*.py")

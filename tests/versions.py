@@ -48,7 +48,7 @@ VERBS = (
 
 
 def requirements(*extras: str, tools: tuple[str, ...] = ()) -> dict[str, str]:
-    """Lower bound of each dependency, of those of some extras, and of some tools of the tests."""
+    """Lower bound of each dependency, of some extras and of some test tools."""
     project = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
     optional = project["optional-dependencies"]
     wanted = [*project["dependencies"], *(line for extra in extras for line in optional[extra])]

@@ -1,4 +1,4 @@
-"""What torch makes of a cell that is no action: it looks for one at the beginning, and drops what follows it."""
+"""What torch makes of a cell that is not an action: it looks for one at the beginning, and drops what follows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes of what explain finds."""
+"""Codes of explain's findings."""
 
 from __future__ import annotations
 

@@ -78,5 +78,5 @@ def _cured(program: Program, model: Model) -> bool:
 
 
 def _moved(order: Order, source: int, target: int) -> Order:
-    """An order with one entry put in the place of another of its rank, and those between moved by one."""
+    """An order with one entry moved to another's place on its rank, and those between shifted by one."""
     return order.taken(np.insert(np.delete(np.arange(len(order)), source), target, source))

@@ -1,4 +1,4 @@
-"""Where to look for a schedule or a file that has another name than was typed."""
+"""Where to look for a schedule or a file whose name was mistyped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NEAR = {
     "vocabularyparallelism": "it has passes of the vocabulary on all ranks, which no file says",
     "1f1bplus": "nnScaler's 1f1b_plus has stages on all ranks, which no file says; the rest of it is `1f1b`",
     "pipelineschedulesingle": "torch's class for one stage a rank: `1f1b`, `gpipe`",
-    "pipelineschedulemulti": "torch's class for several stages a rank: `interleaved`, `looped_bfs`, `zb_v` and more",
+    "pipelineschedulemulti": "torch's class for several stages per rank: `interleaved`, `looped_bfs`, `zb_v` and more",
     "helixpipe": "HelixPipe places by stage and microbatch, which no file says",
     "varuna": "Varuna orders at run time; `greedy` in a file is such a rule, and `mario` recomputes too",
     "chimeradirect": "`chimera` has its placement; the table of nnScaler is for four ranks alone",

@@ -1,4 +1,4 @@
-"""`pipesched.why`, `compare` and `diff`: what an order costs, and what it is like."""
+"""`pipesched.why`, `compare` and `diff`: what an order costs, and what it resembles."""
 
 from __future__ import annotations
 

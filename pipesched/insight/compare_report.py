@@ -1,6 +1,6 @@
 """A comparison, as text and as JSON.
 
-bubble         idle time of all ranks / (ranks x makespan); by span with the span in the place of the makespan
+bubble         idle time of all ranks / (ranks x makespan); by span with the span instead of the makespan
 idle / work    the same idle time over the work of all ranks; half of the literature calls that the bubble fraction
 peak           most activations of any rank, in microbatches through 1/p of the model
 parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts

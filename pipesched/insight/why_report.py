@@ -244,7 +244,7 @@ def known_text(known: Known, schedule: Schedule) -> str:
     parts = []
     for rank, low, high in differing[:_OPS]:
         begin, end = int(schedule.start[rank]), int(schedule.start[rank + 1])
-        if (low, high) == (begin, max(end, begin + 1)):  # it lacks operations, or none is where it was
+        if (low, high) == (begin, max(end, begin + 1)):  # it lacks operations, or all have moved
             parts.append(f"all of rank {rank}" if begin == end else f"rank {rank}")
             continue
         span = f"{schedule[low]} to {schedule[high - 1]}" if high > low + 1 else str(schedule[low])

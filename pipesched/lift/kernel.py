@@ -44,9 +44,11 @@ class Kernel:
     def fault(self, schedule: Schedule) -> str:
         """Reason why this is not a kernel of the schedule; empty if it is one."""
         if schedule.placement.routes != 1:
-            return "a kernel is of one route"
+            return "a kernel has one route"
         if not (len(self.low) == len(self.high) == schedule.ranks and self.microbatches > 0 <= self.copies):
-            return f"a kernel has {schedule.ranks} ranks, at least one microbatch, and no copies less than none"
+            return (
+                f"a kernel here has {schedule.ranks} ranks, at least one microbatch, and no negative number of copies"
+            )
         if bool(schedule.second.any()):
             return "a kernel has no overlap pairs"
         if not np.array_equal(_in_order(schedule.op, schedule.stage), schedule.microbatch):

@@ -178,7 +178,9 @@ def _check_pairs(schedule: Schedule) -> None:
     right &= makes(schedule.op[second], Result.GRADIENT)
     if not bool(np.all(right)):
         i = int(second[np.argmin(right)])
-        raise _nowhere(schedule, i, "is the second part of a slot whose first part is no F, or is no I or B itself")
+        raise _nowhere(
+            schedule, i, "is the second part of a slot whose first part is not an F, or is not an I or B itself"
+        )
 
 
 def _route(schedule: Schedule, placement: Placement) -> Ints:

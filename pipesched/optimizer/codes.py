@@ -1,4 +1,4 @@
-"""Codes of what optimizer finds."""
+"""Codes of the optimizer's findings."""
 
 from __future__ import annotations
 

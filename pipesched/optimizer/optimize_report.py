@@ -39,7 +39,7 @@ COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stag
 
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
 _SHOWN = 8  # ranks of a list that are printed; of longer lists the first and the last ones
-_MORE_ROOM = "give each rank at least what one microbatch needs there, or choose another placement"
+_MORE_ROOM = "give each rank at least what one microbatch needs on it, or choose another placement"
 
 
 @dataclass(frozen=True, eq=False)

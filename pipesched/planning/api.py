@@ -40,7 +40,7 @@ def plan(
     executor: who tries the choices, any of `concurrent.futures`; this process unless given.
 
     Raises:
-        PipeschedError: PS225 to PS237, PS246 to PS248, what is asked means nothing.
+        PipeschedError: PS225 to PS237, PS246 to PS248, meaningless settings.
     """
     given = options.read("plan", {name: x for name, x in locals().items() if name != "executor"})
     from pipesched.planning import plans as verb

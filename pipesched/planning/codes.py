@@ -1,4 +1,4 @@
-"""Codes of what planning finds."""
+"""Codes of planning's findings."""
 
 from __future__ import annotations
 

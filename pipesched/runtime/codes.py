@@ -1,4 +1,4 @@
-"""Codes of what runtime finds."""
+"""Codes of the runtime's findings."""
 
 from __future__ import annotations
 

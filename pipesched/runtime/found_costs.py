@@ -33,7 +33,7 @@ def output(as_json: bool, color: str, path: str | None) -> Output:
 
 
 def tell(out: Output, found: Found, path: str | None) -> int:
-    """Costs as `--costs` reads them, or an object, in the file of ``-o`` or on stdout; and what is said of them."""
+    """Costs as `--costs` reads them, or an object, in the file of ``-o`` or on stdout; and the notes on them."""
     as_json = dumps(found.to_json() | {"file": path}) + "\n"
     if path and path != "-":
         put(path, as_json if out.format == "json" else found.toml())

@@ -31,7 +31,7 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.verbs.emit import Emission
 
 TOLERANCE = 1e-12
-"""Of gradients in float64: sums of a few hundred terms, in another order."""
+"""Tolerance of gradients in float64: sums of a few hundred terms in another order."""
 
 _INDENT = " " * 4
 

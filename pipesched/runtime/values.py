@@ -10,7 +10,7 @@ from pipesched.support.source import Source
 
 
 def real(value: object) -> float:
-    """A number of seconds or of milliseconds; who takes it says how large it may be."""
+    """A number of seconds or of milliseconds; the option that accepts it sets its limits."""
     with suppress(ValueError, TypeError, OverflowError):
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return float(value)
@@ -23,6 +23,6 @@ def counts(value: object) -> tuple[int, ...]:
 
 
 def files(value: object) -> tuple[object, ...]:
-    """A file, or several: paths, or what was read already."""
+    """A file, or several: paths or sources."""
     one = isinstance(value, str | PathLike | Source)
     return tuple([value] if one else listed(value, "a path, or a list of paths"))

@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 STEPS = 4_000_000
 FOREVER = 100_000.0  # seconds
-LEFT_OUT = "PIPESCHED_LEFT_OUT"  # tells an engine's process what it does without
+LEFT_OUT = "PIPESCHED_LEFT_OUT"  # names the member that an engine's process leaves out
 
 Call = Callable[..., object]
 

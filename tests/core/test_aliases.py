@@ -1,4 +1,4 @@
-"""Other names of a schedule, an option or a unit are understood, or the answer says what to type instead."""
+"""Other names of a schedule, an option or a unit are understood, or the answer shows what to type instead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
 from tests.torch_fixtures import make
 
-NAMES = {  # by where they stand; one that has no schedule: words of what is said
+NAMES = {  # by their place; one without a schedule: words of the message
     "torch 2.15, pipelining/schedules.py: get_schedule_class": {
         "1F1B": "1f1b",
         "GPipe": "gpipe",
@@ -253,7 +253,7 @@ def test_a_file_of_that_name_wins(
 
 @pytest.mark.parametrize(("name", "own"), [("dapple", "1f1b"), ("ScheduleInterleavedZeroBubble", "interleaved_zb")])
 def test_what_a_name_is_taken_for_is_said(name: str, own: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The meaning is told on stderr, unless the name differs in its punctuation only."""
+    """The meaning is shown on stderr, unless the name differs only in punctuation."""
     assert main(["verify", name, "--p", "2"]) == 0
     assert capsys.readouterr().err.startswith(f"{name} is {own} here")
     assert main(["verify", "ZB-H1", "--p", "2"]) == 0

@@ -16,7 +16,7 @@ import pytest
 from pipesched.diagnostics import Code
 from tests.readers.typed import typed
 
-SECONDS = 30  # what is expanded by mistake takes far longer, and nothing else that is tried here does
+SECONDS = 30  # an expansion by mistake takes far longer, and nothing else here does
 HEAD = "schedule s(p, m)\nstage s in 0 .. p on rank s\n"
 GOOD = HEAD + "rank r {\n  repeat m { F }\n  repeat m { B }\n}\n"
 EMPTY_ROUTE = """schedule s(p, m)
@@ -45,7 +45,7 @@ def pipesched(*arguments: str, stdin: bytes = b"") -> Done:
 
 
 def check(done: Done, status: int, code: Code | None, said: str = "") -> None:
-    """Check the laws of every answer, and those of this one."""
+    """Check the laws of every answer, and of this one."""
     assert "Traceback" not in done.text and "internal" not in done.text, done.text
     assert done.status == status, done.text
     assert done.seconds < SECONDS
@@ -213,7 +213,7 @@ def test_a_file_that_fails_while_it_is_read() -> None:
 
 
 def test_stdin() -> None:
-    """``-`` is read like a file, with its kind told by content; an empty or binary one is told as such."""
+    """``-`` is read like a file, with its kind told by content; an empty or binary one is reported as such."""
     check(pipesched("verify", "-", *SMALL, stdin=GOOD.encode()), 0, None, "ok  s")
     check(pipesched("verify", "-", stdin=CSV), 0, None)
     check(pipesched("verify", "-", *SMALL, stdin=b""), 1, Code.EMPTY)

@@ -1,4 +1,5 @@
-"""Programs with batches and communicators: what is verified as right finishes in every run, with correct gradients.
+"""Programs with batches and communicators: every program that passes `verify` finishes in every run, with correct
+gradients.
 
 Lowered random schedules, their neighbouring messages fused, their messages on several communicators, and some out of
 place. A few hundred here; as many as you like with
@@ -148,7 +149,7 @@ def differences(case: Program, seed: int) -> list[str]:
 
 def renamed(case: Program, seed: int) -> bool:
     """Tell whether only names are wrong: a stage swaps two microbatches in both directions, so the values are right. It
-    is reported all the same (PS403), as nobody intends it.
+    is still reported (PS403), as it cannot be intended.
     """
     codes = {str(d.code) for d in pipesched.verify(case).diagnostics if d.severity == "error"}
     return codes == {"PS403"} and ends(Script(case), "strict", seed) and right(case)

@@ -49,7 +49,7 @@ def test_a_run_of_the_explorer_ends_as_published(case: Case) -> None:
 def test_labels_are_swapped_where_the_case_says(case: Case) -> None:
     """Messages that meet on a channel have one kind and microbatch, except in cases of wrong values.
 
-    Where some have no partner at all, those behind them on the channel may meet anything: nothing is claimed.
+    If some have no partner at all, later ones on the channel may meet anything: nothing is claimed.
     """
     script = Script(case.program())
     if len(script.partner) < len(script.spot):

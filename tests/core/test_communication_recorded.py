@@ -1,5 +1,5 @@
-"""Megatron-LM's own orders: running ones are not called hangs, swaps are found, and a lack of queues is told by its
-model.
+"""Megatron-LM's own orders: orders that run are not reported as hangs, swaps are found, and a hang for lack of queues
+names its model.
 
 `tests/orders/megatron` was recorded by executing the schedules of megatron-core 0.16.1 on tokens, a recorder in the
 place of torch.distributed: ( … ) is one batch_isend_irecv, @1 the second process group that it makes for two ranks.

@@ -218,7 +218,7 @@ def test_what_is_no_release_rule_is_refused(text: str) -> None:
 
 
 ASSUMED = [
-    # what is given, F I W B, what is assumed of it
+    # the costs given, F I W B, the assumptions
     ("", "1 1 1 2", ""),
     ("C=3,M=2,FB=5", "1 1 1 2", ""),
     ("F=10,B=20", "10 10 10 20", "I: B / 2, W: B / 2, FB: F + B"),
@@ -268,7 +268,7 @@ def test_no_cost_that_follows_is_negative(text: str) -> None:
 
 
 SAID = [
-    # schedule, costs, what is said of them
+    # schedule, costs, the notes on them
     ("1f1b", "F=10,B=20", ""),
     ("zb_h1", "F=10,B=20", "assumed: I = W = B / 2 = 10"),
     ("zb_h1", "F=1,B=[2,2,2,4]", "assumed: I = W = B / 2"),

@@ -1,6 +1,6 @@
 """A cycle is reported exactly if ranks stop, it closes, and none has fewer ranks: random orders and programs.
 
-Where ranks stop is told by slow simulations, and under the laxer models by an explorer of all interleavings.
+The oracles for where ranks stop are slow simulations, and under the laxer models an explorer of all interleavings.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def test_cycles_under_the_other_models(model: str) -> None:
     """PS401 exactly if the explorer of all interleavings finds that ranks stop; each rank is shown where it stops.
 
     A rank that waits only at its end, or whose queue alone is in the way, is shown at the message that does not go.
-    What is behind something in a queue stands behind it in the list; every name is that of the instruction there.
+    Later messages of a queue are later in the list; every name is that of the instruction there.
     """
     labels, queued = 0, 0
     for seed in range(deep(40)):

@@ -1,10 +1,10 @@
 """The static verdict is the verdict of all interleavings: rank by rank, model by model.
 
-A few thousand programs here; as many as you like with
+A few thousand programs here; any number with
 
     python -m tests.core.test_deadlock_explorer --cases 100000 --jobs 2
 
-which prints what was tried and ends with 1 if anything differs. `--exhaustive` does every program of a shape instead.
+which prints counts and ends with 1 if anything differs. `--exhaustive` does every program of a shape instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`pipesched emit` for its user: where the output goes, what is refused, and how long a large schedule takes."""
+"""`pipesched emit` for its user: where the output goes, the refusals, and the time of a large schedule."""
 
 from __future__ import annotations
 

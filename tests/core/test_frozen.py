@@ -214,7 +214,7 @@ def test_an_order_with_frozen_stages(name: str, text: str, frozen: tuple[int, ..
 
 HEAD = "schedule f(p = 2, m = 2)\nstage s in 0 .. 2 * p on rank s % p\n"
 ALL = "rank r { repeat m { F[0] }  repeat m { F[1] }  repeat m { B[1] }  repeat m { B[0] } }\n"
-WRONG = (  # lines behind the placement, the programs, the code, the line of the finding, a part of what it says
+WRONG = (  # lines after the placement, the programs, the code, the line of the finding, a part of its message
     ("frozen 4", ALL, "PS215", 3, "stage 4 is frozen; there are stages 0 .. 4"),
     ("frozen 0 - 1", ALL, "PS215", 3, "stage -1 is frozen"),
     ("frozen s in 3 .. 5", ALL, "PS215", 3, "stages 3 .. 5 are frozen"),

@@ -1,4 +1,4 @@
-"""An order by a rule is what a slow clock makes of it, at the costs of the file, whatever other options say."""
+"""An order by a rule equals that of a slow clock, at the costs of the file, regardless of other options."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A kind of operation is a row: added to a copy of the tree in at most ten places, it is known everywhere.
 
 The kind is X, which checks a forward: it waits for the F of its stage, takes a time of its own, makes nothing that
-another operation takes, and holds nothing. What the copy has to say of it was reckoned by hand.
+another operation takes, and holds nothing. The findings expected of the copy were derived by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.makers.grammar_tables import written as tables
 ROOT = Path(__file__).resolve().parents[2]
 
 GRAMMAR, TABLES = "grammars/pipesched.lark", "grammars/pipesched.lalr.json"
-PLACES = (  # file, what stands there, what comes behind it
+PLACES = (  # file, a text in it, what is inserted after it
     (
         "pipesched/model/ops.py",
         "    LOADED = 5  # the activation, back from there\n",

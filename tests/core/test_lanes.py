@@ -1,4 +1,4 @@
-"""Programs run side by side, as arrays, write what they write one operation after the other."""
+"""Programs run side by side, as arrays, write the same as one operation after the other."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_random_programs_are_the_same(block: int, runs: Runs) -> None:
     ],
 )
 def test_one_program(program: str, suited: bool | None, runs: Runs) -> None:
-    """Counts, ends, and what is left to the run of one operation after the other. None: it is a mistake."""
+    """Counts, ends, and what remains for the run of one operation after the other. None: it is a mistake."""
     text = f"schedule x(p, m)\nstage s in 0 .. p on rank s\nrank r {{ {program} }}\n"
     found = runs.alike(text, {"p": 3, "m": 8})
     assert suited is None or found == suited

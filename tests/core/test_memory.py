@@ -58,7 +58,7 @@ def test_what_is_live_and_where_the_peak_is(schedule: Schedule, rule: str, data:
     """live(i): the stages and microbatches whose F has run and whose last release has not, by age, if their size is not
     0.
 
-    held at i is what they still weigh, and the peak is first reached at the operation that is named for it.
+    held at i is their remaining size, and the peak is first reached at the operation named.
     """
     at_input, at_weight = shares(rule)
     sizes = data.draw(strategies.sizes(schedule.stages))

@@ -1,9 +1,9 @@
 """No bad mutant is accepted: a program that `verify` accepts finishes under rendezvous and trains like the undivided
 model.
 
-A right program of each family gets one slip, or up to three. Then two judges speak that know nothing of `verify`: an
+A right program of each family gets one slip, or up to three. Then two judges independent of `verify` decide: an
 interpreter on symbols (`oracles/symbolic.py`) compares the gradient of every copy of every stage with the undivided
-model, and a slow rendezvous (`oracles/simulate.py`) says whether the program ends. Accepted and bad: none, ever. Some
+model, and a slow rendezvous (`oracles/simulate.py`) finds whether the program ends. Accepted and bad: none, ever. Some
 hundreds here; as many as you like with
 
     python -m tests.core.test_mutants --cases 20000 --jobs 2

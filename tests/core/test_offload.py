@@ -1,4 +1,4 @@
-"""Copies to host memory and back, on engines beside the compute: claims, pictures, causes and queues."""
+"""Copies to host memory and back, on engines parallel to compute: claims, pictures, causes and queues."""
 
 from __future__ import annotations
 

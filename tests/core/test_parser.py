@@ -59,7 +59,7 @@ def inside(node: Any) -> list[ast.Node]:
     return [node, *(found for part in fields(node) for found in inside(getattr(node, part.name)))]
 
 
-# What is right
+# Right files
 
 
 @settings(max_examples=deep(50), deadline=None)
@@ -153,7 +153,7 @@ def test_the_grammar_has_no_conflict(caplog: pytest.LogCaptureFixture) -> None:
     assert not [record for record in caplog.records if "onflict" in record.getMessage()]
 
 
-# What is wrong
+# Wrong files
 
 
 @pytest.mark.parametrize("chunk", CHUNKS, ids=str)

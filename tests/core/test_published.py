@@ -1,7 +1,7 @@
 """The built-in schedules have the peaks, idle times and bubble rates of the literature.
 
 The closed forms are written out here, in Python, beside the claims of the .ps files; the tables are those of two papers
-and of the published implementation of DualPipe run in a simulator of its own (tests/data, each with its source).
+and of the published implementation of DualPipe run in a separate simulator (tests/data, each with its source).
 """
 
 from __future__ import annotations
@@ -118,8 +118,9 @@ def test_what_the_zero_bubble_schedules_hold_if_i_frees_most(share: str) -> None
 def test_the_peaks_of_the_v_family(p: int) -> None:
     """At F = I = W, as in the authors' code: floor((p+2)/2) for V-Half, floor((p+4)/3) for V-Min, p for V-ZB.
 
-    The blocks do not idle less than what that code makes of them by moving operations at the same peak: 3p - 7 or, p
-    odd, 3p - 4 for V-Half; 4p - 7 where 3 divides p, else 4p - 5, for V-Min, which is that of its block too.
+    The blocks do not idle less than the schedules that this code makes of them by moving operations at the same peak:
+    3p - 7 or, p odd, 3p - 4 for V-Half; 4p - 7 where 3 divides p, else 4p - 5, for V-Min, which is that of its block
+    too.
     """
     peaks = {"v_half": (p + 2) // 2, "v_min": (p + 4) // 3, "v_zb": p}
     idle = {"v_half": 3 * p - (4 if p % 2 else 7), "v_min": 4 * p - (5 if p % 3 else 7), "v_zb": 0}

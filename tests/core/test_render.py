@@ -103,7 +103,7 @@ def test_a_warning_says_so() -> None:
 
 @pytest.mark.parametrize("cell", [0, 1, 37, 9_999, 19_998, 19_999])
 def test_a_row_of_many_cells_is_cut_around_the_label(cell: int) -> None:
-    """However long the row, the picture is short, says where it was cut, and marks exactly the cell."""
+    """However long the row, the picture is short, shows where it was cut, and marks exactly the cell."""
     row = ",".join(f"0F{i}" for i in range(20_000))
     source = Source("big.csv", row)
     word = f"0F{cell}"

@@ -1,6 +1,6 @@
 """Charts in characters: every slot is at its time, idle time is dots, and no line is too long.
 
-The oracle is the slow simulation (`oracles/simulate.py`) and what it says of each rank, instant by instant; the text is
+The oracle is the slow simulation (`oracles/simulate.py`) and its state of each rank, instant by instant; the text is
 read back character by character.
 """
 

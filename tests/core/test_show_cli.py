@@ -140,7 +140,7 @@ def test_the_suffix_tells_the_format(suffix: str, begins: str, folder: Path) -> 
 def test_a_graph_without_dot_is_written_as_dot(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the program its input is written, and one line says how to get it: PS820, status 2."""
+    """Without the program its input is written, and one line shows how to get it: PS820, status 2."""
     monkeypatch.setenv("PATH", str(folder / "nowhere"))
     command = ["show", "1f1b", "--p", "2", "--m", "2", "--format", "dag"]
     assert main([*command, "-o", "graph.svg"]) == 2
@@ -169,7 +169,7 @@ def test_a_png_keeps_its_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_deadlock_of_messages_is_not_hidden_by_the_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both ranks send first: the part that runs under the model is drawn, and stderr says so; `why` explains it."""
+    """Both ranks send first: the part that runs under the model is drawn, as stderr reports; `why` explains it."""
     first = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
     other = "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n"
     (folder / "both.csv").write_text(first + other)

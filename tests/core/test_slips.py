@@ -314,7 +314,7 @@ def test_a_stage_whose_weight_gradients_are_missing_is_still_trained() -> None:
     ],
 )
 def test_gradients_of_slices_come_from_those_behind(order: str, wrong: list[str]) -> None:
-    """Of two slices the second forward uses what the first kept, and the first backward what the second made."""
+    """The second forward of two slices uses what the first kept, and the first backward what the second made."""
     text = f"schedule cut(p = 1, m = 2)\nstage 0 on rank 0\nslices 2\nrank 0 {{ {order} }}\n"
     report = pipesched.verify(pipesched.Source("cut.ps", text))
     assert set(codes(report)) == ({"PS305"} if wrong else set())

@@ -1,7 +1,7 @@
 """The least span: a rank may begin later than it could, by choosing another first microbatch.
 
     trying everything   every order of every rank, run as early as it goes, microbatches in any order (`brute`)
-    by hand             an order of which the answer once said that there is none
+    by hand             an order that the answer once denied
 
 More of it, in both objectives: ``python -m tests.core.test_spans --cases 1000 --objective span``.
 """

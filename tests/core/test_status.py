@@ -27,7 +27,7 @@ FILES = {
 }
 ONE_FILE = ("verify", "show", "why", "emit", "emit --target order", "compare", "optimize")
 TIMED = ("verify", "show", "why", "emit", "compare", "optimize")
-SLIPS = {  # what is typed after the command: its code, and the commands that can find it
+SLIPS = {  # the arguments, their code, and the commands that can find it
     "1f1b --p 0": ("PS225", (*ONE_FILE, "run", "diff gpipe")),
     "1f1b --p 4 --m 0": ("PS225", ONE_FILE),
     "1f1b --p 4 -D m=0": ("PS225", ONE_FILE),

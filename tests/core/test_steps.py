@@ -1,7 +1,7 @@
 """Results do not depend on the load of the machine: work is counted in steps, and taken in their order.
 
-The clock of steps is shown on engines that answer in any order of arrival; whole answers are compared to the byte, on a
-machine that is left alone and beside processes that take all of it.
+The clock of steps is shown on engines that answer in any order of arrival; whole answers are compared to the byte, on
+an idle machine and beside processes that fill it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def test_events_come_in_the_order_of_their_steps() -> None:
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """Run beside a number of busy processes."""
+    """Run beside busy processes."""
     running = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(processes)]
     try:
         yield

@@ -240,7 +240,8 @@ def test_all_that_a_stream_can_say_is_published(name: str, update_golden: bool) 
 
 
 def test_the_page_of_the_notation_has_every_word() -> None:
-    """Each row of emit/v2/README.md: the word reads as the instruction beside it, and is written again as that word."""
+    """Each row of emit/v2/README.md: the word is read as the instruction next to it, which is written as that word
+    again."""
     page = (EMIT / "v2" / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| `(\{[^`]*\})` \|", page, re.MULTILINE)
     placement = Placement(np.arange(4, dtype=np.int32)[None], np.zeros(2, dtype=np.int32), 4, ("",))

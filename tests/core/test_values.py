@@ -60,7 +60,7 @@ def test_no_value_of_an_option_ends_in_an_error_of_pythons(option: str) -> None:
     [("compare", "p", []), ("compare", "m", {}), ("show", "end", 10**39), ("verify", "recorded", "\x00")],
 )
 def test_nothing_and_too_much_are_refused_by_name(verb: str, option: str, value: object) -> None:
-    """An option without a value, and one beyond what is read, is an error with a code."""
+    """An option without a value, or with one out of range, is an error with a code."""
     try:
         found = getattr(pipesched, verb)("1f1b", **{"p": 2, "m": 2, option: value}).diagnostics
     except PipeschedError as error:

@@ -45,7 +45,7 @@ def test_a_row_is_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_suffix_names_one_view() -> None:
-    """Of two views that write a suffix one owns it."""
+    """Of two views that write a suffix, one is its default."""
     owned = [suffix for view in views().values() for suffix in view.suffixes]
     assert len(owned) == len(set(owned))
     assert all(suffix in owned for view in views().values() for suffix in view.forms)

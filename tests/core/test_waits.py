@@ -50,7 +50,7 @@ def test_waits_are_judged_as_by_going_through_the_list(seed: int) -> None:
         for wait in [word for word in words if word.startswith("wait") for _ in range(rng.choice([0, 1, 1, 1, 2]))]:
             made.insert(rng.randrange(len(made) + 1), wait)
         moved.append(made)
-    assert found_in(moved) == min(sum(map(early, moved)), 5)  # so many of a kind are shown
+    assert found_in(moved) == min(sum(map(early, moved)), 5)  # the number shown of each kind
 
 
 def test_what_is_right_is_accepted() -> None:

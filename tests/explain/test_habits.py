@@ -1,6 +1,6 @@
 """The commonest habits from other languages are mistakes with a remedy; all others are mistakes at their place.
 
-A case is what stands in a right file in the place of its own line.
+A case replaces one line of a right file.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ CASES = {  # a habit: the file, and its first line at fault
     "stage s on rank s": (text(stage="stage s on rank s"), 2),
     "p / 2": (text(first="  let w = p / 2"), 4),
 }
-REMEDIES = {  # a habit: the text at fault, and what the help says to write for it
+REMEDIES = {  # a habit: the text at fault, and the text that the help proposes
     "4p": ("4p", "4 * p"),
     "2(p - r)": ("2(p - r)", "2 * (p - r)"),
     "no let": ("warmup =", "let warmup ="),

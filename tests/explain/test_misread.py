@@ -67,7 +67,7 @@ WORDS: dict[str, tuple[str, str]] = {  # the same of orders
     "torch's": (re.sub(r"([FB])(\d)\.(\d)", r"\2\1\3", ORDER), "words are F0.1"),
     "brackets": (re.sub(r"([FB])(\d)\.(\d)", r"\1(\2,\3)", ORDER), "words are F0.1"),
 }
-NAMES: dict[str, tuple[str, str, str, str]] = {  # file, text, the slip, what is missing
+NAMES: dict[str, tuple[str, str, str, str]] = {  # file, text, the slip, the missing text
     "F0.9": ("x.txt", ORDER.replace("F0.1", "F0.9"), "F0.9", "F0.1"),
     "F1.9": ("x.txt", ORDER.replace("F1.1", "F1.9"), "F1.9", "F1.1"),
     "F7.1": ("x.txt", ORDER.replace("F1.1", "F7.1"), "F7.1", "F1.1"),

@@ -4,8 +4,8 @@
     pipesched verify python:tests/generators/others.py:primus --framework-path REPOSITORY --p 4 --m 8 -D name=v-half
     pipesched verify python:tests/generators/others.py:jaxpp --framework-path REPOSITORY/src --p 4 --m 8 -D name=ZB
 
-REPOSITORY is a checkout. Nothing of it is here: these functions name what they import, and give its result in words.
-What they gave at the commits that are named there is in `data/others.json`.
+REPOSITORY is a checkout. None of their code is here: these functions import it by name, and return its result in our
+words. Their results at the commits named there are in `data/others.json`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def message(sends: bool, letter: str, made: int, microbatch: int, peer: int) -> 
 
 
 def batched(rows: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """Words with brackets around neighbours of one batch; None is no batch."""
+    """Words with brackets around neighbours of one batch; None is not a batch."""
     last = None
     for word, batch in rows:
         if batch != last:

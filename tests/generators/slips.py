@@ -151,7 +151,7 @@ def removes(file: str = "") -> None:
 
 
 def orphans(file: str = "", p: int = 1, m: int = 1) -> list[str]:
-    """Leaves a process in a session of its own, whose command line has a word to find it by."""
+    """Leaves a process in a separate session, whose command line has a word to find it by."""
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", file], start_new_session=True)
     time.sleep(0.3)
     return rows(p, m)

@@ -78,7 +78,7 @@ def _count(values: list[int]) -> Any:
 @CALM
 @given(st.permutations(range(6)), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_of_equal_choices_the_light_ones_move(permutation: list[int], heavy: list[bool]) -> None:
-    """Of all largest subsets that can stay, none has more heavy elements."""
+    """No other largest subset that can stay has more heavy elements."""
     moved, _, _ = done(list(range(6)), permutation, heavy)
     best = max(
         (len(kept), sum(heavy[j] for j in kept))

@@ -1,7 +1,7 @@
 """The gallery of `schedules/`: each schedule has a current picture, its source, and the claims of its file.
 
-``python -m tests.insight.test_gallery`` writes what is missing or no longer so: pictures, the plot, sections, links
-and all that the commands of the page print. A section that it begins may be given more words; they stay.
+``python -m tests.insight.test_gallery`` writes what is missing or outdated: pictures, the plot, sections, links and all
+output of the page's commands. A section that it begins may be given more words; they stay.
 """
 
 from __future__ import annotations

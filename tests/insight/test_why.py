@@ -198,7 +198,7 @@ def test_the_parts_of_two_ranks_with_messages() -> None:
 def test_what_a_slow_stage_costs_is_imbalance() -> None:
     """A stage that takes d longer for each of m microbatches causes m d of imbalance on every other rank.
 
-    The rest is what it is without: the way through the other stages and back, on every rank.
+    The rest is the same as without it: the way through the other stages and back, on every rank.
     """
     schedule = pipesched.load("1f1b", p=4, m=8)
     parts = parts_of(schedule, Costs.parse("F=[1,1,1,3],B=2"))

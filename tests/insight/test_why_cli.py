@@ -122,7 +122,7 @@ def test_one_size_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_all_of_it_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    """A long answer says how to get the rest, and --all shows everything."""
+    """A long answer tells how to get the rest, and --all shows everything."""
     arguments = ["why", "1f1b", "--p", "32", "--m", "64", "--cost", "C=1"]
     assert main(arguments) == 0
     short = capsys.readouterr().out

@@ -1,7 +1,7 @@
 """A PipeSchedule of DeepSpeed is the order that its stages run, and its buffers hold the values that the engine needs.
 
-The DeepSpeed that is installed is asked, and `generators/stand_in` where there is none. What its engine would do is
-said by `oracles/deepspeed_engine.py`.
+The installed DeepSpeed is asked, or `generators/stand_in` without one. `oracles/deepspeed_engine.py` predicts its
+engine.
 """
 
 from __future__ import annotations

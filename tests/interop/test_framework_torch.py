@@ -72,7 +72,7 @@ def swapped(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def stands(rows: Sequence[Sequence[str]]) -> bool:
-    """Tell whether a rank waits for ever, if each goes on when both ends of its message are reached."""
+    """Tell whether a rank waits for ever, if each continues when both ends of its message are reached."""
     left: list[deque[tuple[bool, int]]] = [deque() for _ in rows]
     for rank, sends, other, _ in messages(rows):
         left[rank].append((sends, other))
@@ -109,9 +109,9 @@ def hold(cases: list[Any]) -> dict[str, tuple[int, int]]:
 
 
 def test_every_class_is_judged_as_the_oracles_judge_it() -> None:
-    """As they are all are right; with deferred receives none of these is, except breadth first on three ranks.
+    """Unchanged, all are right; with deferred receives all are wrong, except breadth first on three ranks.
 
-    What torch refuses is told in its words, and a class that it has not by those that it has.
+    A refusal of torch is quoted, and an unknown class is answered with the known ones.
     """
     cases, refused = recorded(sys.executable, 1, FLAGS)
     assert hold(cases) == {"": (20, 20), "defer_pp_recv": (2, 16), "lowered": (18, 20)}

@@ -177,7 +177,7 @@ def test_words_that_are_none_are_cells_that_are_wrong() -> None:
 
 @pytest.mark.parametrize("name", ["never_ends", "deaf"])
 def test_what_never_ends_is_ended(name: str) -> None:
-    """Within its time limit, whatever it ignores."""
+    """Within its time limit, even if it ignores signals."""
     begin = time.monotonic()
     one = found(name, framework_time=0.4)
     assert one.code is InteropCode.GENERATOR_TIME and time.monotonic() - begin < 5

@@ -1,8 +1,8 @@
 """Megatron-core's pipeline code: the recorded program is the one that it runs, release by release.
 
-The oracles are the library's published orders, real processes, and facts that were recorded once. What executes it
-needs a release: the one that is installed, or those in the folders that PIPESCHED_MEGATRON names, one after the other
-with ``:`` between them. Verdicts on recorded programs need none. All configurations, by hand, some ten minutes:
+The oracles are the library's published orders, real processes, and facts that were recorded once. Executing it needs a
+release: the installed one, or those in the folders of PIPESCHED_MEGATRON, separated by ``:``. Verdicts on recorded
+programs need none. All configurations, by hand, some ten minutes:
 
     python -m tests.runtime.megatron_processes FOLDER/megatron/core
 """

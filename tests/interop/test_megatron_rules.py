@@ -2,7 +2,7 @@
 
 CASES were each given to Megatron-LM's own parser at the two releases beside them (`tests/trainers/megatron.py`). The
 random fields are given to the Megatron-core that is installed: its TransformerConfig, its groups of ranks, its layers
-of every stage and the first lines of its schedules say what is refused.
+of every stage and the first lines of its schedules decide what is refused.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def told(release: str, options: str) -> pipesched.Checked:
 
 
 def codes(made: pipesched.Checked) -> list[str]:
-    """The codes of what was found."""
+    """The codes of the findings."""
     return [str(found.code) for found in made.diagnostics]
 
 
@@ -183,7 +183,7 @@ def test_what_a_script_leaves_to_its_caller_is_not_refused() -> None:
 @pytest.mark.parametrize(("tables", "facts"), [(TABLES, Sizes), (torchtitan.TABLES, Titan), (deepspeed.TABLES, Batch)])
 def test_every_rule_names_settings_of_the_tables(tables: Tables, facts: type[Facts]) -> None:
     """A rule is placed at keys that are read, of releases that there are, and in the order of releases; every name in
-    its condition and in its texts is a key or a fact; it says something.
+    its condition and in its texts is a key or a fact; it has a text.
     """
     known = {*tables.keys(), *tables.facts, *dir(facts), "case", *dir(builtins)}
     expressions = [code.co_filename for code in tables.facts.values()]

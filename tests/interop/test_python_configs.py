@@ -1,7 +1,7 @@
 """A configuration in Python is read as Python runs it, or it is open.
 
 The oracle is the interpreter: random files of functions that make configurations, copy and change each other's, run
-with classes of plain attributes in the place of the trainer's.
+with classes of plain attributes instead of the trainer's.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ def test_a_dry_run_ends_with_all_that_it_has_started(tmp_path: Path, monkeypatch
     assert made.status is None and made.commands == (("torchrun", "a.py", "--x", "1"),)
     assert kept.exists() and not (tmp_path / "made").exists()
     left = Path(f"/proc/{(tmp_path / 'pid').read_text('utf-8').strip()}/stat")
-    for _ in range(100):  # what is killed takes a moment to end
+    for _ in range(100):  # a killed process takes a moment to end
         if gone := not left.exists() or left.read_text("utf-8").rpartition(")")[2].split()[0] == "Z":
             break
         time.sleep(0.05)

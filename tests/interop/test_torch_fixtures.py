@@ -1,7 +1,7 @@
 """Torch CSV files with one slip each: every slip is reported at its place; files without one have no finding.
 
-``torch_fixtures/make.py`` makes the files with torch alone, ``torch_fixtures/expect.toml`` says what is wrong with
-each and what torch makes of it.
+``torch_fixtures/make.py`` makes the files with torch alone, ``torch_fixtures/expect.toml`` lists the faults of each and
+how torch reads it.
 """
 
 from __future__ import annotations

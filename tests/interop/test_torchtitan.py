@@ -1,6 +1,6 @@
 """The page on torchtitan is true of this version: its files are complete, and its figures are those of these CSVs.
 
-The trainer itself runs by ``.ci/run --trainers``; what it printed is ``tests/data/torchtitan.json``.
+The trainer itself runs by ``.ci/run --trainers``; its output is ``tests/data/torchtitan.json``.
 """
 
 from __future__ import annotations

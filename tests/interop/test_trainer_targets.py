@@ -86,7 +86,7 @@ def test_deepspeed_runs_what_is_published(name: str, p: int, m: int) -> None:
 
 @pytest.mark.parametrize("name", ["1f1b", "gpipe"])
 def test_a_buffer_is_taken_again_when_it_is_free(name: str) -> None:
-    """Some instant has a microbatch in every buffer: with one fewer the engine stops, or trains wrongly."""
+    """At some instant every buffer holds a microbatch: with one fewer the engine stops, or trains wrongly."""
     _, module = emitted(compiler.read(name), "deepspeed", p=4, m=8)
     head, mark, rows = module.partition("STAGES = ")
     for row in re.split(r"(?=    \d: \[)", rows)[1:]:

@@ -152,7 +152,7 @@ def test_what_is_told_of_an_open_value_holds_whatever_it_is() -> None:
 
 
 def test_a_value_from_elsewhere_is_no_number(tmp_path: Path) -> None:
-    """null, -1, ??? and a reference: dependent settings are open, and none is a mistake."""
+    """null, -1, ??? and a reference: dependent settings are undecided, and not a mistake."""
     pytest.importorskip("yaml")
     for value in ("null", "-1", "???", "${oc.env:PP}", "auto"):
         text = f"MODEL_ARGS:\n  --num-layers: 25\n  --pipeline-model-parallel-size: {value}\n  --global-batch-size: 8\n"

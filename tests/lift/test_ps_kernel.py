@@ -137,7 +137,7 @@ def test_a_kernel_joins_what_goes_on_with_it() -> None:
 
 
 def test_a_kernel_begins_with_its_forward() -> None:
-    """Of equally short ways to cut the period the customary one is chosen."""
+    """Among equally short cuts of the period, the customary one is chosen."""
     schedule, kernel = kerneled([("F0 F0 F0 B0 B0 F0 B0", "F0 B0", "F0 B0 B0")], [0], 1)
     text = writer.write(schedule, kernel=kernel)
     assert "  F  F  F  B  B\n  repeat m - 3 { F  B }\n  B\n" in text

@@ -1,7 +1,7 @@
 """Published hangs and non-hangs as programs, with the verdict of every model.
 
-Where a verdict comes from is said with each case: a maintainer's word, a run on gloo, or, where a model is not spoken
-of, the derivation by hand. Nothing here comes from the code under test.
+Each case gives the source of its verdict: a maintainer's statement, a run on gloo, or, for a model without one, a
+derivation by hand. Nothing here comes from the code under test.
 """
 
 from __future__ import annotations

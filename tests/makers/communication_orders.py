@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rank:
-    """The words of rank r of p; empty where there is no neighbour."""
+    """The words of rank r of p; empty without a neighbour."""
 
     r: int
     p: int
@@ -91,7 +91,7 @@ def deepspeed_1f1b(p: int, m: int, gradient_first: bool) -> tuple[str, ...]:
     """DeepSpeed's TrainSchedule: blocking sends and receives, whose order comes from the parity of step and stage.
 
     At step t stage r forwards microbatch (t - r)/2 if t + r is even, else it backwards (t + r + 1)/2 - p. Before that
-    it exchanges with one neighbour what the two computed last. `gradient_first`: the newer of the two orders.
+    it exchanges the latest results with one neighbour. `gradient_first`: the newer of the two orders.
     """
 
     def order(rank: Rank) -> list[str]:

@@ -1,7 +1,7 @@
 """Orders recorded from published code, in the notation of `communication_notation.py`.
 
-DEFERRED: torch 2.13's lowering with `defer_pp_recv=True`, 2 ranks; what is local to a rank is left out.
-DUALPIPE: DualPipe's `step()`, by (p, m); what it hands to one batch_isend_irecv is one batch.
+DEFERRED: torch 2.13's lowering with `defer_pp_recv=True`, 2 ranks; without local operations.
+DUALPIPE: DualPipe's `step()`, by (p, m); each call of batch_isend_irecv is one batch.
 """
 
 from __future__ import annotations

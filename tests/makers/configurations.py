@@ -2,7 +2,7 @@
 
     Row(name, ending, text, said, last, options)     said: (code, line) of every finding; last: of the last line
 
-Only the settings of the pipeline are here, typed anew; `source` says where they come from. MISTAKES are those of a
+Only the settings of the pipeline are here, typed anew; `source` names their origin. MISTAKES are those of a
 person in one of them.
 """
 

@@ -1,6 +1,6 @@
 """Hostile files and arguments: up to 10 MB of every shape, sizes, devices, names.
 
-Each is made when it is asked for; `content` None is a command line alone, or a file that is there already.
+Each is made when it is asked for; `content` None is a command line alone, or an existing file.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def deadlocked(ranks: int = 30, m: int = 5000) -> str:
 
 
 CASES: dict[str, Hostile] = {
-    # what a .ps file computes
+    # expressions of a .ps file
     "calls that double, in a let": ps(HEAD + lets() + "let x = f39(1)\nrank r { repeat m { F B } }"),
     "calls that double, in a require": ps(HEAD + lets() + "require f39(1) > 0\nrank r { repeat m { F B } }"),
     "calls that double, in a claim": ps(BOTH + lets() + "claim f39(1) > 0"),

@@ -71,7 +71,7 @@ def simulated(x: Instance, orders: list[list[Compute]]) -> int | None:
 
 
 def some_orders(x: Instance, rng: random.Random, tries: int = 20) -> list[list[Compute]] | None:
-    """The best of some random orders, or one microbatch after another; None if none is within the caps."""
+    """The best of some random orders, or one microbatch after another; None if all exceed the caps."""
     alone: list[list[Compute]] = [[] for _ in range(x.ranks)]
     for step in steps(x):
         alone[step.rank].append(_compute(step))

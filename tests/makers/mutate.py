@@ -1,8 +1,8 @@
 """Slips in a program: one at one place of one list.
 
-Each takes the lists of a program, one list of records a rank, and changes them in place; it says whether it found
-something to change. What comes out may still be right: two neighbours that do not care may change places. Slips at
-both ends of a message, or in more than one list, are in `tests.makers.mutate_more`.
+Each takes the lists of a program, one list of records per rank, and changes them in place; it returns whether it found
+something to change. The result may still be right: two independent neighbours may swap. Slips at both
+ends of a message, or in more than one list, are in `tests.makers.mutate_more`.
 """
 
 from __future__ import annotations

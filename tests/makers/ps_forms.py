@@ -3,8 +3,8 @@
     a model ──> a run of it, word by word ──> loops, choices, lets, functions, expressions ──> text in any layout
 
 So most files are right, and every order of a rank comes up. Some are spoilt: a word is lost, doubled, moved or changed,
-or a number of the text is another. Others are rules (`greedy`), or published schedules at any size. What a file says is
-for an interpreter to find; nothing here is believed.
+or a number of the text is another. Others are rules (`greedy`), or published schedules at any size. An interpreter
+finds what a file means; nothing here is assumed.
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ class Run:
             rank.put("W", *entry, named=False)
 
 
-# What is written, in the words of a file
+# The text of a file
 
 
 class File:
@@ -446,7 +446,7 @@ class File:
             self.scope.functions[name] = (1, call)
         self.scope.taken |= {"z", "u"}
 
-    # Who is where
+    # Placements
 
     def placement(self) -> Iterator[str]:
         rng, model = self.rng, self.model

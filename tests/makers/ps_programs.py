@@ -1,7 +1,8 @@
 """Random programs in which only O and L name their microbatches, and their orders.
 
-A program is a run that was written down: at each step some rank writes a word for what can go next there, a letter with
-its chunk, a bare W, `drain W`, or an overlap. So every order of a rank comes up, and nothing waits in a cycle.
+A program is the record of a run: at each step some rank writes a word for an operation that can run next on it, a
+letter with its chunk, a bare W, `drain W`, or an overlap. So every order of a rank comes up, and nothing waits in a
+cycle.
 """
 
 from __future__ import annotations

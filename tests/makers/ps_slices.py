@@ -1,8 +1,8 @@
 """Random programs with sliced sequences: like `ps_programs`, and a slice runs only after the slices that it waits for.
 
-Forwards go along a sequence and backwards against it, so what is next is written down here by looking, not by counting:
-of the sequences that have a backward left the first, and of that the last slice. So it is for R and L, of the sequences
-whose F or O has had none, in the order of those.
+Forwards go along a sequence and backwards against it, so the next operation is found here by looking, not by counting:
+the last slice of the first sequence that has a backward left. So it is for R and L, of the sequences whose F or O has
+had none, in the order of those.
 """
 
 from __future__ import annotations

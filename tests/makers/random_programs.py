@@ -199,7 +199,7 @@ def _message(x: Instruction) -> bool:
 
 
 def features(program: Program) -> set[str]:
-    """Features of a program, for a report of what was tried."""
+    """Features of a program, for a report of the programs tried."""
     lists = [program.instructions(rank) for rank in range(program.ranks)]
     found = {f"{program.ranks} ranks"}
     messages = [(rank, x) for rank, instructions in enumerate(lists) for x in instructions if _message(x)]

@@ -1,7 +1,7 @@
 """Runs of instruction lists by an independent player, and the records that each recorder would write of them.
 
-Every rank does its list step after step: it posts a message, or a batch of them, and goes on when all of them are over;
-the i-th send of a channel meets the i-th receive. A rank may stop for ever before some instruction.
+Every rank executes its list step by step: it posts a message, or a batch of them, and continues when all of them are
+complete; the i-th send of a channel meets the i-th receive. A rank may stop for ever before some instruction.
 """
 
 from __future__ import annotations

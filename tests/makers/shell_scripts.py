@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-VALUES = (  # how a script comes by a number, NAME and N to be replaced; what is in the variable is used as $NAME
+VALUES = (  # how a script gets a number, NAME and N to be replaced; the variable is used as $NAME
     "NAME=N",
     "export NAME=N",
     "NAME=${NAME:-N}",

@@ -56,7 +56,7 @@ def test_microbatches_may_as_well_keep_their_order(optima: dict[int, int | None]
 
 
 def test_least_cap_is_the_least(optima: dict[int, int | None]) -> None:
-    """A schedule exists exactly if every rank may hold what a single microbatch needs there."""
+    """A schedule exists exactly if every rank's cap allows a single microbatch."""
     for seed in SMALL:
         problem = problem_of(random_instance(seed))
         assert (infeasible(problem) is None) == (optima[seed] is not None)

@@ -1,4 +1,4 @@
-"""A number is the same wherever it is shown: the bubble, per cent, and the decimals beside exact JSON numbers."""
+"""A number is the same everywhere: the bubble, per cent, and the decimals beside exact JSON numbers."""
 
 from __future__ import annotations
 

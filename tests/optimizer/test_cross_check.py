@@ -35,7 +35,7 @@ from tests.depth import deep
 from tests.makers.instances import given, placement_of
 from tests.oracles.brute import Instance, optimum, random_instance, steps
 
-TRIED = 18  # operations: so many are tried in all orders within a second
+TRIED = 18  # operations: all orders of this many are tried within a second
 DECLINED = {
     "a forward takes no time",
     "I takes memory and neither I nor W takes time",

@@ -212,7 +212,7 @@ def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     for _ in range(50):
         answer = decide(Question(problem, 20))
-        assert answer.verdict == "unknown" and "is no schedule" in answer.reason
+        assert answer.verdict == "unknown" and "is not a schedule" in answer.reason
 
 
 def test_heads_and_tails_leave_every_best_schedule(optima: dict[Case, int | None]) -> None:

@@ -179,7 +179,7 @@ def truth(told: Json) -> Truth:
 
 @lru_cache(maxsize=4096)
 def least(question: str) -> tuple[Fraction | None, bool]:
-    """The best of all schedules, by trying all of them; None if none is within the caps. If they are too many, a lower
+    """The best of all schedules, by trying all of them; None if all exceed the caps. If they are too many, a lower
     bound, marked as such: a schedule that meets it is the best.
     """
     table, routes, ranks, fused, caps, release, objective, rows = json.loads(question)

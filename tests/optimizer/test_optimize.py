@@ -1,6 +1,6 @@
 """Answers of `optimize`, from the question to the printed file: optimal if stated, and never below the bound.
 
-What is right is told by formulas of the literature, by `verify`, and by how answers to related questions compare.
+The oracles are formulas of the literature, `verify`, and comparisons of answers to related questions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def right(answer: Optimum, costs: str | None = None, release: str = "W", **sizes
     return report
 
 
-# What the literature says
+# Results of the literature
 
 
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 5), (6, 9)])

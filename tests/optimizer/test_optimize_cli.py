@@ -231,7 +231,7 @@ def test_without_or_tools_cpsat_is_refused(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_a_range_prints_a_line_a_cap_with_what_is_infeasible(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both ends are included; makespans fall; the line of too small a cap says so."""
+    """Both ends are included; makespans fall; the line of a cap that is too small tells that."""
     assert main(["optimize", *SMALL, "--mem-cap", "1/2..3:1/2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in lines[2:]]

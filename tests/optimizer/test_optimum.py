@@ -188,7 +188,7 @@ def cases() -> Iterator[tuple[int, Case]]:
 
 
 def test_no_false_certificate_is_accepted() -> None:
-    """Of hundreds of slips in certificates, schedules and caps each is found, or the rest is true."""
+    """Each of hundreds of slips in certificates, schedules and caps is found, or leaves only true statements."""
     rejected, codes = 0, set()
     for seed, case in cases():
         rng = random.Random(seed + 1)
@@ -321,7 +321,7 @@ def test_the_verdict_of_an_answer_is_a_claim(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["lattice", ""])
 def test_a_word_of_an_older_version_is_the_optimizers(engine: str, tmp_path: Path) -> None:
-    """If nothing derives its statement, it rests on that word, which nobody checks; so does one without a name."""
+    """If nothing derives its statement, it rests on the engine's unchecked word; so does one without a name."""
     page = (Path(pipesched.__file__).parent / "explain" / "pages" / "PS908.md").read_text("utf-8")
     told = json.loads(page.split("```json")[1].split("```")[0])
     told["certificate"]["refuted"]["engine"] = engine

@@ -214,7 +214,7 @@ def test_what_is_no_answer_is_refused(text: str, tmp_path: Path, capsys: pytest.
 
 
 def test_an_entry_that_is_there_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of two entries another program could show the other one."""
+    """With two entries of one name, another program could show the other one."""
     text = json.dumps(worded())
     status, report = verified(text.replace('"proved": false', '"proved": true, "proved": false'), tmp_path, capsys)
     assert (status, codes(report)) == (1, ["PS710"])

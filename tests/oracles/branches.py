@@ -3,14 +3,14 @@
 A step is named by its letter, its stage and its microbatch. What it waits for:
 
     F(s)         F of every stage that s reads
-    I(s), B(s)   I or B of every stage that reads s; of the stage that nobody reads, its own F
+    I(s), B(s)   I or B of every stage that reads s; of the stage without readers, its own F
     W(s)         its own I
 
 A frozen stage has no W, and an I where something before it is trained; without that it has its F alone, which keeps
 nothing when it is over.
 
-A rank runs its slots in the order of its list; a slot has one step, or two that run as one. What another rank has made
-comes the latency of its stage later. Each of these is one message, for one reader.
+A rank runs its slots in the order of its list; a slot has one step, or two that run as one. Results of another rank
+arrive after the latency of its stage. Each of these is one message, for one reader.
 """
 
 from __future__ import annotations

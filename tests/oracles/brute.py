@@ -1,9 +1,9 @@
 """The best schedule of a tiny instance, by trying all of them.
 
 Every schedule is written down operation by operation: one whose inputs are there goes next on its rank, as soon as it
-can. Of all that have done the same set of operations, only those are kept that no other one is ahead of. For the span
-a rank may do well to begin late, so until every rank has begun, none is ahead: only equals are kept once. Microbatches
-need not keep their order, so the FIFO lemma is not assumed. Shares no code with the optimizer.
+can. Among states with the same finished operations, only those that no other is ahead of are kept. For the span a late
+begin of a rank may be better, so until every rank has begun, only duplicates are dropped. Microbatches need not keep
+their order, so the FIFO lemma is not assumed. Shares no code with the optimizer.
 """
 
 from __future__ import annotations

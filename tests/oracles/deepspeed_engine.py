@@ -180,7 +180,7 @@ def trained(names: dict[str, Any], stages: int, micro_batches: int) -> list[Ran]
     """Instructions that every stage of a loaded module runs in a training step.
 
     Raises:
-        Stop: it does not come to its end, or is wrong.
+        Stop: it does not finish, or is wrong.
     """
     engines = [Engine(stage, stages, micro_batches) for stage in range(stages)]
     for engine in engines:

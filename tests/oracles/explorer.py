@@ -3,7 +3,7 @@
     state --one step of one rank, or one completion--> state --> ... --> a state without steps
 
 There is no event graph here and no fixpoint: a machine knows only which steps a state allows, and all of them are
-tried. That a program ends in the same place whatever the order (confluence) is found out, never assumed. This is the
+tried. That a program ends in the same place whatever the order (confluence) is checked, never assumed. This is the
 oracle for the static verdict, so it shares no code with it.
 """
 

@@ -66,7 +66,7 @@ class Strict:
         self.script = script
         self.pairs = [(script.spot[a], script.spot[b]) for a, b in script.messages()]
         bit = {end: 1 << i for i, pair in enumerate(script.messages()) for end in pair}
-        never = 1 << len(self.pairs)  # what has no partner
+        never = 1 << len(self.pairs)  # messages without a partner
         self.needs = [[sum(bit.get(end, never) for end in ln.ends) for ln in lines] for lines in script.lines]
 
     def start(self) -> State:
@@ -179,9 +179,8 @@ class Transfer:
 class Posted:
     """SENDs and RECVs are posted and never block the list; their users wait for them. `order` is the stream model.
 
-    What a batch has in one queue goes as it can, once all before the batch is over; who needs some of it waits for all
-    of it. State: the line of each rank; the
-    messages that are over, a bit each.
+    A batch's messages in one queue run in any order, once all before the batch are complete; a consumer of one waits
+    for all. State: the line of each rank; the messages that are over, a bit each.
     """
 
     def __init__(self, script: Script, order: str) -> None:

@@ -43,7 +43,7 @@ class Script:
         self.channel = {end: _channel(end[0], self.instruction(end)) for end in self.spot}
         self.partner = self._partners()
         self.other_sync = self._syncs()
-        self.known: dict[str, Stops] = {}  # by model: what the explorer has found out
+        self.known: dict[str, Stops] = {}  # the explorer's results by model
 
     def instruction(self, end: End) -> Instruction:
         return self.lists[end[0]][end[1]]
@@ -86,7 +86,7 @@ def _channel(rank: int, x: Instruction) -> Channel:
 def _lines(rank: int, instructions: list[Instruction]) -> list[Line]:
     """The list cut into lines, and one more: at the end a rank waits for its SENDs."""
     lines: list[Line] = []
-    latest: dict[tuple[Op, int, int, int], End] = {}  # by what it carries, and the stage at the other end
+    latest: dict[tuple[Op, int, int, int], End] = {}  # by the value, and the stage at the other end
     for i, j in _cuts(instructions):
         part = instructions[i:j]
         wanted = [

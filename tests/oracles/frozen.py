@@ -1,8 +1,8 @@
 """Programs with frozen stages, recomputation and offloading, simulated by hand: names, sets, fractions, repeated
 sweeps.
 
-A step is named by its letter, its stage and its microbatch. Who is behind a trained stage has a gradient to hand on;
-what the others do not need is struck out of the lists by name, and what is left is played:
+A step is named by its letter, its stage and its microbatch. A stage behind a trained one passes on a gradient;
+operations that the others do not need are struck from the lists by name, and the rest is played:
 
     F(s)         waits for F(s - 1)
     I(s), B(s)   wait for I or B of s + 1, the last stage for its own F
@@ -122,8 +122,8 @@ def peak(
 ) -> Fraction:
     """Most that a rank holds, in even stages: an F takes at once; everything else is freed when its slot ends.
 
-    Who has no backward lets go when its F is over, and so does, but for what is small, who runs it again; that takes at
-    once what was let go. Whose weights do not learn frees all at its I.
+    A stage without a backward frees its memory after F, and so does, but for a small part, a stage with R, which takes
+    it again at once. A stage with frozen weights frees all at its I.
     """
     again = {(stage, i) for slot in slots for letter, stage, i in slot if letter == "R"}
     now, most = Fraction(0), Fraction(0)

@@ -1,7 +1,7 @@
 """Programs whose microbatches differ, simulated by hand: names, fractions and repeated sweeps.
 
 All that costs is looked up by its key, its stage and its microbatch. A step is named by its letter, its stage and its
-microbatch; slices of one sequence wait for each other besides, on whatever rank:
+microbatch; slices of one sequence also wait for each other, on all ranks:
 
     F(s, i)          waits for F(s - 1, i), and for F(s, i - 1) of its sequence
     I, B(s, i)       wait for I or B(s + 1, i), the last stage for its own F; and for I or B(s, i + 1) of its sequence

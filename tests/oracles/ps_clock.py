@@ -4,7 +4,7 @@
     I(s), B(s)   wait for I or B of all that read s; of the last stage, for its own F
     W, R, O      wait for I, F, F of their own stage; L for its O
 
-What comes from another rank is there the latency of its maker later.
+A message from another rank arrives after the latency of the stage that made it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def change(model: Model, step: Step, at_input: Fraction) -> Fraction:
     return {"F": Fraction(1), "I": -at_input, "W": at_input - 1, "B": Fraction(-1)}.get(letter, ZERO)
 
 
-# What becomes of an order
+# Outcome of an order
 
 
 @dataclass

@@ -3,8 +3,8 @@ searches.
 
     tree (`ps_reader`) ──> sizes, who is where, who reads whom, costs ──> the words of every rank ──> slots
 
-A step is named by its letter, its stage and its microbatch; a slot has one step, or two that overlap. What is next is
-found by looking through lists of what has run.
+A step is named by its letter, its stage and its microbatch; a slot has one step, or two that overlap. The next
+operation is found by searching lists of finished ones.
 """
 
 from __future__ import annotations

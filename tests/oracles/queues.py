@@ -7,7 +7,7 @@
     async         a message lasts C from when both ends are posted
 
 Instants are played one after the other, and at each one everything that can happen does, in any order, until nothing
-is left. There is no graph here and no longest path.
+is left. It uses neither a graph nor a longest path.
 """
 
 from __future__ import annotations

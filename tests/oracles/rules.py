@@ -106,8 +106,9 @@ def interleaved_zb(p: int, v: int, m: int, r: int) -> Iterator[str]:
 
 
 def grouped(p: int, v: int, m: int, r: int, n: int) -> Iterator[str]:
-    """A block of 3nv slots for n microbatches, repeated: F takes a slot and B two; F goes on a slot later down the
-    ranks, B two up again. A chunk begins 3n slots after the one before it, B on the last rank right after its F.
+    """A block of 3nv slots for n microbatches, repeated: F takes a slot and B two; F follows a slot later down the
+    ranks, B two slots later up again. A chunk begins 3n slots after the one before it, B on the last rank right after
+    its F.
     """
     at = {}
     for i in range(m):
@@ -263,8 +264,8 @@ def _dualpipe_6(x: _DualPipeRank, q: int) -> Iterator[str]:
 def _walked(p: int, m: int, r: int, ways: Sequence[Sequence[int]]) -> Iterator[str]:
     """Pipelines in slots of one F or B: p microbatches at a time, as evenly over the ways as possible, two slots apart.
 
-    A microbatch is a slot on each stage and goes back as it came; the next p begin when a rank could have done all of
-    these. ways: the ranks of the stages of each.
+    A microbatch takes a slot on each stage and returns by the same way; the next p begin when a rank could have
+    finished these. ways: the ranks of the stages of each.
     """
     each, busy = p // len(ways), 2 * len(ways[0])
     seen = []

@@ -118,7 +118,8 @@ class _Known:
         return True
 
     def _look(self, number: int, false: int) -> int | None:
-        """Watch another literal of a clause instead of a false one; returns the only one left, if there is no other."""
+        """Watch another literal of a clause instead of a false one; returns the only literal left, if there is just
+        one."""
         literals = self.clauses[number]
         if len(literals) == 1:
             return literals[0]

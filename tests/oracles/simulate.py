@@ -131,7 +131,7 @@ def slot_cost(order: Sequence[Compute], slot: list[int], costs: Costs) -> Fracti
 
 
 def run(schedule: Schedule, costs: Costs) -> Played:
-    """Sweep over the ranks until nothing changes. An input of the same rank exists or not: nobody waits for it."""
+    """Sweep over the ranks until nothing changes. An input of the same rank exists or not: there is no wait for it."""
     orders = orders_of(schedule)
     made_by = producers(orders, schedule.stages)
     left = [list(slots(order)) for order in orders]
@@ -206,9 +206,9 @@ def held(
 ) -> list[Fraction]:
     """Most activations held at one time by each rank: F takes at its start, the others free at their end.
 
-    sizes, and what comes back, in even stages; an F takes 1 unless told.
+    sizes and results are in even stages; an F takes 1 by default.
 
-    Of what happens at one instant on a rank, the order of the list decides; in a slot the F takes first.
+    At one instant, the order of the rank's list decides; in a slot the F takes first.
     """
     change = {Op.F: Fraction(1), Op.I: -at_input, Op.W: -at_weight, Op.B: Fraction(-1)}
     peaks = []

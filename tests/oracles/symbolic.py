@@ -8,9 +8,9 @@
     STEP           the optimizer takes the gradients, and the weights are new ones
 
 Messages go by their place on the channel, whatever they are called, and a buffer that nobody filled holds nothing. A
-batch sends all of its own when it begins, and is over when all that it receives is there.
-A program is right if every copy of every stage ends with the gradient of the undivided model. Channels are unbounded
-here; whether a program ends under less is not asked.
+batch sends all of its messages when it begins, and is complete when all its receives are. A program is right if every
+copy of every stage ends with the gradient of the undivided model. Channels are unbounded here; whether a program ends
+under less is not asked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Rank:
     stored: dict[At, tuple[Term, Term]] = field(default_factory=dict)
     gradient: dict[int, Gradient] = field(default_factory=lambda: defaultdict(Counter))
     taken: list[dict[int, Gradient]] = field(default_factory=list)
-    missing: list[Instruction] | None = None  # of the batch that has begun: what it still receives
+    missing: list[Instruction] | None = None  # outstanding receives of the batch that has begun
     at: int = 0
 
 
@@ -230,8 +230,8 @@ def undivided(terms: Terms, placement: Placement) -> dict[int, Gradient]:
 def right(program: Program) -> bool:
     """Tell whether the program finishes, and every rank steps once, with the gradients of the undivided model.
 
-    A program without any STEP leaves that to its caller: then what the lists end with counts. A program without a
-    backward is right if every microbatch comes out of the last stage.
+    A program without any STEP leaves that to its caller: then the gradients at the end of the lists count. A program
+    without a backward is right if every microbatch comes out of the last stage.
     """
     run = Run(program)
     if not run.finished:

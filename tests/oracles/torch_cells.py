@@ -22,7 +22,7 @@ def rows(text: str) -> list[list[str]]:
     """The actions of each rank as torch prints them, without empty cells.
 
     Raises:
-        RefusedError: some cell is no action, or the file no CSV.
+        RefusedError: some cell is not an action, or the file not a CSV.
     """
     try:
         cut = list(csv.reader(io.StringIO(text, newline="")))

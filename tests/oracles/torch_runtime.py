@@ -1,6 +1,6 @@
 """torch 2.13's pipeline runtime on symbols: the values that it would compute, if it does not stop.
 
-Tensors are terms, messages are queues without tags, one a pair of ranks and direction (gloo). A rank goes through its
+Tensors are terms, messages are queues without tags, one per ordered pair of ranks (gloo). A rank goes through its
 list: a send puts a term into a queue, a receive takes the next place of one, a compute waits until that place is
 filled. The gradients of a stage at its REDUCE_GRAD are then compared with those of the undivided model.
 It reads cells by itself and knows nothing of pipesched. Source: `_perform_action` in torch's ``schedules.py``.

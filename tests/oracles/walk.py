@@ -1,8 +1,8 @@
 """The least makespan of a tiny instance, by trying at every tick everything that a rank could do.
 
 Tick by tick: every task whose inputs are there may begin on a rank that is free, or wait. It knows nothing of
-microbatch order, of windows or of counters; memory is what the rank has taken and freed so far, one task after the
-other. Shares no code with the tool.
+microbatch order, of windows or of counters; memory is the sum of what the rank's tasks have taken and freed so far.
+Shares no code with the tool.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def walk(schedule: object, layers: list[int]) -> list[int]:
     (1 + V / h) for the head; 22 s b h a layer from I to W, and on the last stage 2 s b h (1 + V / h) in the place of
     its logits, 4 s b V; 2 s b h a message. Gradients inside a layer: 16 s b h of the feed-forward part and 2 that
     arrive in a B, 8 of them in an I, 2 in a W, and of the first stage all in W. On the last stage a B has freed the
-    head's by then, and before that makes 2 s b V of the loss; an I has the logits until its end. What B and W free is
-    there until the next operation begins: messages that are posted behind them are there beside it.
+    head's by then, and before that makes 2 s b V of the loss; an I has the logits until its end. Bytes that B and W
+    free count until the next operation begins, together with messages posted after them.
     """
     program = Analysis(schedule).program  # type: ignore[arg-type]
     assert program is not None
@@ -241,7 +241,7 @@ def test_what_is_offloaded_is_in_host_memory() -> None:
     made = Analysis(schedule, owned=(Workload((GPT, PLAIN)),))
     used, counted = made.fact(footprint), made.memory.host
     assert used is not None and used.host is not None and counted is not None
-    stages = schedule.stages  # a rank's peak counts a stage as ranks / stages
+    stages = schedule.stages  # in a rank's peak a stage counts as ranks / stages
     middle = [
         rank for rank in range(4) if not {0, schedule.stages - 1} & {s for _, s in schedule.placement.chunks(rank)}
     ]

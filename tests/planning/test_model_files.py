@@ -37,7 +37,7 @@ attention = "flash"
 gradient_bytes = 4
 layout = [1, 2, 2, 3]
 """
-CASES = [  # what stands there, what is put in its place, the code, and the line
+CASES = [  # a text of the file, its replacement, the code, and the line
     ("layers = 8", "layers = 8 8", "PS230", 2),
     ("[model]", "[model", "PS230", 1),
     ("layers = 8", "layers = 8\nlayers = 9", "PS230", 3),

@@ -259,8 +259,8 @@ def test_a_wrong_device_is_told_at_its_line(change: dict[str, str | None], line:
 
 
 def test_a_schedule_has_the_costs_of_its_stages() -> None:
-    """Of each stage with its layers, so nothing is scaled by p / S. A cost of the user wins; those of a file do not, as
-    their unit differs. A schedule that recomputes its forwards does so in R and not in I.
+    """The times are of each stage with its layers, so nothing is scaled by p / S. A cost of the user wins; those of a
+    file do not, as their unit differs. A schedule that recomputes its forwards does so in R and not in I.
     """
     small = (Transformer(8, 256, 8, 1000, 128), Training(recompute="full"))
     given = {"model": small, "device": MINE, "p": 4, "m": 8}

@@ -1,6 +1,6 @@
 """A reported cycle, read from its labels alone and compared with a simulation.
 
-Every rank of it really stands there, and what it waits for is, on the next rank, where that one stands or behind it.
+Every rank of it really stops there, and waits for an instruction of the next rank at or after that rank's stop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A command line typed in this process: its input, its output as bytes, and its exit status.
 
-It saves the start of an interpreter and of torch. What only a process has (limits, signals, closed pipes, a working
-`-m`) is tried in processes by `test_cli_streams.py`, `test_hostile.py` and `test_isolation.py`.
+It saves the start of an interpreter and of torch. Limits, signals, closed pipes and a working `-m`, which need a
+process, are tried by `test_cli_streams.py`, `test_hostile.py` and `test_isolation.py`.
 """
 
 from __future__ import annotations

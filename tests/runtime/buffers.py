@@ -19,13 +19,13 @@ from pipesched.runtime.execute import transport as channels
 from pipesched.stream import Instruction, Stream
 from tests.runtime.models import batch, blocks, copies, error, squared, undivided
 
-LIMIT = 20.0  # seconds for what has arrived to be let go; it takes a few microseconds
+LIMIT = 20.0  # seconds until a received buffer is freed; it takes a few microseconds
 SENDS = ("SEND_F", "SEND_B")
 
 
 @dataclass
 class Call:
-    """An isend or irecv. tensor: a weak reference, None once nobody holds the buffer."""
+    """An isend or irecv. tensor: a weak reference, None once the buffer is freed."""
 
     receive: bool
     tensor: weakref.ref[Tensor]

@@ -35,7 +35,7 @@ COMPUTES = ("F", "I", "W", "B", "R", "O", "L", "OVERLAP")
 def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool = False) -> dict[str, Any]:
     """One step on residual blocks; errors against undivided training, and the most live activations.
 
-    Without the garbage collector: what autograd lets go of must go by itself. Frozen stages ask for no gradient.
+    Without the garbage collector: what autograd releases must be freed by itself. Frozen stages ask for no gradient.
     """
     dtype = getattr(torch, kind)
     whole = blocks(stream.stages, dtype)

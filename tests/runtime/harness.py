@@ -62,7 +62,7 @@ class Ranks:
         """Results of the case on each rank. timeout: a fresh group, whose operations fail after these seconds.
 
         Raises:
-            AssertionError: a rank raised, or the limit is over; with what each rank said.
+            AssertionError: a rank raised, or the limit has passed; with the output of each rank.
         """
         if not self._processes:
             self._start()  # a case before this one failed

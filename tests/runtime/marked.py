@@ -1,6 +1,6 @@
 """Places of activations, from their storages: a stage that keeps one tensor of a unique size.
 
-Every storage of that size is noticed when it is made, by whatever operation, and is there until nobody has it. The one
+Every storage of that size is noticed when any operation makes it, and counts until it is freed. The one
 that a forward made is on the device; a copy of it is one more.
 """
 

@@ -2,14 +2,14 @@
 
     python -m tests.runtime.megatron_processes FOLDER [--configurations N]
 
-A send is over when its receiver has read it and said so, never before: a rendezvous. What a rank posts runs in threads,
-a queue each:
+A send is over when its receiver has read it and said so, never before: a rendezvous. A rank's messages run in threads,
+one per queue:
 
     posted   a queue for each communicator, peer and direction: as posted
     queue    one for each communicator; a batch is one element of it, whose messages go on independently
 
-A run hangs if no rank moves for `STALL` seconds. Every tensor carries the name of what made it, which is compared with
-what the schedule takes it for. Nothing here knows an order or a model.
+A run hangs if no rank moves for `STALL` seconds. Every tensor carries the name of its producer, which is compared with
+the one the schedule expects. Nothing here knows an order or a model.
 """
 
 from __future__ import annotations

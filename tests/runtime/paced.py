@@ -1,7 +1,7 @@
 """Duration of a step from the measured times of its instructions, with free messages: the machine's own pace.
 
-An instruction of a busy machine takes longer than it should, on every rank and in every run otherwise. What is left of
-a step's time after that is what the runtime adds: messages that come late, and waits that the order does not ask for.
+An instruction of a busy machine takes longer than it should, on every rank and in every run otherwise. The rest of a
+step's time is added by the runtime: late messages, and waits that the order does not need.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Processes, one per rank, whose messages go through queues, on gloo, where every message is a rendezvous.
 
 A queue is a thread: it posts an element (one message, or what a batch has in the queue), waits until all of it is
-over, and takes the next. The rank itself walks its list: it puts messages into queues, and waits where a compute needs
-a receive; under strict it waits at every message. Nothing is computed, and a message carries a number.
+complete, and takes the next. The rank itself walks its list: it puts messages into queues, and waits where a compute
+needs a receive; under strict it waits at every message. Nothing is computed, and a message carries a number.
 
 Processes play one program after the other, until one hangs. Threads that wait for messages have no alarm clock, and
 gloo's loops look at their sockets every 10 ms: where no such thread runs while each loop has looked twice, nothing is
-under way and nothing ever will be. Then all ranks say where they stand, and others take their place.
+under way and nothing ever will be. Then all ranks report their positions, and new ones replace them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.runtime.harness import forks
 CONSUMED = {Op.F: Op.RECV_F, Op.I: Op.RECV_B, Op.B: Op.RECV_B}
 WAIT = 0.03  # seconds without a word from any rank, before it is asked
 BETWEEN, LOOKS = 0.01, 50  # seconds between two looks at the threads, and how many there are at most
-LIMIT = 60.0  # seconds for a program, whatever it does
+LIMIT = 60.0  # seconds for a program
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Walk:
             self.element[j].over.wait()
 
     def _sync(self, peer: int) -> None:
-        """Meet another rank, whatever is in the queues."""
+        """Meet another rank, regardless of the queues."""
         here, there = torch.zeros(1), torch.zeros(1)
         works = [dist.isend(here, peer, group=self.groups[-1]), dist.irecv(there, peer, group=self.groups[-1])]
         for work in works:

@@ -31,7 +31,7 @@ def width(stage: int) -> int:
 
 
 class Joint(nn.Module):
-    """A different layer for each tensor that is read, and one behind; some stages return two tensors."""
+    """A different layer for each tensor that is read, and one after them; some stages return two tensors."""
 
     def __init__(self, widths: Sequence[int], out: int, *, pair: bool) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """A stage whose slices attend to earlier ones of their sequence, like a transformer with a cache of keys.
 
-What a slice leaves to later ones is a value without its graph. The gradients that later slices have for it come first,
+A slice leaves to later ones a value without its graph. The gradients that later slices have for it come first,
 for backwards run against the sequence, and are added where it was made:
 
     forward    k(j) = a(x(j))         y(j) = x(j) + tanh(w(x(j)) + c(k(0) + ... + k(j)))

@@ -23,7 +23,8 @@ Captured = pytest.CaptureFixture[str]
 Seconds = list[tuple[float, float, float]]
 
 STEPS = 3
-# Seconds of F, I and W by stage: long beside the 0.3 ms that torch adds. No two are the same: no fit can be another's.
+# Seconds of F, I and W by stage: long compared with the 0.3 ms that torch adds. No two are the same: no fit can be
+# another's.
 ASLEEP: Seconds = [(0.040, 0.060, 0.030), (0.044, 0.064, 0.034), (0.048, 0.068, 0.038)]
 SLOWER = (1, 1, 2, 4, 8)  # how many times longer each try sleeps: a sleep ends late by what else the machine does
 
@@ -59,7 +60,7 @@ def fitted(capsys: Captured, *arguments: str) -> dict[str, Any]:
 class TestSleepingStages:
     """The only tests here that measure time, as the command does. Real gloo processes.
 
-    What else a machine does only adds to a run, so a slower one is tried if the first is not within the bounds.
+    Other load of the machine only adds to a run, so a slower one is tried if the first is out of the bounds.
     """
 
     def test_costs_and_the_prediction_of_the_next_schedule(

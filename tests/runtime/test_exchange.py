@@ -1,4 +1,4 @@
-"""Ranks exchange data: it comes back unchanged, no text is executed, and none is shown raw or unbounded."""
+"""Ranks exchange data: it comes back unchanged, no text is executed, and all shown text is escaped and bounded."""
 
 from __future__ import annotations
 

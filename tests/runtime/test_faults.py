@@ -1,7 +1,7 @@
 """Fifty faults, each of which ends every rank with a code and the place, and leaves no process.
 
 The faults are made in the ranks themselves (`breaking`) or are other streams; two supervisors run them side by
-side, and the tests then look at what the ranks told.
+side, and the tests then look at the ranks' reports.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def test_the_instruction_is_named(case: Case, ended: dict[str, Ended]) -> None:
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.code == "PS822"], ids=lambda case: case.name)
 def test_a_stall_says_who_waits_for_what(case: Case, ended: dict[str, Ended]) -> None:
-    """Every rank but the one that stalls is named once, and somebody waits for a message of somebody."""
+    """Every rank but the stalled one is named once, and at least one waits for a message."""
     fault = ended[case.name].outcome.fault
     assert fault is not None
     said = [str(fault.place), *fault.notes]
@@ -245,7 +245,7 @@ def test_a_stall_says_who_waits_for_what(case: Case, ended: dict[str, Ended]) ->
 def test_it_ends_in_time(case: Case, ended: dict[str, Ended]) -> None:
     """Limit of the issue: within the timeout + 2 s, without the time to start.
 
-    The supervisor kills what is left 2 s and the timeout after the first rank ended badly. It had to kill nobody.
+    The supervisor kills the remaining ranks 2 s and the timeout after the first failure. It had no rank to kill.
     """
     outcome = ended[case.name].outcome
     killed = [result.rank for result in outcome.ranks if result.status < 0]

@@ -18,7 +18,7 @@ STOPPED, LEFT, OWN = "no sign of life for 2 s", "its process ended", "broken on 
 
 SILENT = ("stopped", "vanishes", "exits", "interrupted", "never")  # of these the rank itself tells no fault
 
-# What happens -> code, the rank that is named, and what is said of it.
+# Event -> code, the rank named, and its message.
 FAULTS: dict[Trouble, tuple[str, int, str]] = {
     Trouble("stopped", (0,), 3, timeout=SOON): ("PS823", 0, f"rank 0 is gone: {STOPPED}"),
     Trouble("stopped between", (0, 2), 3, timeout=SOON): ("PS823", 0, f"ranks 0 and 2 are gone: {STOPPED}"),
@@ -98,7 +98,7 @@ def test_it_is_no_fault(given: Trouble, outcomes: dict[Trouble, list[Ended]]) ->
 
 
 def test_a_wait_between_two_steps_is_told_and_ends_nobody(outcomes: dict[Trouble, list[Ended]]) -> None:
-    """All ranks of the pipeline wait for another replica, which may evaluate, or be gone: one warning says where."""
+    """All ranks of the pipeline wait for another replica, which may evaluate, or be gone: one warning shows where."""
     first, second, _ = outcomes[WAITS]
 
     assert (first.status, second.status, second.said) == (None, None, "")

@@ -132,7 +132,7 @@ def test_packed_traces_are_read(cut: bool, tmp_path: Path, capsys: Captured) -> 
 
 
 def test_a_plan_that_never_ends_is_told(tmp_path: Path, capsys: Captured) -> None:
-    """There is no timeline to lay a run over: the fault of the file is reported."""
+    """Without a timeline to compare with, the fault of the file is reported."""
     file = tmp_path / "stuck.txt"
     file.write_text("rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n", "utf-8")
     assert main(["show", str(file), "--measured", TORCH[0], "--json"]) == 1

@@ -1,4 +1,4 @@
-"""Only ranks talk to each other: a process without the secret is ignored, and delays nobody."""
+"""Only ranks talk to each other: a process without the secret is ignored, and delays no rank."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_nobody_listens_once_they_have_met(collective: Collective) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"\0" * 3, b"\0" * 36, b"\0\0\0\1" + b"x" * 32, b"GET / HTTP/1.1\r\n" * 9])
 def test_a_stranger_at_the_door_is_nobody(collective: Collective, said: bytes) -> None:
-    """A stranger who connects first, and sends nothing, too little or something wrong, takes nobody's place and delays
-    nobody.
+    """A stranger who connects first, and sends nothing, too little or something wrong, neither takes a rank's place nor
+    delays one.
     """
     strangers: list[socket.socket] = []
 

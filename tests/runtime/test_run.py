@@ -90,9 +90,7 @@ class TestWhatItTells:
 
     @pytest.mark.parametrize("arguments", SPECIAL, ids=lambda x: x[0])
     def test_so_are_those_of_a_special_kind(self, arguments: tuple[str, ...], capsys: Captured) -> None:
-        """Recomputation, slices, frozen stages, skips, uneven microbatches, offloading; outputs if there is no
-        backward.
-        """
+        """Recomputation, slices, frozen stages, skips, uneven microbatches, offloading; outputs without a backward."""
         found = run_json(capsys, *arguments, "--steps", "1", "--pace", "0")
         assert found["outputs" if arguments[0] == "forward_only" else "gradients"]["error"] <= 1e-12
         assert found["losses"] == pytest.approx(found["undivided_losses"], rel=1e-12)

@@ -101,11 +101,11 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 @pytest.mark.parametrize("tagged", [True, False], ids=["tags", "order"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_batch_is_one_call(ranks: Ranks, name: str, tagged: bool) -> None:
-    """Gradients are those of undivided training and nothing is left, with tags, and where the order of posts counts.
+    """Gradients are those of undivided training and nothing is left, with tags, and with pairing by order of posts.
 
-    With tags a call holds what a batch has on one communicator, if that is more than one message, and each
-    communicator but the first is a process group. Without them whatever is on a communicator that carries batches is a
-    call, in the order of the list. The two gradients of the copies of a weight are one call.
+    With tags a call holds a batch's messages on one communicator, if more than one, and each communicator but the first
+    is a process group. Without tags every message or batch on a communicator that carries batches is a call, in the
+    order of the list. The two gradients of the copies of a weight are one call.
     """
     stream = published(PROGRAMS[name]())
     shared = {part.communicator for rank in stream.ranks for x in rank if x.op == BATCH for part in x.parts}

@@ -39,8 +39,8 @@ def ranks() -> Iterator[Ranks]:
 def test_buffers_are_bounded(ranks: Ranks, name: str, early: int) -> None:
     """p = 2, m = 64. At any time a rank holds at most `early` receives beyond its position in the list.
 
-    And of what it has sent it holds, after a while and without being asked, nothing but what the other rank cannot
-    have received: as many as it lacks receives for when it has run as far as it can.
+    After a while it holds only those sent messages that the other rank cannot have received: those without a receive
+    when it has run as far as it can.
     """
     stream = stream_of(name, p=2, m=64)
     bounds = [unreceived(stream, rank, early) for rank in (0, 1)]
@@ -137,7 +137,7 @@ def brought_forward(instructions: list[Any], early: int) -> list[Any]:
 def test_the_order_that_is_posted_has_the_verdict_of_the_list() -> None:
     """Under `async`, the model of every backend here, and with the same messages to the same receivers.
 
-    Of random programs that receive what they use before they use it, some of which cannot finish in any model.
+    Random programs that receive inputs before using them; some cannot finish in any model.
     """
     rng = random.Random(3)
     verdicts = Counter[bool]()
@@ -211,8 +211,8 @@ class Handle:
 def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """On NCCL the process runs ahead of a wait: the rank waits for the first message that has not come.
 
-    A fault says that its place is not where that message is waited for. What has been sent is let go at the next
-    instruction once its handle is done, oldest first in each direction.
+    A fault says that its place is not where that message is waited for. A sent buffer is freed at the next instruction
+    once its handle is done, oldest first in each direction.
     """
     made: list[Handle] = []
 
@@ -255,7 +255,7 @@ def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_wait_is_as_long_as_that_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message for which the GPU, not the process, waits 5 s counts as 5 s of waiting; kernels before it do not."""
     time = [0.0]
-    behind = [2.0]  # seconds that the GPU is behind the process
+    behind = [2.0]  # seconds by which the GPU lags the process
 
     def settle() -> None:
         time[0], behind[0] = time[0] + behind[0], 0.0

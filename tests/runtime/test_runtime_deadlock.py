@@ -17,7 +17,7 @@ from tests.runtime.streams import published
 
 DEADLOCKED, SAFE = 20, deep(25)
 AT_ONCE = 4
-TIMEOUT = 1.0  # seconds without progress that count as a hang: thousands of times what an instruction takes
+TIMEOUT = 1.0  # seconds without progress that count as a hang: thousands of times an instruction's duration
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ SIZES = list(sizes())
 def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int, kind: str) -> None:
     """Gradients and loss are those of undivided training, within the tolerance, with either kind of backward.
 
-    Of three numbers of microbatches one in turn, on two ranks and with ``--depth 2`` all.
+    One of three numbers of microbatches in turn; all on two ranks and with ``--depth 2``.
 
     Live activations are the predicted ones, release at W, at their peak and after every compute, and none is left.
     """

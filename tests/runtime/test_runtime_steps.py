@@ -31,8 +31,7 @@ def ranks() -> Iterator[Ranks]:
 def test_training_goes_on_as_undivided(ranks: Ranks) -> None:
     """Three steps of an optimizer with accumulating gradients: the weights are those of undivided training.
 
-    With receives posted ahead, as many as asked, or not; on shared communicators with tags, or on one a direction
-    without.
+    With or without receives posted ahead; on shared communicators with tags, or on one per direction without.
     """
     for name in SCHEDULES:
         stream = stream_of(name, p=2, m=4)

@@ -1,9 +1,9 @@
 """The clock agrees with the timeline: stages that sleep take the predicted makespan, and the faster schedule is faster.
 
 These are the only tests of the runtime that look at a clock. Stages sleep, so that the clock and not the CPU decides.
-On a busy machine a sleep lasts longer than it is told, so a step is held against the machine's own pace: the same order
-with what each instruction took in this very step (`runtime/paced.py`). Messages come late there too, which matters less
-in a slow step, so the best of a few steps counts, each slower than the one before.
+On a busy machine a sleep lasts longer than it is told, so a step is compared with the machine's own pace: the same
+order with each instruction's duration in this very step (`runtime/paced.py`). Messages come late there too, which
+matters less in a slow step, so the best of a few steps counts, each slower than the one before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of what the runtime supports, in `pipesched/runtime/README.md`: each row is tried on real processes."""
+"""The table of what the runtime supports, in `pipesched/runtime/README.md`: each row is tested on real processes."""
 
 from __future__ import annotations
 

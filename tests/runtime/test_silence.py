@@ -27,7 +27,7 @@ def heard(silence: Silence, now: float, *beats: Beat) -> Fault | None:
 
 
 def test_only_a_standstill_of_all_is_a_stall() -> None:
-    """While any rank finishes instructions there is no stall, however long another one waits."""
+    """While any rank finishes instructions there is no stall, no matter how long another one waits."""
     silence = Silence.begin(2, 3.0, 0.0)
     waiting = beat(0, 5, waits="waits for a message")
 

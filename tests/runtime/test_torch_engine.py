@@ -31,7 +31,7 @@ from tests.runtime.harness import Ranks, ranks_of
 ALLOWED = {"float64": 1e-12, "float32": 1e-6}
 JUDGE = "pipesched.runtime.run:judge"
 
-# Three m for every schedule and p, within what each requires; by default the least and the largest on two ranks, the
+# Three m for every schedule and p, within its requirements; by default the least and the largest on two ranks, the
 # largest on four.
 ALL = [
     (name, sizes)

@@ -98,7 +98,7 @@ def train(
 ) -> dict[str, Any]:
     """Three steps of AdamW: the distance of weights and losses from the undivided model's, and the tables.
 
-    told: what the runtime is told. together: whether stages of one rank share a tensor there.
+    told: the tied names given to the runtime. together: whether stages of one rank share a tensor there.
     """
     torch.set_num_threads(1)
     whole = wordy(stream.stages, groups)

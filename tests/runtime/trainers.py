@@ -243,7 +243,7 @@ def around(rank: int, stream: Stream, kind: str, autocast: bool) -> dict[str, An
             for _ in range(2):
                 ours.zero_grad()
                 runtime.step(inputs, targets)
-    for _ in range(2):  # behind it: casts of weights are kept until an outermost autocast ends
+    for _ in range(2):  # after it: casts of weights are kept until an outermost autocast ends
         theirs.zero_grad()
         undivided(once, inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches), squared)
         theirs.step()

@@ -40,7 +40,7 @@ STREAMS = {ranks: stream_of("1f1b", p=ranks, m=MICROBATCHES) for ranks in (2, 3)
 class Trouble:
     """kind: as in `Loop`. ranks: those in trouble. more: processes beside the pipeline's ranks.
 
-    resume: seconds after which ranks that are stopped go on. limit: seconds after which what is left is killed.
+    resume: seconds until stopped ranks continue. limit: seconds until the remaining processes are killed.
     """
 
     kind: str

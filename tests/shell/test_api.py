@@ -151,7 +151,7 @@ def test_an_option_that_means_nothing_raises(options: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("sizes", [{"p": 8}, {"m": 2}, {"stages": 3}, {"placement": [0, 1]}])
 def test_an_object_has_its_sizes_already(sizes: dict[str, int]) -> None:
-    """Sizes beside a Schedule or a Program would be ignored, so they are refused."""
+    """Sizes given with a Schedule or a Program would be ignored, so they are refused."""
     schedule = pipesched.load("1f1b", p=2)
     with pytest.raises(PipeschedError, match="PS225"):
         pipesched.verify(schedule, **sizes)  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-# What verify prints
+# Output of verify
 
 
 def test_a_verified_schedule_prints_the_sample_of_the_design(capsys: pytest.CaptureFixture[str]) -> None:

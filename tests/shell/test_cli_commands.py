@@ -119,7 +119,7 @@ def test_list_names_every_schedule_and_its_source(capsys: pytest.CaptureFixture[
 
 
 def test_list_shows_the_file_of_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Letter by letter, by any name, whatever the folder contains; `explain` mentions the command."""
+    """Letter by letter, by any name, in any folder; `explain` mentions the command."""
     (folder / "dapple").write_text("mine")
     assert main(["list", "ScheduleZBVZeroBubble", "-o", "mine.ps"]) == 0
     text = asset("schedules", "zb_v.ps").read_text("utf-8")

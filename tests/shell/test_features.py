@@ -68,7 +68,7 @@ def test_the_picture_is_the_table(consumer: str) -> None:
 
 
 def refusals(consumer: str, text: str) -> list[tuple[Code, str]]:
-    """Refusals of the command behind the consumer."""
+    """Refusals of the consumer's command."""
     source = Source("mine.ps", text)
     try:
         if consumer in COMMANDS:

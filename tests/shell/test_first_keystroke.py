@@ -37,7 +37,7 @@ def of_extensions(modules: set[str]) -> set[str]:
 
 
 def test_help_imports_rows_and_click() -> None:
-    """Of ours only rows, their registry, and the group of commands; nothing heavy."""
+    """Only our rows, their registry, and the group of commands; nothing heavy."""
     modules = loaded("--help")
     ours = {module for module in modules if module.startswith("pipesched.")}
     folders = {module.rpartition(".")[0] for module in ours}
@@ -48,7 +48,7 @@ def test_help_imports_rows_and_click() -> None:
 
 @pytest.mark.parametrize("verb", ["verify", "show", "emit"])
 def test_a_verb_of_the_core_imports_no_extension(verb: str) -> None:
-    """Of extensions their rows, and nothing heavy but numpy."""
+    """Of extensions only their rows, and nothing heavy but numpy."""
     modules = loaded(verb, "1f1b", "--p", "4")
     assert of_extensions(modules) == set()
     assert not modules & HEAVY

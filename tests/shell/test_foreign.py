@@ -109,7 +109,7 @@ def test_generators_cannot_either(tmp_path: Path) -> None:
 
 
 def test_a_file_beside_cannot_either(tmp_path: Path) -> None:
-    """A name that nobody typed: of a suggested file, of a file in a folder, of a path in Python."""
+    """A name from elsewhere: of a suggested file, of a file in a folder, of a path in Python."""
     name = "schedule\nok  other.py\x1b[31m"
     (tmp_path / f"{name}.ps").write_text(foreign_texts.PS)
     asked = [["verify", str(tmp_path / "scheduleok  other.py.ps")]]

@@ -128,7 +128,7 @@ def fault(done: Ended, case: Hostile) -> str:
 def test_a_hostile_file_is_answered(name: str, tmp_path: Path) -> None:
     """Coded, within limits, and safe to print; times are those of the issue, doubled for a busy machine.
 
-    With ``--depth 2`` all cases; what is cut short by the budget of steps is tried below without a process.
+    With ``--depth 2`` all cases; cases cut short by the budget of steps are tried below without a process.
     """
     done = ended(ALL[name], tmp_path)
     assert not fault(done, ALL[name]), done.told[:2000]

@@ -23,7 +23,7 @@ COMMAND = re.compile(r"python -m tests\.([\w.]+)")
 FILES = sorted(str(path.relative_to(TESTS)) for path in TESTS.rglob("*.py") if path.parent.name != "typing")
 ORACLES = [name for name in FILES if name.startswith("oracles/")]
 
-# What a question is written down in. An oracle reads these values; it may ask the product for nothing else.
+# Where a question is written down. An oracle reads these values; it may ask the product for nothing else.
 NOUNS = {
     "pipesched.model.costs": {"Costs"},
     "pipesched.model.ops": {"Compute", "Instruction", "Op"},

@@ -83,8 +83,8 @@ def saved(above: str) -> dict[str, str]:
 def replayed(block: str, above: str = "") -> str:
     """The block with the current output of its commands, in a folder that looks like the repository.
 
-    above: the page up to there; what it has its reader save lies in the folder. What one command writes there the next
-    one of the block can read.
+    above: the page up to there; files that it tells its reader to save are in the folder. A later command of the block
+    can read the files of an earlier one.
     """
     commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
     with tempfile.TemporaryDirectory() as name:

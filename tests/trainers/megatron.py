@@ -2,9 +2,9 @@
 
     python -m tests.trainers.megatron CHECKOUT [--edits 300] [--seed 1]    CHECKOUT: of Megatron-LM at a release
 
-What its parser refuses, `check` must call an error; what it takes, `check` must not, and p, v and m are the same. What
-it takes and then builds with another number of layers than was asked for is silently wrong, and `check` must say so. Of
-what it refuses for reasons that are none of the pipeline (REASONS does not find its message) nothing is expected.
+If its parser refuses one, `check` must report an error; what it takes, `check` must not, and p, v and m are the same.
+An accepted one that builds another number of layers than asked for is silently wrong, and `check` must report it.
+Nothing is expected of refusals for reasons outside the pipeline (REASONS does not match the message).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 
 A case is ``{"options": [...], "environment": {...}, "world": 8}``, or without a launcher, of the Megatron-core that is
 installed, ``{"fields": {...}, "m": 8, "world": 8}``. The answer has p, v and m where it is taken, else the step and the
-message. Faked is what a CPU lacks: a device of generation 9, the version of
-Transformer Engine, the processes, and modules that are not installed and decide nothing.
+message. It fakes what a CPU lacks: a device of generation 9, the version of Transformer Engine, the processes, and
+modules that are not installed and do not matter.
 """
 
 from __future__ import annotations

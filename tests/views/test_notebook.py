@@ -168,7 +168,7 @@ def test_what_never_runs_has_no_time() -> None:
 
 
 def test_importing_a_noun_draws_nothing() -> None:
-    """`import pipesched` loads no numpy; a schedule without an extension has no picture, and says so of a graph."""
+    """`import pipesched` loads no numpy; a schedule without an extension has no picture, and tells so for a graph."""
     code = (
         "import sys, pipesched; assert 'numpy' not in sys.modules\n"
         "from pipesched.model.schedule import Schedule; from pipesched.model.placement import linear\n"

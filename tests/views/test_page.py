@@ -1,6 +1,6 @@
-"""The page in a real headless Chromium: what the pointer and a click show.
+"""The page in a real headless Chromium: the effects of pointer and click.
 
-What it must tell comes from a schedule's own lists and from a run played by hand (`simulate.py`).
+Its expected texts come from a schedule's lists and from a run played by hand (`simulate.py`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_a_click_shows_the_whole_way_of_a_microbatch(opened: Opened, name: str) 
     index = len(schedule) // 2
     chosen = int(schedule.microbatch[index])
     spots = [place(page, i) for i in range(len(schedule))]
-    corners = [(x - 4, y - 5) for x, y in spots]  # beside the numbers and above the path
+    corners = [(x - 4, y - 5) for x, y in spots]  # next to the numbers and above the path
     before = colours(page, corners)
     page.click(*spots[index])
     page.mouse("mouseMoved", 640, 3)

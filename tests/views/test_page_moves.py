@@ -47,7 +47,7 @@ def test_keys_drags_and_fingers_move_and_zoom(opened: Opened) -> None:
     page.mouse("mouseReleased", 550, 200, button="left", clickCount=1)
     page.settle()
     assert page.evaluate("pipesched.xOf(0)") == pytest.approx(before - 50)
-    assert page.evaluate("pipesched.marked.chosen") == -1  # a drag is no click
+    assert page.evaluate("pipesched.marked.chosen") == -1  # a drag is not a click
     page.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=2)
     near = page.evaluate("pipesched.view.perPixel")
     for apart in (100, 120, 150, 200):
@@ -154,7 +154,7 @@ def test_half_a_million_operations(opened: Opened) -> None:
     assert page.evaluate("pipesched.marked.operations.length") == 2 * 4 * 64
     drawn, between = (sorted(x) for x in page.evaluate(_MOVING))
     print(f"p=64 v=4 m=1024: a frame drawn in {drawn[15]:.1f} ms (95 % in {drawn[28]:.1f}), every {between[15]:.1f} ms")
-    assert between[15] < 500  # only that it is no slide show, however loaded the machine
+    assert between[15] < 500  # only that it is not a slide show, on a loaded machine too
     page.key("Escape")
     page.key("0")
     for _ in range(16):

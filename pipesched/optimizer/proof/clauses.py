@@ -1,4 +1,4 @@
-"""Clauses that hold for every schedule with an objective of at most C, written from its terms alone.
+"""Clauses that hold for every schedule with an objective of at most C, derived from its terms alone.
 
     y(q,i,t)    operation i of line q has started by t: false before its time window, true from the window's end on
     run(q,t)    line q is in operation at t

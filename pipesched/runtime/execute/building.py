@@ -26,7 +26,7 @@ Part = TypeVar("Part")
 Example: TypeAlias = Tensor | Sequence[Tensor] | Sequence[Boundary]
 """One microbatch of the model's input, or what `boundaries_of` returned for it."""
 Known: TypeAlias = dict[tuple[int, Boundary], Boundary]
-"""What stages of this rank make of what enters, from dry forwards of before."""
+"""Outputs of this rank's stages by their inputs, from earlier dry forwards."""
 
 
 class NotReplicated(UserWarning):

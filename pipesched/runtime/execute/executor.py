@@ -63,7 +63,7 @@ Targets: TypeAlias = Tensor | Iterable[object]
 class Evaluation:
     """Result of `Runtime.evaluate`.
 
-    outputs: what the last stage made, by microbatch and in their order, of those whose last stage is here. loss: the
+    outputs: results of the last stage in order of microbatches, of those whose last stage is on this rank. loss: the
     mean over all microbatches, on every rank; None without targets.
     """
 

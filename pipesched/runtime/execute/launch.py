@@ -1,6 +1,6 @@
 """Local processes for a program: p ranks, one that watches over them, and none left behind.
 
-    caller ──a job a line──> supervisor ──fork──> rank 0 … rank p-1        (`worker.py`)
+    caller ──one job per line──> supervisor ──fork──> rank 0 … rank p-1        (`worker.py`)
            <──its outcome───            <──a line each──
 
 The supervisor imports torch once, whatever the number of ranks and jobs. It ends its ranks when the caller is gone,
@@ -141,7 +141,7 @@ class RankResult:
 
     @property
     def end(self) -> str:
-        """Describe how the rank ended, if it could not say so itself."""
+        """Describe how the rank ended, if it could not report that itself."""
         if self.stopped:
             return "did not end by itself and was killed"
         return _ended(self.status)

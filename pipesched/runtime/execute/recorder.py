@@ -11,7 +11,7 @@ and an I or B after its L, waits for its end.
 
 Seconds on the clock that all processes of a machine share, so that the ranks of a local run can be compared; ranks on
 several machines use the clocks of their machines. Where a compute has a pace, the clock and not the number of cores
-decides how long a step takes: computes of small nets end much earlier, and a rank that sleeps needs no core.
+decides how long a step takes: computes of small nets end much earlier, and a sleeping rank needs no core.
 
 On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. So the GPU is waited for at
 the end of every instruction, and of every wait: this costs the gain of asynchronous launches.

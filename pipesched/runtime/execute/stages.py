@@ -4,7 +4,7 @@
                         │                │
                         └──── Saved ─────┘     from F to the end of B or W
 
-A forward that is run again keeps its inputs and the state of the random numbers, and no graph: R runs it once more, and
+A forward that is run again keeps its inputs and the state of the random numbers, and no graph: R runs it again, and
 keeps what an F keeps. What a forward keeps can be copied to host memory by O, and back by L (`offload`).
 
 Only values pass between stages, so the graph of a microbatch is cut at every boundary and each backward

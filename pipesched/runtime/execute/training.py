@@ -41,7 +41,7 @@ from pipesched.stream import Instruction, Stream, loads
 
 _GROUP_TIMEOUT = timedelta(minutes=30)  # the watchdog and the supervisor react sooner
 RATE = 0.05
-"""Of plain gradient descent, which both ways of training use."""
+"""Learning rate of plain gradient descent, for both ways of training."""
 
 Held = tuple[int, int]
 End = Callable[[Fault], NoReturn]

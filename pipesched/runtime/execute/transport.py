@@ -6,10 +6,10 @@
             one process group (two ranks, own stream) a channel, so that channels do not block each other; where a
             communicator carries batches, one of all ranks for all that it carries, a single message too
 
-A channel is a direction between two ranks on a communicator of the program. What is a batch in the program is one call
-of batch_isend_irecv for each communicator in it. A post waits for nothing, and only its own channel waits for a post:
-the model `async`, in which a receive that is brought forward within its channel leaves the verdict as it is. Where a
-process group carries batches without tags, all posts of a rank there form one queue: the model `one-stream`.
+A channel is a direction between two ranks on a communicator of the program. A batch of the program is one call of
+batch_isend_irecv per communicator in it. A post waits for nothing, and only its own channel waits for a post: the model
+`async`, in which a receive that is brought forward within its channel leaves the verdict as it is. Where a process
+group carries batches without tags, all posts of a rank there form one queue: the model `one-stream`.
 
 A Work handle that is dropped may take its message with it, so every handle is kept, with its tensors, until it is
 done. Detecting that depends on the backend: a handle of NCCL can be asked, which `sweep` does at every

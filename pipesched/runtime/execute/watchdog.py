@@ -54,7 +54,7 @@ class Watch(threading.Thread):
         self._silence = Silence.begin(ranks, timeout, 0.0)
         self._period = min(max(timeout / 20, 0.02), 0.5)
         self._now, self._looked = 0.0, time.monotonic()
-        self._told: dict[int, Fault] = {}  # by rank, what it last said
+        self._told: dict[int, Fault] = {}  # the last report of each rank
         self._raised: Fault | None = None
         self._weak: tuple[Fault, float] | None = None
         self._hinted = False

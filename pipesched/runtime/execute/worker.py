@@ -77,7 +77,7 @@ class _Rank:
 def _run(job: Job, train: Train) -> list[dict[str, object]]:
     """Run all ranks of a job and return their results; end the process if the caller is gone."""
     ranks: list[_Rank] = []
-    lifeline, held = os.pipe()  # nobody writes: its end tells a rank that the supervisor is gone
+    lifeline, held = os.pipe()  # nothing is written to it: its end tells a rank that the supervisor is gone
     with tempfile.TemporaryDirectory(prefix="pipesched-") as folder:
         try:
             for number in range(job.ranks):
@@ -134,7 +134,7 @@ def _kill(ranks: list[_Rank]) -> None:
 
 
 def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe: Connection, train: Train) -> NoReturn:
-    """Live as a rank. It leaves by `os._exit`: it must not clean up what it inherited."""
+    """Live as a rank. It exits by `os._exit`: it must not clean up what it inherited."""
 
     def fail(fault: Fault) -> NoReturn:
         """End a stuck rank: the last resort of the watchdog."""

@@ -14,7 +14,8 @@ from pipesched.views import svg as figures
 
 
 def lay(made: Examination, how: Request) -> Laid:
-    """Lay the run of the traces over the plan without its messages: the run did finish, whatever they do.
+    """Lay the run of the traces over the plan without its messages: the run did finish, even if messages would block
+    it.
 
     Raises:
         PipeschedError: the plan deadlocks; PS816 to PS818, no trace, or of another schedule.

@@ -5,9 +5,9 @@
 
 torch's pipeline runtime records each action under its name in a CSV, one file a rank (`_get_profiler_function_name`
 in torch.distributed.pipelining.schedules, 2.13); the file gives its rank under `distributedInfo`, and the origin of its
-times under `baseTimeNanoseconds`. Times are microseconds there, and whole nanoseconds here. A trace of ours may hold
-all ranks, and says how long an operation waited. The number of times that an operation occurs is the number of steps.
-What the profiler repeats of an action on a device (`gpu_user_annotation`) is not read.
+times under `baseTimeNanoseconds`. Times are microseconds there, and whole nanoseconds here. A trace of `pipesched run`
+may hold all ranks, and tells how long an operation waited. The number of times that an operation occurs is the number
+of steps. What the profiler repeats of an action on a device (`gpu_user_annotation`) is not read.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ class Rank:
     """The sequences of one rank, numbered from 0.
 
     By sequence, first: the number of its first operation in the problem; length; duration of an operation; peak: the
-    most that an operation adds to held memory while it runs; change: what it adds in the end. before: (q, b), operation
-    i of q comes after operation i of b. joins: (q, inputs), operation i of q comes after i + 1 operations of all inputs
-    together.
+    most that an operation adds to held memory while it runs; change: what it adds after its end. before: (q, b),
+    operation i of q comes after operation i of b. joins: (q, inputs), operation i of q comes after i + 1 operations of
+    all inputs together.
     """
 
     first: Ints

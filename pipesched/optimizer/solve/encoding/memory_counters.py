@@ -6,8 +6,8 @@ At every t, on a rank:   taken by started operations  -  freed by ended operatio
     "freed >= v"   must be false if it is not the case     one <= u and two <= v      ->   sum <= u + v
     cap            taken >= v  ->  freed >= v - cap
 
-Each sum needs one of the two directions, so a sum of two is a clause for every pair of values. At one time frees come
-before takes, as a rank can order them. Totalizers of Bailleux and Boufkhad, CP 2003, weighted.
+Each sum needs one of the two directions, so a sum of two is a clause for every pair of values. At equal times, releases
+precede allocations, as a rank can order them. Totalizers of Bailleux and Boufkhad, CP 2003, weighted.
 """
 
 from __future__ import annotations

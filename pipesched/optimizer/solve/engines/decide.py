@@ -182,7 +182,7 @@ def _believed(made: Task, start: Ints) -> Answer:
     """Answer for a model: sat if its starts are a schedule, else unknown."""
     question = made.question
     if wrong := fault(made.problem, start, question.bound):
-        return Answer("unknown", reason=f"internal error: the model of {question.engine} is no schedule: {wrong}")
+        return Answer("unknown", reason=f"internal error: the model of {question.engine} is not a schedule: {wrong}")
     return Answer("sat", start if question.ranks is None else None)
 
 
