@@ -69,16 +69,6 @@ class Copies:
         engines = np.append(own[self.first][1:], len(cost) + len(own))
         return np.append(cost, lengths), np.append(cut, engines), together([waits, *both])
 
-    def run_from(self, end: Ints) -> Ints:
-        """The operation at whose end the busy period of the engine began, for each copy; -1 where it began at none.
-
-        end: that of every operation.
-        """
-        follows = ~self.first & (end[self.after] != self.start)
-        follows[1:] &= (self.start[1:] == self.end[:-1]) & (self.start[1:] >= 0)
-        at = np.arange(len(self.op))
-        return np.asarray(self.after[np.maximum.accumulate(np.where(follows, 0, at))])
-
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
     """The others that are on the same rank, before or behind, as they must be; else -1."""

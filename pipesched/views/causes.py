@@ -33,6 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipesched.analysis.copies import Copies
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline, slot_costs
 from pipesched.model.columns import Bools, Ints
@@ -65,7 +66,7 @@ def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, tick
     at = also.consumer[late]
     source[at], lag[at], tight[at] = also.producer[late], _lag(schedule, ticks, also.producer[late]), True
     if (copies := times.copies) is not None:
-        begins = copies.run_from(times.end)
+        begins = _run_from(copies, times.end)
         late = (copies.waits >= 0) & (begins >= 0) & (copies.end >= 0) & (copies.end == times.start[copies.waits])
         at = copies.waits[late]
         source[at], tight[at] = begins[late], True
@@ -88,6 +89,17 @@ def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, tick
 def _lag(schedule: Schedule, ticks: Ticks, producer: Ints) -> Ints:
     """The latency of a message from each producer."""
     return ticks.delays(schedule.stage[producer], schedule.microbatch[producer])
+
+
+def _run_from(copies: Copies, end: Ints) -> Ints:
+    """The operation at whose end the busy period of the engine began, for each copy; -1 where it began at none.
+
+    end: that of every operation.
+    """
+    follows = ~copies.first & (end[copies.after] != copies.start)
+    follows[1:] &= (copies.start[1:] == copies.end[:-1]) & (copies.start[1:] >= 0)
+    at = np.arange(len(copies.op))
+    return np.asarray(copies.after[np.maximum.accumulate(np.where(follows, 0, at))])
 
 
 def critical_path(times: Timeline, why: Causes) -> list[int]:
