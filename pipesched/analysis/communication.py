@@ -16,7 +16,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pipesched.diagnostics import Code, fail
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.extension import explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +55,6 @@ def buffered(capacity: int | None) -> Model:
     return Model("buffered", capacity)
 
 
-_NCCL = (
-    "NCCL keeps in order what a rank posts on one communicator:\n"
-    "one-stream with `device_id` or batched sends, where all ranks share one,\n"
-    "pair-stream where each pair of ranks has its own, as torch makes them without;\n"
-    "strict holds under both, and where NCCL does not buffer"
-)
-_GLOO = (
-    "gloo keeps the order of a channel alone: async for what is posted; a blocking send waits for its receive: strict"
-)
-_MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"
-_MEETING = "what waits for its partner is strict"
-_EAGER = "buffered(k) holds k messages a channel, buffered(inf) all"
-_POSTED = "what is only posted is one-stream, pair-stream or async"
-_USED_BY = {  # what people name instead of a model, and the models that are true of it
-    **dict.fromkeys(("nccl", "rccl", "hccl", "xccl", "cuda"), _NCCL),
-    **dict.fromkeys(("gloo", "cpu"), _GLOO),
-    **dict.fromkeys(("mpi", "ucc"), _MPI),
-    **dict.fromkeys(("rendezvous", "blocking", "sync", "synchronous", "ssend"), _MEETING),
-    **dict.fromkeys(("eager", "buffer", "bsend"), _EAGER),
-    **dict.fromkeys(("asynchronous", "nonblocking", "non-blocking", "isend"), _POSTED),
-    **{name: f"did you mean {name.replace('_', '-')}?" for name in ("one_stream", "pair_stream")},
-}
 _MODELS = "models are strict, buffered(k) with k >= 1 or inf, one-stream, pair-stream, async"
 
 
@@ -91,6 +70,6 @@ def parse_model(text: str) -> Model:
             return model
     match = re.fullmatch(r"buffered(?:\((inf|[1-9]\d{0,8})\))?", name)
     if not match:
-        help = "\n".join(filter(None, (_USED_BY.get(name), _MODELS)))
-        raise fail(Code.USAGE, f"no communication model is called {text!r}", help=help)
+        unknown = fail(Code.USAGE, f"no communication model is called {text!r}", help=_MODELS)
+        raise PipeschedError(explained("model", unknown.diagnostics, name))
     return buffered(int(match[1]) if match[1] and match[1] != "inf" else None)

@@ -34,6 +34,29 @@ _NO_SUCH = {
     **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "there are min, max, abs, `//` and `%`"),
 }
 
+_NCCL = (
+    "NCCL keeps in order what a rank posts on one communicator:\n"
+    "one-stream with `device_id` or batched sends, where all ranks share one,\n"
+    "pair-stream where each pair of ranks has its own, as torch makes them without;\n"
+    "strict holds under both, and where NCCL does not buffer"
+)
+_GLOO = (
+    "gloo keeps the order of a channel alone: async for what is posted; a blocking send waits for its receive: strict"
+)
+_MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"
+_MEETING = "what waits for its partner is strict"
+_EAGER = "buffered(k) holds k messages a channel, buffered(inf) all"
+_POSTED = "what is only posted is one-stream, pair-stream or async"
+_USED_BY = {  # what people name instead of a model, and the models that are true of it
+    **dict.fromkeys(("nccl", "rccl", "hccl", "xccl", "cuda"), _NCCL),
+    **dict.fromkeys(("gloo", "cpu"), _GLOO),
+    **dict.fromkeys(("mpi", "ucc"), _MPI),
+    **dict.fromkeys(("rendezvous", "blocking", "sync", "synchronous", "ssend"), _MEETING),
+    **dict.fromkeys(("eager", "buffer", "bsend"), _EAGER),
+    **dict.fromkeys(("asynchronous", "nonblocking", "non-blocking", "isend"), _POSTED),
+    **{name: f"did you mean {name.replace('_', '-')}?" for name in ("one_stream", "pair_stream")},
+}
+
 
 def name(found: Sequence[Diagnostic], visible: Iterable[str], there: str) -> Sequence[Diagnostic]:
     """Suggest the nearest name, or list the known names. there: remedies for names of claims."""
@@ -49,6 +72,11 @@ def name(found: Sequence[Diagnostic], visible: Iterable[str], there: str) -> Seq
     if where.source.line(where.line).lstrip().startswith("//"):
         help = "a comment begins with `#`, and `//` divides: write `#`"
     return [replace(found[0], help=help)]
+
+
+def model(found: Sequence[Diagnostic], typed: str) -> Sequence[Diagnostic]:
+    """Name the models that are true of what people name instead."""
+    return [replace(found[0], help=f"{_USED_BY[typed]}\n{found[0].help}")] if typed in _USED_BY else found
 
 
 def parameter(found: Sequence[Diagnostic], typed: str, known: Collection[str]) -> Sequence[Diagnostic]:

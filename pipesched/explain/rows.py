@@ -14,7 +14,7 @@ ROWS = (
     ),
     *(Hint(on, Lazy(f"explain.schedule_names:{on}")) for on in ("schedule", "path", "target")),
     Hint("syntax", Lazy("explain.recover:mistakes")),
-    *(Hint(on, Lazy(f"explain.names:{on}")) for on in ("name", "parameter", "sizes", "ranks")),
+    *(Hint(on, Lazy(f"explain.names:{on}")) for on in ("name", "parameter", "model", "sizes", "ranks")),
     Hint("ps", Lazy("explain.misread:not_a_schedule")),
     Hint("torch-csv", Lazy("explain.misread:meant")),
     Hint("order", Lazy("explain.misnamed:one_slip")),

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
+
 from pipesched import compile
 from pipesched.analysis.timeline import timeline
 from pipesched.diagnostics import PipeschedError
@@ -18,7 +20,7 @@ from pipesched.insight.why_report import Growth, Why, parts_of
 from pipesched.model.columns import Ints
 from pipesched.model.cost_values import Cost
 from pipesched.model.costs import Costs, Ticks
-from pipesched.model.grid import Grid
+from pipesched.model.grid import Grid, reduced
 from pipesched.model.numbers import whole
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
@@ -52,7 +54,7 @@ def _instead(made: Analysis) -> dict[str, Fraction]:
     tries: dict[str, dict[str, Cost]] = {"no_latency": {**given, "C": Fraction(0)}}
     tries["even_stages"] = {key: _mean(cost) if key != "C" else cost for key, cost in given.items()}
     tries["even_microbatches"] = {
-        key: cost.over_microbatches() if isinstance(cost, Grid) else cost for key, cost in given.items()
+        key: _over(cost, 1) if isinstance(cost, Grid) else cost for key, cost in given.items()
     }
     found = {}
     for name, other in tries.items():
@@ -64,8 +66,14 @@ def _instead(made: Analysis) -> dict[str, Fraction]:
 
 def _mean(cost: Cost) -> Cost:
     if isinstance(cost, Grid):
-        return cost.over_stages()
+        return _over(cost, 0)
     return sum(cost, Fraction(0)) / len(cost) if isinstance(cost, tuple) else cost
+
+
+def _over(cost: Grid, axis: int) -> Grid:
+    """The mean along an axis, in each of its places."""
+    sums = cost.whole.sum(axis=axis, keepdims=True)
+    return reduced(np.broadcast_to(sums, cost.whole.shape), cost.scale * cost.whole.shape[axis])
 
 
 def _same(a: Ticks, b: Ticks) -> bool:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from operator import add, mul, sub
+from operator import mul
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from pipesched.model.columns import Ints
 from pipesched.model.numbers import plain, shown
 
 _WIDEST = 2**62
-_ARRAYS: dict[Callable[..., Fraction], Callable[[Ints, Ints], Ints]] = {add: np.add, sub: np.subtract, mul: np.multiply}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,22 +77,6 @@ class Grid:
         return bool((self.whole == self.whole[:, :1]).all())
 
     @property
-    def mean(self) -> Fraction:
-        """The mean of all entries."""
-        return Fraction(int(self.whole.sum()), self.scale * self.whole.size)
-
-    def over_stages(self) -> Grid:
-        """Each stage has the mean of all stages, microbatch by microbatch."""
-        stages = len(self.whole)
-        return reduced(np.broadcast_to(self.whole.sum(axis=0), self.whole.shape), self.scale * stages)
-
-    def over_microbatches(self) -> Grid:
-        """Each microbatch has the mean of all microbatches, stage by stage."""
-        microbatches = self.whole.shape[1]
-        sums = self.whole.sum(axis=1, keepdims=True)
-        return reduced(np.broadcast_to(sums, self.whole.shape), self.scale * microbatches)
-
-    @property
     def column(self) -> tuple[Fraction, ...]:
         """Values of the first microbatch, by stage."""
         return tuple(Fraction(x, self.scale) for x in self.whole[:, 0].tolist())
@@ -104,7 +88,7 @@ class Grid:
         )
         return Fraction(int(self.whole[row, column]), self.scale)
 
-    def each(self, function: Callable[[Fraction, Fraction], Fraction], other: Grid) -> Grid:
+    def each(self, function: Callable[[Any, Any], Any], other: Grid) -> Grid:
         """`operator.add`, `sub` or `mul` of the entries that both have; one row or column is like all.
 
         Raises:
@@ -119,7 +103,7 @@ class Grid:
             a, b = a * (scale // self.scale), b * (scale // other.scale)
         else:
             _require_narrow(self.most_whole * other.most_whole)
-        return reduced(_ARRAYS[function](a, b), scale)
+        return reduced(function(a, b), scale)
 
     @property
     def most_whole(self) -> int:

@@ -77,7 +77,7 @@ class Prediction:
 
 def _mean(cost: Cost) -> Fraction:
     if isinstance(cost, Grid):
-        return cost.mean
+        return Fraction(int(cost.whole.sum()), cost.scale * cost.whole.size)
     return sum(cost, Fraction(0)) / len(cost) if isinstance(cost, tuple) else cost
 
 
