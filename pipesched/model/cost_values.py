@@ -106,42 +106,32 @@ def each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -
     if not isinstance(a, tuple) and not isinstance(b, tuple):
         return function(a, b)
     length = min(len(x) for x in (a, b) if isinstance(x, tuple))
-    return tuple(map(function, _spread(a, length), _spread(b, length)))
+    return tuple(map(function, *(x if isinstance(x, tuple) else (x,) * length for x in (a, b))))
 
 
-def by_stage(key: str, cost: Cost | None, stages: int, microbatches: int | None) -> tuple[Fraction, ...] | Grid | None:
-    """The cost by stage, or by stage and microbatch."""
-    if cost is None:
-        return None
-    if isinstance(cost, Grid):
-        return _fitting(key, cost, stages, microbatches)
-    if isinstance(cost, tuple) and len(cost) != stages:
-        raise fail(
-            Code.COSTS,
-            f"cost {key} lists {len(cost)} stages; there are {stages}",
-            help="give one number a stage, or one number",
-        )
-    return _spread(cost, stages)
+def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
+    """The cost by stage, and by microbatch where it differs.
 
-
-def _fitting(key: str, cost: Grid, stages: int, microbatches: int | None) -> tuple[Fraction, ...] | Grid:
-    rows, columns = cost.whole.shape
+    Raises:
+        PipeschedError: PS222, it is of other sizes.
+    """
+    made = cost if isinstance(cost, Grid) else spread(cost if isinstance(cost, tuple) else (cost,) * stages)
+    (rows, columns), wrong, help = made.whole.shape, "", "give one number a stage, or one number"
+    by_microbatch = isinstance(cost, Grid)
     if rows != stages:
-        message = f"cost {key} lists {rows} stages; there are {stages}"
-        raise fail(Code.COSTS, message, help="give a list for each stage, with one number a microbatch")
-    if microbatches is None and cost.even:
-        return cost.column
-    if microbatches is None:
-        message = f"cost {key} differs from microbatch to microbatch"
-        raise fail(Code.COSTS, message, help="here every microbatch costs the same: give one number a stage")
-    if columns != microbatches:
-        message = f"cost {key} lists {columns} microbatches; there are {microbatches}"
-        raise fail(Code.COSTS, message, help="give one number a microbatch, in a list for each stage")
-    return cost
-
-
-def _spread(cost: Fraction | tuple[Fraction, ...], length: int) -> tuple[Fraction, ...]:
-    return cost if isinstance(cost, tuple) else (cost,) * length
+        wrong = f"lists {rows} stages; there are {stages}"
+        help = "give a list for each stage, with one number a microbatch" if by_microbatch else help
+    elif by_microbatch and microbatches is None:
+        if not made.even:
+            wrong = "differs from microbatch to microbatch"
+            help = "here every microbatch costs the same: give one number a stage"
+        made = spread(made.column)
+    elif by_microbatch and columns != microbatches:
+        wrong = f"lists {columns} microbatches; there are {microbatches}"
+        help = "give one number a microbatch, in a list for each stage"
+    if wrong:
+        raise fail(Code.COSTS, f"cost {key} {wrong}", help=help)
+    return made
 
 
 def common_scale(numbers: Sequence[Fraction], larger: str) -> int:

@@ -34,7 +34,6 @@ from pipesched.diagnostics import Code, budgeted, fail
 from pipesched.model.columns import Column, Ints
 from pipesched.model.cost_values import (
     Cost,
-    by_stage,
     common_scale,
     each,
     in_json,
@@ -44,8 +43,9 @@ from pipesched.model.cost_values import (
     most,
     parse,
     read,
+    table,
 )
-from pipesched.model.grid import Grid, alike, spread
+from pipesched.model.grid import Grid, alike
 from pipesched.model.numbers import exact
 from pipesched.model.ops import COMPUTES, COPIES, LETTERS
 from pipesched.model.units import NO_UNIT, UNITS, Unit
@@ -58,8 +58,9 @@ UNIT: Mapping[str, Cost] = {op.name: Fraction(len(op.kind.makes)) for op in COMP
 """Every kind of compute where none of them is given: 1 for each of its results."""
 _COPIES = frozenset(op.name for op in COPIES)
 _ALONE = {key: cost for key, cost in UNIT.items() if key not in _COPIES}
+_FOLLOWING = (*(key for key in UNIT if key in "FIWB"), "FB", *(key for key in UNIT if key not in "FIWB"))
 _DEFAULT: dict[str, Cost] = {"M": Fraction(1), "K": Fraction(0), "C": Fraction(0)}
-_COARSER = "a larger unit of time"
+_COARSER, _ROUNDER = "a larger unit of time", "rounder shares"
 _LARGEST = 2**22  # bytes of a file
 _ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas in brackets are inside
 
@@ -176,21 +177,11 @@ class Costs:
         """
         return self._computes[key] if key in UNIT else self.given.get(key, _DEFAULT.get(key))
 
-    @property
-    def assumed(self) -> dict[str, str]:
-        """F, I, W, B and FB where they were not given, but others were: each with what it follows from: ``B / 2``."""
-        if not self.given.keys() & BASE:
-            return {}
-        rules = {key: self._rule(key).text for key in UNIT if key in BASE - self.given.keys()}
-        return rules if "FB" in self.given else {**rules, "FB": "F + B"}
-
     def assumed_of(self, kinds: Iterable[str]) -> dict[str, str]:
-        """Costs of these kinds that were assumed, with what each follows from."""
-        wanted = set(kinds)
-        derived = UNIT.keys() - BASE if self.given.keys() & BASE else _COPIES
-        others = [key for key in UNIT if key in derived - self.given.keys()]
-        found = self.assumed | {key: self._rule(key).text for key in others}
-        return {key: text for key, text in found.items() if key in wanted}
+        """Costs of these kinds that were not given, but others were: each with what it follows from: ``B / 2``."""
+        some, wanted = bool(self.given.keys() & BASE), set(kinds) - self.given.keys()
+        assumed = (key for key in _FOLLOWING if key in wanted and (some or key in _COPIES))
+        return {key: "F + B" if key == "FB" else self._rule(key).text for key in assumed}
 
     def doubts(self, kinds: Iterable[str]) -> Iterator[str]:
         """In words, what contradicts itself, or is not used, where the times depend on these."""
@@ -297,7 +288,8 @@ class Costs:
             PipeschedError: PS222, as `ticks`.
         """
         for key, cost in self.given.items():
-            by_stage(key, cost, stages, microbatches)
+            common_scale(alike(listed(cost)), _COARSER if key in TIMES else _ROUNDER)
+            table(key, cost, stages, microbatches)
         common_scale([x for key in TIMES if key in self.given for x in alike(listed(self.given[key]))], _COARSER)
 
     def ticks(self, stages: int, microbatches: int | None = None) -> Ticks:
@@ -308,21 +300,16 @@ class Costs:
                 64 bits, or a cost that is not given and would be negative.
         """
         self.require_fit(stages, microbatches)
-        rows = {key: by_stage(key, self[key], stages, microbatches) for key in TIMES}
-        scale = common_scale([x for row in rows.values() if row is not None for x in alike(listed(row))], _COARSER)
+        costs = {key: cost for key in TIMES if (cost := self[key]) is not None}
+        tables = {key: table(key, cost, stages, microbatches) for key, cost in costs.items()}
+        scale = common_scale([x for made in tables.values() for x in listed(made)], _COARSER)
 
-        def whole(key: str) -> Ints:
-            row = rows[key]
-            assert row is not None
-            if isinstance(row, Grid):
-                return row.whole * (scale // row.scale)
-            few = alike(row)
-            return np.tile(np.array([int(x * scale) for x in few], dtype=np.int64), len(row) // max(1, len(few)))
+        def whole(*keys: str) -> Ints:
+            of = np.broadcast_arrays(*(tables[key].whole * (scale // tables[key].scale) for key in keys))
+            made = np.stack(of) if len(of) > 1 else of[0]
+            return made[..., 0] if made.shape[-1] == 1 else made
 
-        computes = [whole(key) for key in LETTERS]
-        if any(table.ndim > 1 for table in computes):
-            computes = list(np.broadcast_arrays(*(x if x.ndim > 1 else x[:, None] for x in computes)))
-        return Ticks(scale, np.stack(computes), None if rows["FB"] is None else whole("FB"), whole("C"))
+        return Ticks(scale, whole(*LETTERS), whole("FB") if "FB" in tables else None, whole("C"))
 
     def sizes(self, stages: int) -> tuple[Fraction, ...]:
         """Activations that one F of each stage holds, shape (S,). Unit: an even stage, ranks / stages of a peak's unit.
@@ -349,10 +336,9 @@ class Costs:
         return self._share("K", stages, microbatches)
 
     def _share(self, key: str, stages: int, microbatches: int | None) -> Grid:
-        row = by_stage(key, self[key], stages, microbatches)
-        assert row is not None
-        common_scale(alike(listed(row)), "rounder shares")
-        return row if isinstance(row, Grid) else spread(row)
+        cost = self.given.get(key, _DEFAULT[key])
+        common_scale(alike(listed(cost)), _ROUNDER)
+        return table(key, cost, stages, microbatches)
 
     def to_json(self) -> dict[str, object]:
         """F, I, W, B, FB, C as numbers, strings like ``3/2``, lists, or lists of lists.

@@ -122,7 +122,7 @@ def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
     """Yield the table's unit of time, its ratio to that of `compare`, and the assumed costs of other backwards."""
     stages, ranks = instance.placement.stages, instance.placement.ranks
     other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
-    guessed = {key: text for key, text in instance.costs.assumed.items() if key not in (*instance.kinds, "FB")}
+    guessed = instance.costs.assumed_of({*"FIWB"} - {*instance.kinds})
     if guessed and any(row.orders is None for row in known):
         other += f"; assumed for other kinds of backward: {equations(guessed, instance.costs)}"
     if not instance.costs.unit:
