@@ -14,7 +14,7 @@ import click
 
 from pipesched.command import endings
 from pipesched.command.options import Given, compile_options, of, reader
-from pipesched.command.sizes import SIZES, Sizes, one
+from pipesched.command.sizes import SIZES, Several, one
 from pipesched.command.terminal import Output
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.extension import Names, Option, explained, flag, rows
@@ -136,7 +136,7 @@ def _read_target(text: str) -> str:
 target = _Target(_read_target)
 
 
-def grid(given: Given) -> dict[str, Sizes]:
+def grid(given: Given) -> dict[str, Several]:
     """The parameters that were given, each with its values.
 
     Raises:
@@ -144,13 +144,13 @@ def grid(given: Given) -> dict[str, Sizes]:
     """
     found = {name: given[name] for name in SIZES if given[name] is not None}
     for name, size in given["definitions"]:
-        if not isinstance(size, Sizes):
+        if not isinstance(size, tuple):
             continue
-        if name in found and not (size.lists and found[name].lists):
+        if name in found and not all(isinstance(x, tuple) for x in (*found[name], *size)):
             help = f"several lists: `-D {name}=@FILE` once for each" if name not in SIZES else None
             raise fail(Code.USAGE, f"parameter {name} is given twice", help=help)
-        found[name] = Sizes((), (*found[name].lists, *size.lists)) if name in found else size
-    require_counts((name, low) for name, size in found.items() for low, _ in size.ranges)
+        found[name] = (*found.get(name, ()), *size)
+    require_counts((name, value) for name, size in found.items() for value in size)
     return found
 
 

@@ -209,6 +209,6 @@ def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> O
     return request(Options, left, parameters=dict(sizes), costs=costs(given), settings=settings, owned=tuple(owned))
 
 
-def settings_of(definitions: Iterable[tuple[str, sizes.Sizes | str | float]]) -> dict[str, str | float]:
+def settings_of(definitions: Iterable[tuple[str, sizes.Several | str | float]]) -> dict[str, str | float]:
     """The definitions that are no sizes."""
-    return {name: given for name, given in definitions if not isinstance(given, sizes.Sizes)}
+    return {name: given for name, given in definitions if not isinstance(given, tuple)}

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from pipesched.command.values import WHOLE, Not, listed, short, whole
 from pipesched.diagnostics import Code, fail
@@ -26,60 +26,40 @@ MOST_RUNS = 10_000
 MOST_ENTRIES = 2_000_000
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Some integers, as ranges with both ends, so that a huge range is counted before it is walked; or some lists.
+Several: TypeAlias = tuple[int, ...] | tuple[tuple[int, ...], ...]
+"""Some integers, or some lists.
 
-    Of a parameter that is declared as a list the integers are its entries, of any other they are sizes one by one.
-    """
-
-    ranges: tuple[tuple[int, int], ...]
-    lists: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def count(self) -> int:
-        return len(self.lists) or sum(high - low + 1 for low, high in self.ranges)
-
-    def alternatives(self, listed: bool) -> int:
-        """How many values these are of a parameter, which may be a list."""
-        return len(self.lists) or (1 if listed else self.count)
-
-    def values(self, listed: bool) -> Iterable[Value]:
-        """All values, in order.
-
-        Raises:
-            PipeschedError: PS225, too many entries of one list.
-        """
-        if self.lists or not listed:
-            return self.lists or self
-        if self.count > MOST_ENTRIES:
-            raise fail(Code.USAGE, f"{self.count:,} entries of a list; at most {MOST_ENTRIES:,}")
-        return [tuple(self)]
-
-    def __iter__(self) -> Iterator[int]:
-        for low, high in self.ranges:
-            yield from range(low, high + 1)
+Of a parameter that is declared as a list the integers are its entries, of any other they are sizes one by one.
+"""
 
 
-def read(value: object) -> Sizes:
+def alternatives(several: Several, listed: bool) -> tuple[Value, ...]:
+    """The values of a parameter, which may be a list."""
+    return several if not listed or isinstance(several[0], tuple) else (several,)
+
+
+def read(value: object) -> Several:
     """``8``, ``8,16`` or ``2..8``, and any mix of them; or one number, or several, or several lists."""
     if isinstance(value, str):
-        return Sizes(tuple(_range(part.strip()) for part in value.split(",")))
+        ranges = [_range(part.strip()) for part in value.split(",")]
+        if (many := sum(each.stop - each.start for each in ranges)) > MOST_ENTRIES:
+            raise ValueError(f"{short(value)} is {many:,} numbers; at most {MOST_ENTRIES:,}")
+        return tuple(itertools.chain(*ranges))
     if isinstance(value, Sequence) and value and all(isinstance(x, Sequence) and not isinstance(x, str) for x in value):
-        return Sizes((), tuple(tuple(map(whole, x)) for x in value))
-    if not (found := tuple((one, one) for one in map(whole, value if isinstance(value, Iterable) else [value]))):
+        return tuple(tuple(map(whole, x)) for x in value)
+    if not (found := tuple(map(whole, value if isinstance(value, Iterable) else [value]))):
         raise Not(value, "a whole number, or a list of them")
-    return Sizes(found)
+    return found
 
 
-def _range(part: str) -> tuple[int, int]:
+def _range(part: str) -> range:
     low, dots, high = (end.strip() for end in part.partition(".."))
     if not WHOLE.fullmatch(low) or (dots and not WHOLE.fullmatch(high)):
         raise Not(part, "a whole number, a list such as 8,16 or a range such as 2..8")
-    ends = int(low), int(high if dots else low)
-    if ends[0] > ends[1]:
+    first, last = int(low), int(high if dots else low)
+    if first > last:
         raise ValueError(f"the range {part} is empty; write {high}..{low}")
-    return ends
+    return range(first, last + 1)
 
 
 def setting(value: object) -> str | float | None:
@@ -91,13 +71,13 @@ def setting(value: object) -> str | float | None:
     return float(value) if _DECIMAL.fullmatch(value) else None
 
 
-def definition(value: str) -> tuple[str, Sizes | str | float]:
+def definition(value: str) -> tuple[str, Several | str | float]:
     """``name=value``, the value as for a size, or a setting."""
     name, equals, size = (part.strip() for part in value.partition("="))
     if not equals or not _NAME.fullmatch(name):
         raise Not(value, "name=value")
     if size.startswith("@"):
-        return name, Sizes((), (_list_file(size[1:]),))
+        return name, (_list_file(size[1:]),)
     given = None if name in SIZES else setting(size)
     return name, read(size) if given is None else given
 
@@ -119,32 +99,32 @@ def _list_file(path: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-def count(grid: Mapping[str, Sizes], files: Iterable[Collection[str]]) -> int:
+def count(grid: Mapping[str, Several], files: Iterable[Collection[str]]) -> int:
     """How many combinations of files and sizes there are. files: the lists that each file declares.
 
     Raises:
         PipeschedError: PS225, too many for one call.
     """
-    runs = sum(math.prod(size.alternatives(name in listed) for name, size in grid.items()) for listed in files)
+    runs = sum(math.prod(len(alternatives(size, name in listed)) for name, size in grid.items()) for listed in files)
     if runs > MOST_RUNS:
         raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MOST_RUNS:,} in one call")
     return runs
 
 
-def combinations(grid: Mapping[str, Sizes], listed: Collection[str] = ()) -> Iterator[dict[str, Value]]:
+def combinations(grid: Mapping[str, Several], listed: Collection[str] = ()) -> Iterator[dict[str, Value]]:
     """Every combination, the last parameter fastest. listed: the parameters that are lists."""
-    for chosen in itertools.product(*(size.values(name in listed) for name, size in grid.items())):
+    for chosen in itertools.product(*(alternatives(size, name in listed) for name, size in grid.items())):
         yield dict(zip(grid, chosen, strict=True))
 
 
-def one(command: str, grid: Mapping[str, Sizes]) -> dict[str, Value]:
+def one(command: str, grid: Mapping[str, Several]) -> dict[str, Value]:
     """The sizes of a command that takes one at a time; several values of another parameter are a list.
 
     Raises:
         PipeschedError: PS225, there are several.
     """
-    listed = [name for name, size in grid.items() if name not in SIZES and size.count != 1]
-    if any(size.alternatives(name in listed) != 1 for name, size in grid.items()):
+    listed = [name for name, size in grid.items() if name not in SIZES and len(size) != 1]
+    if any(len(alternatives(size, name in listed)) != 1 for name, size in grid.items()):
         raise fail(Code.USAGE, f"{command} takes one size at a time", help="give each parameter one value")
     return next(combinations(grid, listed))
 
@@ -156,7 +136,7 @@ def stages(value: object) -> tuple[int, ...]:
     what = "stages such as 0,1 or 0..2"
     given = value if isinstance(value, str) else tuple(listed(value, what))
     with suppress(ValueError):
-        found = read(given) if given else Sizes(())
-        if found.count <= STAGES and all(low >= 0 for low, _ in found.ranges):
-            return tuple(sorted(set(found)))
+        found = [x for x in read(given) if isinstance(x, int)] if given else []
+        if len(found) <= STAGES and all(stage >= 0 for stage in found):
+            return tuple(sorted({*found}))
     raise Not(value, what)

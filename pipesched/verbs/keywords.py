@@ -17,7 +17,7 @@ from typing import TypeAlias, cast
 
 from pipesched.command import options, sizes, sources
 from pipesched.command.options import Given
-from pipesched.command.sizes import SIZES, Sizes, one, setting
+from pipesched.command.sizes import SIZES, Several, one, setting
 from pipesched.diagnostics import Code, fail
 from pipesched.examine import Options
 from pipesched.formats.in_memory import Rows, TorchSchedule
@@ -54,7 +54,7 @@ def file(command: str, target: object, given: Given, own: dict[str, Value]) -> t
     return source, options.compile_options(command, given, own)
 
 
-def apart(parameters: Mapping[str, object]) -> tuple[dict[str, Sizes], dict[str, str | float]]:
+def apart(parameters: Mapping[str, object]) -> tuple[dict[str, Several], dict[str, str | float]]:
     """The parameters that are sizes, each with its values, and the settings of a framework."""
     found = {name: None if name in SIZES else setting(x) for name, x in parameters.items()}
     settings = {name: x for name, x in found.items() if x is not None}

@@ -11,7 +11,7 @@ import click
 from pipesched import render
 from pipesched.command import flags
 from pipesched.command.options import Given, compile_options
-from pipesched.command.sizes import Sizes, combinations, count
+from pipesched.command.sizes import Several, combinations, count
 from pipesched.command.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
 from pipesched.support.source import Source
@@ -65,7 +65,7 @@ def _read(target: str) -> Source | PipeschedError:
 def _reports(
     files: Iterable[tuple[str, Source | PipeschedError, Collection[str]]],
     given: Given,
-    grid: Mapping[str, Sizes],
+    grid: Mapping[str, Several],
 ) -> Iterator[Report]:
     """The report of every file at every size; a file that cannot be read has one for each size too."""
     from pipesched.report.report import Report
