@@ -38,13 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _discard_output()
         return CLOSED_PIPE
-    except OSError as error:  # a file that cannot be read has its own diagnostic; this is our output
-        _discard_output()
-        return _cannot_write(error)
     except Exception as error:
         if os.environ.get("PIPESCHED_DEBUG"):
             raise
-        return _internal(error)
+        if not isinstance(error, OSError):
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            _say(f"error: internal: {said[:300]}; please report (PIPESCHED_DEBUG=1 shows where)")
+            return INTERNAL
+        _discard_output()  # a file that cannot be read has its own diagnostic; this is our output
+        _say(f"error: cannot write: {error.strerror or error}")
+        return CANNOT_WRITE
     return status
 
 
@@ -52,19 +55,6 @@ def _discard_output() -> None:
     """Lets the interpreter's last flush of stdout go nowhere instead of failing once more."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _cannot_write(error: OSError) -> int:
-    if os.environ.get("PIPESCHED_DEBUG"):
-        raise error
-    _say(f"error: cannot write: {error.strerror or error}")
-    return CANNOT_WRITE
-
-
-def _internal(error: Exception) -> int:
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    _say(f"error: internal: {said[:300]}; please report (PIPESCHED_DEBUG=1 shows where)")
-    return INTERNAL
 
 
 def _say(line: str) -> None:
