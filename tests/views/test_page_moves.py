@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from itertools import pairwise
-
 import pytest
 
 import pipesched
 from pipesched.chart.chart import chart
 from pipesched.model.costs import Costs
 from pipesched.views import html
-from tests.readers.pages import ALL_SIX, Opened, colours, label, place, play, tip
+from tests.readers.pages import ALL_SIX, Opened, colours, label, place, tip
 
 LARGE = {"p": 64, "v": 4, "m": 1024}
 WORK, IDLE = 4 * 1024 * 3, 63 * 3  # v m (tF + tB), and (p - 1)(tF + tB), arXiv:2104.04473 section 2.2
@@ -57,51 +54,6 @@ def test_keys_drags_and_fingers_move_and_zoom(opened: Opened) -> None:
     page.call("Emulation.setTouchEmulationEnabled", enabled=False)
     page.settle()
     assert page.evaluate("pipesched.view.perPixel") == pytest.approx(near / 2, rel=0.15)
-
-
-def test_an_operation_is_found_by_its_name(opened: Opened) -> None:
-    """Typed into the field: the operation is selected and visible; an unknown name is marked."""
-    drawn = chart(pipesched.load("1f1b", p=8, m=64))
-    page = opened(drawn)
-    for _ in range(12):
-        page.key("+")
-    page.key("/")
-    page.call("Input.insertText", text="B5.60")
-    page.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", windowsVirtualKeyCode=13, text="\r")
-    page.call("Input.dispatchKeyEvent", type="keyUp", key="Enter", windowsVirtualKeyCode=13)
-    page.settle()
-    chosen = page.evaluate("pipesched.marked.chosen")
-    assert label(drawn.schedule[chosen]) == "B5.60"
-    x, y = place(page, chosen)
-    assert 0 < x < 1280 and 0 < y < 720
-    page.evaluate(
-        "const box = document.getElementById('find'); box.value = 'F9.9'; box.dispatchEvent(new Event('change'))"
-    )
-    assert page.evaluate("document.getElementById('find').className") == "unknown"
-
-
-def test_keys_walk_along_a_rank_and_back_along_causes(opened: Opened) -> None:
-    """] goes to the next operation of the rank and [ back; b to the cause of the selected one's start, so that repeated
-    b from the last operation arrives at one that starts at 0.
-    """
-    drawn = chart(pipesched.load("zb_h2", **ALL_SIX["zb_h2"]), Costs.parse("C=1/2"))
-    page, played = opened(drawn), play(drawn)
-    chosen = "pipesched.marked.chosen"
-    page.click(*place(page, 20))
-    page.key("]")
-    assert page.evaluate(chosen) == 21
-    page.key("[")
-    assert page.evaluate(chosen) == 20
-    page.key("Escape")
-    page.key("b")
-    walked = [page.evaluate(chosen)]
-    while len(walked) < len(drawn.schedule) and drawn.times.start[walked[-1]] > 0:
-        page.key("b")
-        walked.append(page.evaluate(chosen))
-    spots = [(int(r := drawn.schedule.rank[i]), i - int(drawn.schedule.start[r])) for i in walked]
-    assert played.end[spots[0]] == played.makespan and played.start[spots[-1]] == 0
-    for two, one in pairwise(spots):
-        assert played.start[two] == played.end[one] + (Fraction(1, 2) if one[0] != two[0] else 0)
 
 
 def test_messages_are_drawn_on_demand(opened: Opened) -> None:

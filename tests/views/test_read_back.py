@@ -68,8 +68,11 @@ def test_what_is_broken_is_drawn_as_far_as_it_runs(kind: str, schedule: Schedule
     """What has a time (`test_timeline`) is drawn there, as often as it is in the list; what has none is not drawn, or
     is without a time. A third part of a slot is in no trace.
     """
-    made = chart(schedule)
-    times = zip(made.times.start.tolist(), made.times.end.tolist(), strict=True)
+    made = chart(schedule, Costs.parse("F=3/2,C=1/4"))
+    times = (
+        (made.time(int(start)), made.time(int(end)))
+        for start, end in zip(made.times.start, made.times.end, strict=True)
+    )
     known = [
         (int(schedule.rank[i]), str(schedule[i]), *((None, None) if start < 0 else (start, end)))
         for i, (start, end) in enumerate(times)
