@@ -20,7 +20,7 @@ import numpy as np
 
 from pipesched.analysis.copies import Copies
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.lists import Lists, run
+from pipesched.analysis.lists import Lists, Waits, run
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import PLACE, Column, Ints, among
 from pipesched.model.costs import Costs, Ticks
@@ -83,16 +83,23 @@ def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
     return kinds | {"FB"} if len(pairs) else kinds
 
 
-def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Timeline:
-    """Run the schedule once, greedily; O(operations)."""
+def entries(
+    schedule: Schedule, dependencies: Dependencies, ticks: Ticks, copies: Copies | None
+) -> tuple[Column, Ints, Ints, Waits]:
+    """The slot of each operation, and the costs, lists and waits of all slots, with the copies after them."""
     head = np.flatnonzero(~schedule.joined)
     slot = np.cumsum(~schedule.joined, dtype=PLACE) - PLACE(1)
     cost, cut, found = slot_costs(schedule, ticks)[head], np.searchsorted(head, schedule.start), dependencies.messages()
     delay = ticks.delays(schedule.stage[found.producer], schedule.microbatch[found.producer])
     waits = slot[found.consumer], slot[found.producer], delay
+    return slot, *((cost, cut, waits) if copies is None else copies.joined(schedule, ticks, slot, cost, cut, waits))
+
+
+def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Timeline:
+    """Run the schedule once, greedily; O(operations)."""
     copies = Copies.of(schedule, dependencies)
-    if copies is not None:
-        cost, cut, waits = copies.joined(schedule, ticks, slot, cost, cut, waits)
+    slot, cost, cut, waits = entries(schedule, dependencies, ticks, copies)
+    head = np.flatnonzero(~schedule.joined)
     lists = Lists.of(cost, cut, waits)
     plain = copies is None and not len(dependencies.further)
     end, turn, at = run(lists, rounds=plain)

@@ -1,8 +1,10 @@
 """Idle time, and differences between schedules."""
 
-from pipesched.extension import Lazy, Verb
+from pipesched.extension import Lazy, Measure, Option, Row, Verb
 
-ROWS = (
+_JITTERED = Lazy[type]("insight.jitter:Jittered")
+
+ROWS: tuple[Row, ...] = (
     Verb(
         "why",
         "Look",
@@ -27,4 +29,14 @@ ROWS = (
         Lazy("insight.options:DIFF"),
         place=4,
     ),
+    Option(
+        "jitter",
+        Lazy("insight.jitter:deviation"),
+        "The makespan where every time varies by so much, as 5%.",
+        "X%",
+        on=("verify",),
+        after="comm",
+        into=_JITTERED,
+    ),
+    Measure("jitter", Lazy("insight.jitter:jitter"), place=10, owner=_JITTERED),
 )

@@ -85,6 +85,7 @@ def verify(
     target: Target,
     *,
     comm: str | None = None,
+    jitter: Number | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
     model: ModelLike = None,
@@ -109,7 +110,7 @@ def verify(
     fsdp: UNSHARD and RESHARD are asked for in a torch CSV. require_proof: it is an error unless it is an answer that is
     proved optimal; proof: its clauses are written to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with
     what the ranks of a run of it posted. model: a transformer and its training, for memory in bytes; a cap may then be
-    "80GB".
+    "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespan of draws.
 
     Raises:
         PipeschedError: PS225, an option that means nothing.

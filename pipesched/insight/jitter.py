@@ -1,0 +1,178 @@
+"""Makespans of an order whose times vary, and how late its messages may come.
+
+Each operation and each message takes its cost times a factor of its own, drawn from a normal distribution about 1 of
+the standard deviation that is asked for; none is below 0. The order of every rank stays. All draws run side by side, as
+further ranks of the same lists, and the same draws are made each time.
+
+The slack of a message is the time by which it alone may come later without a later end: what is left of the makespan
+between the longest way to it and the longest way from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+from pipesched.analysis.copies import Copies
+from pipesched.analysis.lists import Lists, Waits, run, run_rounds
+from pipesched.analysis.timeline import entries
+from pipesched.command.values import Not
+from pipesched.examine import Examination
+from pipesched.model.columns import Ints
+from pipesched.model.numbers import exact, percent
+from pipesched.model.units import Unit
+from pipesched.report.parts import Part
+from pipesched.schedule_analysis import Analysis
+
+DRAWS = 1000
+MOST = 16_000_000  # slots of all draws together
+_AT_ONCE = 1 << 20  # slots that run side by side
+_FINER = 1000  # a tick of the costs in those of the draws
+_WIDEST = 2**61
+_SHOWN = 6  # links between ranks that are named
+
+
+@dataclass(frozen=True)
+class Jittered:
+    """jitter: the standard deviation of every time, as a share of it."""
+
+    jitter: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class Jitter(Part):
+    """The makespan where times vary. share: the standard deviation of a time. p50, p95: the least makespan that so many
+    per cent of the draws do not exceed. messages, tight: how many there are, and how many of them have no slack. slack:
+    by sender and receiver, the least of their messages.
+    """
+
+    key = "jitter"
+
+    share: Fraction
+    draws: int
+    p50: Fraction
+    p95: Fraction
+    messages: int
+    tight: int
+    slack: tuple[tuple[int, int, Fraction], ...]
+    unit: Unit
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """How times vary."""
+        varied = f"normal, standard deviation {percent(self.share)}"
+        return (f"jitter: each operation and message takes its cost times a factor of its own, {varied}",)
+
+    def lines(self) -> list[str]:
+        """Both quantiles; how many messages may not be late, and the links on which each may."""
+        median, most = _near(self.p50, self.unit), _near(self.p95, self.unit)
+        lines = [f"jitter {percent(self.share)}: makespan {median} in half of {self.draws:,} draws, {most} in 95 %"]
+        if self.messages:
+            links = sorted((link for link in self.slack if link[2]), key=lambda link: link[2])
+            named = ", ".join(f"{a} to {b} {self.unit.text(slack)}" for a, b, slack in links[:_SHOWN])
+            more = f" and {len(links) - _SHOWN} links more" if len(links) > _SHOWN else ""
+            where = f"; least slack between ranks: {named}{more}" if links else ""
+            lines.append(f"without jitter {self.tight} of {self.messages} messages have no slack{where}")
+        return lines
+
+    def short(self) -> list[str]:
+        """The quantiles."""
+        return [f"p50 {_near(self.p50, self.unit)}   p95 {_near(self.p95, self.unit)}"]
+
+    def to_json(self) -> dict[str, object]:
+        """Times as in the rest of the report."""
+        links = [{"from": a, "to": b, **exact(slack=slack)} for a, b, slack in self.slack]
+        times = exact(p50=self.p50, p95=self.p95)
+        return {"share": str(self.share), "draws": self.draws, **times, "tight": self.tight, "slack": links}
+
+
+def _near(value: Fraction, unit: Unit) -> str:
+    """A drawn time, which is no exact number, with four digits."""
+    return unit.text(value) if unit else f"{float(value):.4g}"
+
+
+def jitter(made: Examination) -> Jitter | None:
+    """The makespans of draws; None of an order that never ends."""
+    share, found = made.options.of(Jittered).jitter, made.analysis
+    if share is None or not found.finished or not len(found.schedule):
+        return None
+    ends, finer = makespans(found, float(share))
+    p50, p95 = (Fraction(int(ends[ceil(q * len(ends)) - 1]), found.ticks.scale * finer) for q in (0.5, 0.95))
+    messages, room = found.dependencies.messages(), slack(found)
+    of = [found.schedule.rank[x].astype(np.int64) for x in (messages.producer, messages.consumer)]
+    link = of[0] * found.schedule.ranks + of[1]
+    least = np.full(found.schedule.ranks**2, np.iinfo(np.int64).max)
+    np.minimum.at(least, link, room)
+    links = ((*divmod(int(x), found.schedule.ranks), found.time(least[x])) for x in np.unique(link))
+    tight = int(np.count_nonzero(room == 0))
+    return Jitter(share, len(ends), p50, p95, len(room), tight, tuple(links), found.costs.unit)
+
+
+def makespans(made: Analysis, share: float, draws: int = DRAWS) -> tuple[Ints, int]:
+    """The makespan of every draw, the least first, and in how many parts of a tick they are; fewer draws of an order of
+    more than `MOST` / `draws` slots.
+    """
+    _, cost, cut, waits = entries(made.schedule, made.dependencies, made.ticks, _copies(made))
+    longest = int(cost.sum()) + int(waits[2].sum())
+    finer = _FINER if longest * _FINER * 8 < _WIDEST else 1
+    draws = max(min(draws, MOST // max(len(cost), 1)), 1)
+    found: list[Ints] = []
+    rng = np.random.default_rng(0)
+    few = max(_AT_ONCE // len(cost), 1)
+    for first in range(0, draws, few):
+        count = min(few, draws - first)
+        times = [_drawn(rng, column, count, share, finer) for column in (cost, waits[2])]
+        found.append(_ends(times[0], times[1], cut, waits))
+    return np.sort(np.concatenate(found)), finer
+
+
+def _copies(made: Analysis) -> Copies | None:
+    return Copies.of(made.schedule, made.dependencies)
+
+
+def _drawn(rng: np.random.Generator, times: Ints, draws: int, share: float, finer: int) -> Ints:
+    """Times of every draw, shape (draws, times)."""
+    factor = np.maximum(rng.normal(1.0, share, (draws, len(times))), 0.0)
+    return np.rint(times * factor * finer).astype(np.int64)
+
+
+def _ends(cost: Ints, delay: Ints, cut: Ints, waits: Waits) -> Ints:
+    """The makespan of each of several draws of the same lists."""
+    draws, size = cost.shape
+    behind = np.arange(draws, dtype=np.int64)[:, None] * size
+    consumer, producer = ((column + behind).ravel() for column in waits[:2])
+    cuts = np.append((cut[:-1] + behind).ravel(), draws * size)
+    lists = Lists.of(cost.ravel(), cuts, (consumer, producer, delay.ravel()))
+    end, _, _ = run(lists) if len(lists.further[0]) else run_rounds(lists)
+    return np.asarray(end.reshape(draws, size).max(axis=1))
+
+
+def slack(made: Analysis) -> Ints:
+    """By message, the ticks by which it may come later."""
+    schedule, found = made.schedule, made.dependencies.messages()
+    slot, cost, cut, (consumer, producer, delay) = entries(schedule, made.dependencies, made.ticks, _copies(made))
+    end, _, _ = run(Lists.of(cost, cut, (consumer, producer, delay)))
+    last = len(cost) - 1  # backwards, what waited is waited for
+    order = np.argsort(last - producer, kind="stable")
+    back = Lists.of(
+        cost[::-1], last + 1 - cut[::-1], ((last - producer)[order], (last - consumer)[order], delay[order])
+    )
+    left = run(back)[0][::-1]  # from the begin of each slot to the end of all
+    late = made.ticks.delays(schedule.stage[found.producer], schedule.microbatch[found.producer])
+    room: Ints = int(end.max()) - end[slot[found.producer]] - late - left[slot[found.consumer]]
+    return room
+
+
+def deviation(value: object) -> Fraction:
+    """A share of a time: ``5%``, ``0.05``."""
+    text = str(value).strip()
+    try:
+        share = Fraction(text.removesuffix("%").rstrip()) / (100 if text.endswith("%") else 1)
+    except (ValueError, ZeroDivisionError):
+        raise Not(value, "a share, as 5% or 0.05") from None
+    if not 0 <= share <= 1:
+        raise Not(value, "a share from 0 to 1, as 5%")
+    return share
