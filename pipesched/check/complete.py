@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.check.findings import by_statement, label, limited, notes, rows
+from pipesched.check.findings import by_statement, label, labels, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, among
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, Op, Result
@@ -63,14 +63,12 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
     for i, more in limited(wrong.tolist()):
         op, rank = schedule[i], int(schedule.rank[i])
         home = int(schedule.placement.table[op.stage, op.microbatch])
-        labels = [label(schedule, i, f"runs on rank {rank}")]
-        there = dependencies.made[Result.ACTIVATION][op.stage * schedule.microbatches + op.microbatch]
-        if there >= 0 and schedule.rank[there] == home:
-            labels.append(label(schedule, int(there), f"its stage is here, on rank {home}"))
+        there = int(dependencies.made[Result.ACTIVATION][op.stage * schedule.microbatches + op.microbatch])
+        there = there if schedule.rank[there] == home else -1
         yield Diagnostic(
             Code.WRONG_RANK,
             f"{op} runs on rank {rank}, but stage {op.stage} is on rank {home} for microbatch {op.microbatch}",
-            tuple(labels),
+            labels(schedule, (i, f"runs on rank {rank}"), (there, f"its stage is here, on rank {home}")),
             notes(more),
             f"move it to rank {home}: activations, gradients and parameters of the stage are there",
         )
@@ -110,13 +108,13 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
             twice = (earlier >= 0) & (earlier != alike)
             found += [(i, j, how) for i, j in rows(alike[twice], earlier[twice])]
     for (i, before, how), more in by_statement(sorted(found), schedule):
-        labels = (label(schedule, i, f"runs here {how}"), label(schedule, before, "already runs here"))
+        here = labels(schedule, (i, f"runs here {how}"), (before, "already runs here"))
         name = schedule[before] if how == "again" else f"{schedule[i]} and {schedule[before]}"
         what = f"{name} runs twice" if how == "again" else f"{name} both run"
         op = Op(int(schedule.op[i]))
         enough = op.kind.makes[0] in FOR_BACKWARDS
         help = f"keep one: one {op.name} is enough" if enough else "keep one: each microbatch adds its gradient once"
-        yield Diagnostic(Code.TWICE, what, labels, notes(more), help)
+        yield Diagnostic(Code.TWICE, what, here, notes(more), help)
 
 
 def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
@@ -147,27 +145,27 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
 def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     """Yield activations that are offloaded and not loaded back, or loaded and not offloaded, or computed again."""
     again, out, back = (dependencies.made[x] for x in (Result.RECOMPUTED, Result.OFFLOADED, Result.LOADED))
-    for found, here, without in ((out, Op.O, Op.L), (back, Op.L, Op.O)):
-        alone = np.flatnonzero((found >= 0) & ((back if here is Op.O else out) < 0))
-        for (i,), more in by_statement(rows(found[alone]), schedule):
+    for found, other, lacks, why, where in (
+        (out, back, Op.L, "is offloaded, and its backward needs it", "between it and its I or B"),
+        (back, out, Op.O, "was never offloaded", "before it"),
+    ):
+        for (i,), more in by_statement(rows(found[(found >= 0) & (other < 0)]), schedule):
             op = schedule[i]
-            name = f"{without.name}{op.stage}.{op.microbatch}"
-            does = "is offloaded, and its backward needs it" if here is Op.O else "was never offloaded"
+            name = f"{lacks.name}{op.stage}.{op.microbatch}"
             yield Diagnostic(
                 Code.MISSING,
                 f"{op} runs, and {name} never does",
-                (label(schedule, i, f"its activation {does}"),),
+                (label(schedule, i, f"its activation {why}"),),
                 notes("O copies an activation to host memory, and L copies it back", more),
-                f"add {name} {'between it and its I or B' if here is Op.O else 'before it'}, or leave {op} out",
+                f"add {name} {where}, or leave {op} out",
             )
     both = np.flatnonzero((out >= 0) & (again >= 0))
-    for (i, other), more in by_statement(rows(out[both], again[both]), schedule):
+    for (i, second), more in by_statement(rows(out[both], again[both]), schedule):
         op = schedule[i]
-        labels = (label(schedule, i, "goes to host memory"), label(schedule, other, "is computed again"))
         yield Diagnostic(
             Code.BOTH_WAYS,
-            f"{op} and {schedule[other]} both run: one activation is offloaded and computed again",
-            labels,
+            f"{op} and {schedule[second]} both run: one activation is offloaded and computed again",
+            labels(schedule, (i, "goes to host memory"), (second, "is computed again")),
             notes("what R computes again is not kept, so there is nothing to offload", more),
             "keep O and L, or R",
         )
@@ -196,10 +194,8 @@ def _listed(microbatches: list[int]) -> str:
 
 def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Label, ...]:
     """A label at what the same stage and microbatch does run."""
-    for result, text in ((Result.GRADIENT, "its backward runs here"), (Result.ACTIVATION, "its F runs here")):
-        if (at := int(dependencies.made[result][key])) >= 0:
-            return (label(schedule, at, text),)
-    return ()
+    backward, forward = (int(dependencies.made[result][key]) for result in (Result.GRADIENT, Result.ACTIVATION))
+    return labels(schedule, (backward, "its backward runs here"), (forward, "its F runs here"))[:1]
 
 
 def check_placement(schedule: Schedule) -> Iterator[Diagnostic]:

@@ -25,6 +25,11 @@ def label(where: Schedule | Program, index: int, text: str) -> Label:
     return Label(place.span, f"rank {int(where.rank[index])}, step {where.step(index)}{bindings}: {text}")
 
 
+def labels(where: Schedule | Program, *said: tuple[int, str]) -> tuple[Label, ...]:
+    """What is said at each of some places; nothing at one that is none."""
+    return tuple(label(where, index, text) for index, text in said if 0 <= index < len(where))
+
+
 def limited(found: Sequence[Item], shown: int = SHOWN) -> Iterator[tuple[Item, str]]:
     """Each of the first items, and a note with the last of them if more were left out."""
     for number, item in enumerate(found[:shown], start=1):

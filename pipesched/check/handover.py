@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.check.findings import label, limited, notes, rows
+from pipesched.check.findings import labels, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, computes
 from pipesched.model.ops import RECEIVES, SENDS, USERS, Instruction, Op
@@ -64,13 +64,11 @@ def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[
         compute, made = schedule[user], schedule[producer]
         other = -1 if made.stage == compute.stage + op.kind.of else made.stage
         name = str(Instruction(op, compute.stage, compute.microbatch, other=other))
-        labels = [label(program, runs, f"its input is not received: {name} is missing before it")]
-        if received < len(program):
-            labels.append(label(program, received, "it is received only here"))
+        missing = f"its input is not received: {name} is missing before it"
         yield Diagnostic(
             Code.NOT_RECEIVED,
             f"{compute} needs {made} of rank {int(schedule.rank[producer])}, which is not received before it",
-            tuple(labels),
+            labels(program, (runs, missing), (received, "it is received only here")),
             notes(more),
             f"put {name} before it",
         )
@@ -79,13 +77,10 @@ def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[
 def _unproduced(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
     """Sends, each with where its value is computed."""
     for (send, computed), more in limited(found):
-        labels = [label(program, send, "sends what is not computed yet")]
-        if computed < len(program):
-            labels.append(label(program, computed, "computed here"))
         yield Diagnostic(
             Code.NOT_PRODUCED,
             f"{program[send]} on rank {int(program.rank[send])} sends what this rank has not computed before it",
-            tuple(labels),
+            labels(program, (send, "sends what is not computed yet"), (computed, "computed here")),
             notes(more),
             "send after the operation that makes the value",
         )

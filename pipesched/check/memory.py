@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from pipesched.analysis.holdings import InHand, Memory, lowered, made_at_once
+from pipesched.analysis.holdings import Memory, lowered, made_at_once
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.numbers import shown
-from pipesched.model.schedule import Program, Schedule
+from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 
 LISTED = 12
@@ -82,23 +82,18 @@ def check_buffers(analysis: Analysis) -> Iterator[Diagnostic]:
     program, found = analysis.own, analysis.buffers
     if program is None or found is None:
         return
-    most = lowered(analysis.schedule, analysis.dependencies, analysis.timeline)
-    yield from _first(program, found.received, most, program.ranks - 1, *_RECEIVED)
-    made = made_at_once(analysis.schedule, analysis.dependencies)
-    yield from _first(program, found.unsent, tuple(max(_PAIR, most) for most in made), 0, *_UNSENT)
-
-
-def _first(
-    program: Program, found: InHand, lowered: tuple[int, ...], ahead: int, what: str, help: str
-) -> Iterator[Diagnostic]:
-    over = [rank for rank, most in enumerate(found.most) if most > lowered[rank] + ahead]
-    for rank in over[:1]:
-        most = found.most[rank]
-        yield Diagnostic(
-            Code.BUFFERS,
-            f"rank {rank} has {most} messages {what}; the lowering of this order has at most {lowered[rank]} there, "
-            "at these costs",
-            (label(program, found.at[rank], f"{most} are {what}"),),
-            ("their buffers come on top of the peak, and --mem-cap does not count them",),
-            help,
-        )
+    waiting = lowered(analysis.schedule, analysis.dependencies, analysis.timeline)
+    made = [max(_PAIR, most) for most in made_at_once(analysis.schedule, analysis.dependencies)]
+    for hand, least, ahead, what, help in (
+        (found.received, waiting, program.ranks - 1, *_RECEIVED),
+        (found.unsent, made, 0, *_UNSENT),
+    ):
+        for rank in [rank for rank, most in enumerate(hand.most) if most > least[rank] + ahead][:1]:
+            yield Diagnostic(
+                Code.BUFFERS,
+                f"rank {rank} has {hand.most[rank]} messages {what}; "
+                f"the lowering of this order has at most {least[rank]} there, at these costs",
+                (label(program, hand.at[rank], f"{hand.most[rank]} are {what}"),),
+                ("their buffers come on top of the peak, and --mem-cap does not count them",),
+                help,
+            )
