@@ -116,8 +116,7 @@ def _again(program: Program) -> Iterator[Diagnostic]:
     found = []
     for side in (program.sends, program.receives):
         at = np.flatnonzero(side)
-        again, first = repeats(message_of(program, at))
-        found += rows(at[again], at[first])
+        found += repeats(at, message_of(program, at))
     for (i, before), more in limited(found):
         done = "sent" if program.sends[i] else "received"
         yield Diagnostic(

@@ -130,11 +130,6 @@ PROGRAM_CHECKS: list[Check[Subject]] = [
 """Checks of instructions and memory."""
 
 
-def program_checks(asked: Extended) -> list[Check[Subject]]:
-    """These and those of extensions that count, by place."""
-    return sorted([*PROGRAM_CHECKS, *counting(Check, asked)], key=lambda row: row.place)
-
-
 def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
     """Run all checks: their findings, and whether the order of compute has no error.
 
@@ -157,7 +152,8 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
         Needs.TORCH: subject.for_torch,
     }
     there = reduce(or_, (need for need, met in given.items() if met), Needs.NOTHING)
-    return [*told, *_run(program_checks(subject), subject, there)], sound
+    checks = sorted([*PROGRAM_CHECKS, *counting(Check, subject)], key=lambda row: row.place)
+    return [*told, *_run(checks, subject, there)], sound
 
 
 def _run(checks: Iterable[Check[Subject]], subject: Subject, there: Needs) -> Iterator[Diagnostic]:

@@ -57,13 +57,13 @@ def rows(*columns: Column) -> list[tuple[int, ...]]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def repeats(key: Ints) -> tuple[Ints, Ints]:
-    """The indices of repeated keys, ascending, and the index of the first occurrence of each."""
+def repeats(at: Ints, key: Ints) -> list[tuple[int, ...]]:
+    """The places whose key an earlier one has, ascending, each with the first one that has it."""
     order = np.argsort(key, kind="stable")
     key = key[order]
     again = np.flatnonzero(key[1:] == key[:-1]) + 1
     again = again[np.argsort(order[again])]
-    return order[again], order[np.searchsorted(key, key[again])]
+    return rows(at[order[again]], at[order[np.searchsorted(key, key[again])]])
 
 
 def notes(*texts: str) -> tuple[str, ...]:

@@ -78,8 +78,7 @@ def _elsewhere(program: Program, found: Ints) -> Iterator[Diagnostic]:
 
 
 def _twice(program: Program, reductions: Ints, key: Ints) -> Iterator[Diagnostic]:
-    again, first = repeats(key)
-    for (index, before), more in limited(rows(reductions[again], reductions[first])):
+    for (index, before), more in limited(repeats(reductions, key)):
         stage, m = int(program.stage[index]), program.placement.microbatches
         twice = f"divided by {m} twice" if m > 1 else "summed over data-parallel copies twice"
         yield Diagnostic(

@@ -157,7 +157,6 @@ def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
         help = "end the list of every rank with STEP, or leave all of them to the caller"
         what = f"rank {rank} has no STEP, and others do: its weights stay as they are"
         yield Diagnostic(Code.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
-    again, first = repeats(program.rank[steps])
-    for (i, before), more in limited(rows(steps[again], steps[first])):
+    for (i, before), more in limited(repeats(steps, program.rank[steps])):
         yield _finding(program, i, "is its second", more, "keep the last", label(program, before, "already here"))
     yield from _early(program, steps, _BEFORE_STEP, program.rank)

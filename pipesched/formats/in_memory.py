@@ -66,7 +66,8 @@ def written(order: object) -> Source | None:
     first = next((cell for row in rows for cell in row if cell), "")
     if _WORD.match(first):
         lines = (" ".join(filter(None, row)) for row in rows)
-        return Source("<order>.txt", "".join(f"{_headed(line, rank)}\n" for rank, line in enumerate(lines)))
+        heads = (line if re.match(r"rank\b", line) else f"rank {rank}: {line}" for rank, line in enumerate(lines))
+        return Source("<order>.txt", "".join(f"{line}\n" for line in heads))
     return Source("<order>.csv", "".join(",".join(row) + "\n" for row in rows))
 
 
@@ -114,7 +115,3 @@ def _cells(row: object, rank: int) -> list[str]:
     if odd := next((cell for cell in cells if "\n" in cell or len(cell) > 200), None):
         raise fail(Code.USAGE, f"row {rank} of an order holds {odd[:40]!r}, which is not an action", help=_HELP)
     return cells
-
-
-def _headed(line: str, rank: int) -> str:
-    return line if re.match(r"rank\b", line) else f"rank {rank}: {line}"

@@ -17,7 +17,6 @@ from pipesched.formats import numbered
 from pipesched.formats.targets import Head, Writer
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import COMPUTES, Compute, Instruction, Op
-from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion
 
@@ -70,13 +69,6 @@ def _word(x: Compute | Instruction) -> str:
     return " +"[x.second] + WORDS[x.op].format(**fields)
 
 
-def require_names(placement: Placement) -> None:
-    """Raises PipeschedError: PS814, a stage reads others than the one before it, so no word names its messages."""
-    if not placement.chain:
-        message = f"the order notation cannot name messages where {placement.skip}"
-        raise fail(Code.TARGET, message, help="leave out the messages: `--target order` writes the computes")
-
-
 @dataclass(frozen=True)
 class Words(Writer):
     """The order notation, a line a rank; messages: with those."""
@@ -84,8 +76,10 @@ class Words(Writer):
     messages: bool
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        if self.messages:
-            require_names(schedule.placement)
+        """Raises PipeschedError: PS814, a stage reads others than the one before it: no word names its messages."""
+        if self.messages and not schedule.placement.chain:
+            message = f"the order notation cannot name messages where {schedule.placement.skip}"
+            raise fail(Code.TARGET, message, help="leave out the messages: `--target order` writes the computes")
 
     def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
         return lines(order)

@@ -129,8 +129,6 @@ def _refused(program: Program, index: int, more: int, why: str) -> Diagnostic:
 def _rank(program: Program, rank: int) -> str:
     """The lines of a rank, with what is between them."""
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
-    if here.start == here.stop:
-        return ""
     op, microbatch, group = program.op[here], program.microbatch[here], program.group[here]
     inside = np.clip(microbatch, 0, program.placement.microbatches - 1)
     route = np.where(microbatch >= 0, program.placement.route_of[inside], 0)
