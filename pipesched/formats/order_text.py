@@ -26,6 +26,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats.order_write import WORDS
 from pipesched.formats.rows import (
     LARGEST,
+    READ,
     AnyOrder,
     Bad,
     Rows,
@@ -66,10 +67,10 @@ def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: 
         for low, high, why in bad:
             label = Label(source.span(begin + low, begin + high), f"rank {rank}")
             problems.append(Diagnostic(why.code, why.reason, (label,), (), why.help))
-        if len(problems) >= SHOWN:
+        if len(problems) >= READ:
             break
     if problems:
-        raise PipeschedError(problems[:SHOWN])
+        raise PipeschedError(problems[:READ])
     if not any(rank.shape[1] for rank in columns):
         raise fail(
             Code.EMPTY,
@@ -169,14 +170,11 @@ def _why(word: str) -> Bad:
         if beyond
         else "stage 0 makes no gradient that anybody could receive"
     )
-    return Bad(f"{short(word)!r} is no operation: {what}", HELP, beyond=beyond is not None)
+    return Bad(f"{short(word)!r} is no operation: {what}", HELP, Code.OUT_OF_RANGE if beyond else Code.CELL)
 
 
 # Lines
 
-
-SHOWN = 20
-"""So many bad words are reported; the rest of such a file is not read."""
 
 BRACKETS = ("(", ")")
 _DEFAULTS = {"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0}
@@ -198,7 +196,7 @@ def _words(notation: Notation, text: str) -> tuple[Column, list[tuple[int, int, 
     begin, end = np.array([(-1, -1), *batches]).T
     batch = np.searchsorted(begin, found.word, side="right") - 1
     group = np.where(found.word < end[batch], batch - 1, -1).astype(np.int32)
-    bad = [(ends[i], ends[i] + len(words[i]), _why(words[i])) for i in wrong[:SHOWN]]
+    bad = [(ends[i], ends[i] + len(words[i]), _why(words[i])) for i in wrong[:READ]]
     return np.concatenate([found.columns, group[None]]), bad
 
 

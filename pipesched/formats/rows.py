@@ -57,15 +57,11 @@ def require_ranks(ranks: int, most: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Why a word or a cell is refused. `beyond`: it is a number that is too large, not a text that means nothing."""
+    """Why a word or a cell is refused."""
 
     reason: str
     help: str
-    beyond: bool = False
-
-    @property
-    def code(self) -> Code:
-        return Code.OUT_OF_RANGE if self.beyond else Code.CELL
+    code: Code = Code.CELL
 
 
 def short(text: str, limit: int = 40) -> str:
@@ -165,22 +161,31 @@ def other_stage(op: Column, stage: Column) -> Column:
     return np.asarray(stage + NEIGHBOUR[op])
 
 
-def peers(rows: Rows, table: Column) -> Column:
-    """The rank at the other end of each message, int32; -1 where no row runs that stage, and for all other entries."""
-    peer = np.full(len(rows.op), -1, dtype=np.int32)
+def implied(rows: Rows, file: str, given: Mapping[str, object], placement: Sequence[int] | None) -> AnyOrder:
+    """The order of a file whose rows imply the placement and the other end of every message.
+
+    Raises:
+        PipeschedError: PS104, PS304, PS803.
+    """
+    table = table_of(rows)
+    peer = np.full(len(rows.op), -1, dtype=np.int32)  # stays where no row runs that stage
     at = np.flatnonzero(rows.messages)
     stage, microbatch = other_stage(rows.op[at], rows.stage[at]), rows.microbatch[at]
     inside = (stage >= 0) & (stage < table.shape[0]) & (microbatch < table.shape[1])
     peer[at[inside]] = table[stage[inside], microbatch[inside]]
-    return peer
+    none = np.full(len(rows.op), -1, dtype=np.int32)
+    order = rows.order(file, place(table, len(rows.start) - 1), peer, none, 0 * none)
+    require_agreement(file, order, given, placement)
+    require_no_gap(rows)
+    return order
 
 
 # A file against its own size, and against what was said about it. Stages and microbatches are counted, never declared,
 # so a slip in one number would make every later table as large as that number: it is found before any table is made.
 
 
-SHOWN = 8
-"""So many places of one kind are reported."""
+SHOWN, READ = 8, 20
+"""So many places of one kind are reported; after so many bad words or cells, the rest of a file is not read."""
 
 SIZES = {"p": ("rank", "ranks"), "stages": ("stage", "stages"), "m": ("microbatch", "microbatches")}
 """By option, what it counts: one, and several."""

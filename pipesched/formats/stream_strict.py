@@ -14,15 +14,12 @@ from itertools import islice, pairwise
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.formats.rows import LARGEST, SPARE
+from pipesched.formats.rows import LARGEST, SHOWN, SPARE
 from pipesched.model.columns import Column
 from pipesched.model.placement import RANKS
 from pipesched.stream import Instruction, Route, Stream, StreamError, loads
 from pipesched.support.foreign import json_of
 from pipesched.support.source import Source
-
-SHOWN = 8
-"""The most places that are reported."""
 
 
 def right(source: Source) -> Stream:

@@ -1,16 +1,12 @@
-"""Targets: every form in which an order is written, a row each; the stream and the words are the core's.
+"""Targets: every form in which an order is written, a row each; extensions add theirs.
 
-    name         ending  holds                                                  for
-    stream       .json   every instruction, as emit/README.md has it            the runtime of pipesched, and yours
-    torch-csv    .csv    the computes                                           torchtitan, NeMo AutoModel
-    torch-comms  .csv    torch's sends, receives, sharding and reductions too   a runtime of torch of one version
-    deepspeed    .py     a PipeSchedule, and what makes the engine use it       DeepSpeed's PipelineEngine
-    order        .txt    the computes, as words                                 people, scripts, `pipesched` again
-    program      .txt    sends, receives and reductions too, as words           the same
-    ps           .ps     the computes in the language, with loops               the same
+    name       ending  holds                                             for
+    stream     .json   every instruction, as emit/README.md has it       the runtime of pipesched, and yours
+    order      .txt    the computes, as words                            people, scripts, `pipesched` again
+    program    .txt    sends, receives and reductions too, as words      the same
 
-The first four are for a runtime, so they are verified; the last three show what a file says, right or wrong. A writer
-is imported when it is asked.
+The first is for a runtime, so it is verified; the others show what a file says, right or wrong. A writer is imported
+when it is asked.
 """
 
 from __future__ import annotations

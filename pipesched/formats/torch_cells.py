@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from pipesched.diagnostics import Code
 from pipesched.formats.rows import LARGEST, Bad, number, short
 from pipesched.formats.words import Entry, Notation
 from pipesched.model.ops import Op
@@ -31,20 +31,8 @@ Operation = tuple[Op, int, int]
 """An operation of a cell: op, stage, microbatch or -1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell that is not empty: its text without blanks and quotes, and its place in the row."""
-
-    text: str
-    start: int
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
-
-
-def cells(row: str) -> Iterator[Cell]:
-    """The cells of a row, from left to right; empty ones come as an empty text at their place."""
+def cells(row: str) -> Iterator[tuple[int, str]]:
+    """The place in a row and the text of its cells, without blanks and quotes; that of an empty one is empty."""
     at = 0
     while True:
         quoted = _QUOTED.match(row, at)
@@ -52,7 +40,7 @@ def cells(row: str) -> Iterator[Cell]:
         end = len(row) if end < 0 else end
         low, high = quoted.span(1) if quoted else (at, end)
         text = row[low:high]
-        yield Cell(text.strip(_BLANKS), low + len(text) - len(text.lstrip(_BLANKS)))
+        yield low + len(text) - len(text.lstrip(_BLANKS)), text.strip(_BLANKS)
         if end >= len(row):
             return
         at = end + 1
@@ -85,7 +73,8 @@ def _entry(match: re.Match[str]) -> Operation | Bad:
         return Bad(f"{op.name} needs a microbatch, and torch reads it without one", SHAPE)
     for what, digits in (("stage", match[1]), ("microbatch", match[3])):
         if number(digits) > LARGEST:
-            return Bad(f"{what} {short(digits.lstrip('0'))} is beyond the limit of {LARGEST:,}", SHAPE, beyond=True)
+            beyond = f"{what} {short(digits.lstrip('0'))} is beyond the limit of {LARGEST:,}"
+            return Bad(beyond, SHAPE, Code.OUT_OF_RANGE)
     return op, number(match[1]), number(match[3]) if match[3] else -1
 
 
@@ -93,8 +82,8 @@ def notation(version: TorchVersion) -> Notation:
     """The notation of a row, in which a word is a cell: what `cells` and `read_cell` make of it."""
 
     def meaning(shape: str) -> list[Entry] | None:
-        (cell,) = cells(shape)
-        found = read_cell(cell.text, version) if cell.text else []
+        ((_, cell),) = cells(shape)
+        found = read_cell(cell, version) if cell else []
         if isinstance(found, Bad):
             return None
         return [(op, _FIELDS[: 1 + (microbatch >= 0)]) for op, _, microbatch in found]

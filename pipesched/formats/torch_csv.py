@@ -15,23 +15,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice, pairwise
 
-import numpy as np
-
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.extension import explained
 from pipesched.formats import numbered
-from pipesched.formats.rows import (
-    AnyOrder,
-    Bad,
-    Rows,
-    peers,
-    place,
-    require_agreement,
-    require_no_gap,
-    require_ranks,
-    short,
-    table_of,
-)
+from pipesched.formats.rows import READ, AnyOrder, Bad, Rows, implied, require_ranks, short
 from pipesched.formats.torch_cells import cells, notation, read_cell
 from pipesched.formats.words import rows_of
 from pipesched.model.columns import Column
@@ -39,9 +26,6 @@ from pipesched.model.ops import Compute, Instruction
 from pipesched.model.placement import RANKS
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.support.source import Source
-
-SHOWN = 20
-"""So many bad cells are reported; the rest of such a file is not read."""
 
 _OPERATION = re.compile(r"[0-9]+[A-Z_]+[0-9]*")
 
@@ -65,13 +49,8 @@ def read(
     require_ranks(count, most_ranks)
     rows, bubbles = _rows(source, count, torch_version or DEFAULT)
     if bubbles and not rows.compute_only:
-        raise PipeschedError(_empty_cell(source, *bubble) for bubble in bubbles[:SHOWN])
-    table = table_of(rows)
-    none = np.full(len(rows.op), -1, dtype=np.int32)
-    order = rows.order(source.name, place(table, count), peers(rows, table), none, 0 * none)
-    require_agreement(source.name, order, given or {}, placement)
-    require_no_gap(rows)
-    return order
+        raise PipeschedError(_empty_cell(source, *bubble) for bubble in bubbles[:READ])
+    return implied(rows, source.name, given or {}, placement)
 
 
 def _reach(source: Source, rank: int) -> tuple[int, int]:
@@ -84,7 +63,7 @@ def _rows(source: Source, count: int, version: TorchVersion) -> tuple[Rows, list
     """All rows as columns, and (rank, cell) of the first empty cell of each row that has one.
 
     Raises:
-        PipeschedError: every bad cell and every rank without actions, up to SHOWN.
+        PipeschedError: every bad cell and every rank without actions, up to READ.
     """
     _require_text(source)
     problems: list[Diagnostic] = []
@@ -95,11 +74,11 @@ def _rows(source: Source, count: int, version: TorchVersion) -> tuple[Rows, list
         words = known.read(source.line(rank + 1), ",")
         columns.append(words.columns)
         if len(words.bad):
-            problems += islice(_bad_cells(source, rank, version), SHOWN - len(problems))
+            problems += islice(_bad_cells(source, rank, version), READ - len(problems))
         elif not words.columns.size:
             problems.append(_no_actions(source, rank))
         bubbles += [(rank, cell) for cell in words.silent[:1].tolist()]
-        if len(problems) >= SHOWN:
+        if len(problems) >= READ:
             problems[-1] = replace(problems[-1], notes=("the rest of the file was not read",))
             break
     if problems:
@@ -122,13 +101,13 @@ def _require_text(source: Source) -> None:
 def _bad_cells(source: Source, rank: int, version: TorchVersion) -> Iterator[Diagnostic]:
     """The cells of a row that are refused, each with what torch makes of it."""
     offset, end = _reach(source, rank)
-    for number, cell in enumerate(cells(source.text[offset:end]), 1):
-        found = read_cell(cell.text, version) if cell.text else []
+    for number, (start, cell) in enumerate(cells(source.text[offset:end]), 1):
+        found = read_cell(cell, version) if cell else []
         if isinstance(found, Bad):
-            span = source.span(offset + cell.start, offset + cell.end)
+            span = source.span(offset + start, offset + start + len(cell))
             message = f"{short(span.text)!r} is not an action: {found.reason}"
             bad = Diagnostic(found.code, message, (Label(span, f"rank {rank}, cell {number}"),), (), found.help)
-            yield from explained("cell", [bad], cell.text, version)
+            yield from explained("cell", [bad], cell, version)
 
 
 def _no_actions(source: Source, rank: int) -> Diagnostic:
@@ -146,8 +125,8 @@ def _no_actions(source: Source, rank: int) -> Diagnostic:
 def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
     """An empty cell, which stops torch in a file with sends or receives."""
     offset, end = _reach(source, rank)
-    cell = next(islice(cells(source.text[offset:end]), number, None))
-    at = min(offset + cell.start, end - 1)  # the comma that ends it, or the one before
+    start, _ = next(islice(cells(source.text[offset:end]), number, None))
+    at = min(offset + start, end - 1)  # the comma that ends it, or the one before
     return Diagnostic(
         Code.EMPTY_CELL,
         f"rank {rank}: cell {number + 1} is empty, but the file has actions other than computes",

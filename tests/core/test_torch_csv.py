@@ -101,7 +101,7 @@ PAIR = "(0F1;1B0)OVERLAP_F_B"
 def test_fast_reader_never_guesses(line: str) -> None:
     """On any text the fast reader gives the result of the exact reader, and none if that one refuses a cell."""
     columns = read_plain_row(line, V213)
-    exact = [read_cell(c.text, V213) for c in cells(line) if c.text]
+    exact = [read_cell(text, V213) for _, text in cells(line) if text]
     if columns is None:
         return
     assert not any(isinstance(entries, Bad) for entries in exact)
@@ -125,7 +125,7 @@ def test_every_operation_finds_its_cell(rows: list[list[str]]) -> None:
     """The source position of an operation is its own text, in quoted and padded cells and in pairs too."""
     text = "".join(",".join(row) + "\n" for row in rows)
     try:
-        with mock.patch.object(torch_csv, "require_no_gap"):  # gaps in the numbers
+        with mock.patch("pipesched.formats.rows.require_no_gap"):  # gaps in the numbers
             x = read(text, torch_version=V215)
     except PipeschedError:
         return
