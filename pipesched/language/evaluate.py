@@ -234,9 +234,8 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
         if len(cuts[cuts % count != 0]):
             at = int(cuts[cuts % count != 0][0])
             message = f"the slices of sequence {at // count} take more than one route"
-            raise fail(
-                Code.SLICES, message, label, help=f"a route begins at microbatch {at}: choose a multiple of {count}"
-            )
+            help = f"a route begins at microbatch {at}: choose a multiple of {count}"
+            raise fail(Code.SLICES, message, label, help=help)
         return count
     return 1
 

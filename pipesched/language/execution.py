@@ -96,7 +96,7 @@ class Budget:
 
 
 _FUNCTIONS = {"__builtins__": {}, "times": times, "ratio": ratio, "within": within, "entry": entry}
-_BUILT_IN = {"v_min": min, "v_max": max, "v_abs": abs}
+_FUNCTIONS |= {"v_min": min, "v_max": max, "v_abs": abs}
 
 
 @dataclass
@@ -111,7 +111,7 @@ class Names:
     values: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.values = {**_FUNCTIONS, "pay": self.budget.pay, **_BUILT_IN, **self.values}
+        self.values = {**_FUNCTIONS, "pay": self.budget.pay, **self.values}
 
     def __setitem__(self, name: str, value: object) -> None:
         self.values[f"v_{name}"] = value

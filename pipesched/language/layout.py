@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, groupby
 
 from pipesched.language.tokens import Token
 from pipesched.model.ops import LETTERS
@@ -52,15 +53,10 @@ def rendered(lines: list[Line]) -> Iterator[str]:
 
 def _runs(lines: list[Line], kind: Callable[[Line], str]) -> Iterator[list[Line]]:
     """Neighbours of one kind and one indentation, with no blank line between."""
-    run: list[Line] = []
-    for line in lines:
-        if run and (line.blank_before or kind(line) != kind(run[0]) or line.indent != run[0].indent):
-            yield run
-            run = []
-        if kind(line):
-            run.append(line)
-    if run:
-        yield run
+    paragraphs = zip(accumulate(line.blank_before for line in lines), lines, strict=True)
+    for (_, name, _), run in groupby(paragraphs, key=lambda pair: (pair[0], kind(pair[1]), pair[1].indent)):
+        if name:
+            yield [line for _, line in run]
 
 
 def _align_parts(run: list[Line]) -> None:

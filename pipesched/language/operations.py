@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
 from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
+from pipesched.model.placement import Placement
 from pipesched.model.slices import mirrored
 
 Emission: TypeAlias = Callable[..., None]
@@ -116,42 +117,29 @@ class Rule(NamedTuple):
 
 
 class Emitter:
-    """The operations of one rank.
+    """The operations of one rank. limit: how many may be written; letters: those that may be.
 
-    chunks: (first microbatch, end, stage) of every chunk; limit: how many operations may be written; slices: of a
-    sequence, 1 where every microbatch is for itself; letters: those that may be written.
-    sites, keys: what was written; second: positions of the second parts of overlap pairs. rules: what follows by a rule
-    (`greedy`); holds: by chunk what is held where the rule is at, one `part` of the unit of peaks each.
+    chunks: (first microbatch, end, stage) of every chunk. sites, keys: what was written; second: positions of the
+    second parts of overlap pairs. rules: what follows by a rule (`greedy`); holds: by chunk what is held where the rule
+    is at, one `part` of the unit of peaks each.
     """
 
-    def __init__(
-        self,
-        rank: int,
-        chunks: list[tuple[int, int, int]],
-        microbatches: int,
-        limit: int,
-        slices: int,
-        letters: Collection[str],
-    ) -> None:
-        self.rank, self.chunks, self.limit = rank, chunks, limit
+    def __init__(self, rank: int, placement: Placement, limit: int, letters: Collection[str]) -> None:
+        self.rank, self.limit, slices = rank, limit, placement.slices
+        self.chunks = chunks = [(*placement.ranges[route], stage) for route, stage in placement.chunks(rank)]
         self.sites: list[int] = []
         self.keys: list[int] = []
         self.second: list[int] = []
-        self.base = _by_chunk([stage * microbatches for _, _, stage in chunks])
+        self.base = _by_chunk([stage * placement.microbatches for _, _, stage in chunks])
         self.written = [op for op in COMPUTES if op is Op.W or op.name in letters]
-        self.missing = {
-            op: Pending(len(chunks), slices if op in RESTORES else 1) for op in self.written if op in OLDEST
-        }
+        missing = [op for op in self.written if op in OLDEST]
+        self.missing = {op: Pending(len(chunks), slices if op in RESTORES else 1) for op in missing}
         self.pending = self.missing[Op.W]
-        self.turns = {
-            result: _by_chunk(
-                [
-                    Turn(low, end, stage * microbatches, slices if result is Result.GRADIENT else 1)
-                    for low, end, stage in chunks
-                ]
-            )
-            for result in {op.kind.makes[0] for op in COMPUTES if op not in OLDEST}
-        }
+        self.turns: dict[Result, dict[int | None, Turn]] = {}
+        for result in {op.kind.makes[0] for op in COMPUTES if op not in OLDEST}:
+            along = slices if result is Result.GRADIENT else 1
+            turns = [Turn(low, end, stage * placement.microbatches, along) for low, end, stage in chunks]
+            self.turns[result] = _by_chunk(turns)
         self.rules: list[Rule] = []
         self.holds, self.part = [0] * len(chunks), Fraction(1)
 

@@ -110,7 +110,7 @@ class Programs:
         return iter(emitters)
 
     def _written(self, rank: int) -> Emitter:
-        emitter = self._emitter(rank)
+        emitter = Emitter(rank, self.placement, self.max_ops, self.letters)
         try:
             self._call(emitter)
         except (ZeroDivisionError, Halt) as error:
@@ -122,11 +122,6 @@ class Programs:
     @property
     def _source(self) -> Source:
         return self.checked.file.span.source
-
-    def _emitter(self, rank: int) -> Emitter:
-        chunks = [(*self.placement.ranges[route], stage) for route, stage in self.placement.chunks(rank)]
-        sizes = self.placement.microbatches, self.max_ops, self.placement.slices
-        return Emitter(rank, chunks, *sizes, self.letters)
 
     def _assign(self) -> list[ast.Rank]:
         """The program of every rank: its own if there is one, else the one for every rank."""
@@ -180,7 +175,7 @@ class Programs:
 
         When many places are asked for, those that the budget has nothing left for get none.
         """
-        emitter = self._emitter(rank)
+        emitter = Emitter(rank, self.placement, self.max_ops, self.letters)
         emitter.sites = _Until(step)
         self.budget.left, kept = self.again.left, self.budget.left
         try:

@@ -42,7 +42,6 @@ class Statements:
     sites: list[Site] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     weights: dict[int, int] = field(default_factory=dict)
-    expressions: Expressions = field(default_factory=Expressions)
 
     def program(self, node: ast.Rank, variable: str, scope: Scope) -> python.Module:
         """A module that defines ``program``. variable: the name of the rank, "" where it has none."""
@@ -71,7 +70,7 @@ class Statements:
     def _statement(self, node: ast.Statement, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
         match node:
             case ast.Let():
-                code = define(node, scope, self.expressions)
+                code = define(node, scope)
                 binding = scope.names.get(node.name.id)
                 return [code], binding.cost if binding else 1
             case ast.Operation():
@@ -94,7 +93,7 @@ class Statements:
         return python.Constant(len(self.sites) - 1)
 
     def _number(self, node: ast.Expression, scope: Scope) -> Term:
-        return self.expressions.term(node, scope, "number")
+        return Expressions().term(node, scope, "number")
 
     def _operation(self, node: ast.Operation, scope: Scope) -> tuple[list[python.stmt], int]:
         name = node.op if node.microbatch is None else f"{node.op}_at"
@@ -157,7 +156,7 @@ class Statements:
         return [placed(node.span, loop)], STATEMENT + sum(term.cost for term in terms)
 
     def _if(self, node: ast.If, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
-        condition = self.expressions.term(node.condition, scope, "boolean")
+        condition = Expressions().term(node.condition, scope, "boolean")
         yes, cost = self.block(node.yes, scope.inner(), depth)
         no, other = self.block(node.no, scope.inner(), depth)
         code = placed(node.span, python.If(condition.code, yes or [python.Pass()], no))

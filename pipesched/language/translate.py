@@ -220,7 +220,7 @@ def paid(node: ast.Node, term: Term) -> python.expr:
     return placed(node.span, python.BoolOp(python.Or(), [call("pay", python.Constant(term.cost)), term.code]))
 
 
-def define(node: ast.Let, scope: Scope, expressions: Expressions, *, pays: bool = False) -> python.stmt:
+def define(node: ast.Let, scope: Scope, *, pays: bool = False) -> python.stmt:
     """``let x = e`` or ``let f(k) = e`` as an assignment; the name is known from here on.
 
     pays: whether a value pays for itself, as one does outside every rank; a costly function always does.
@@ -229,7 +229,7 @@ def define(node: ast.Let, scope: Scope, expressions: Expressions, *, pays: bool 
     inside = scope.inner(defining=node.name.id)
     for parameter in parameters or ():
         inside.define(parameter)
-    value = expressions.term(node.value, inside)
+    value = Expressions().term(node.value, inside)
     code, cost = value.code, value.cost
     if (parameters is None and pays) or (parameters is not None and cost > DEAR):
         code, cost = paid(node, value), 1

@@ -125,7 +125,7 @@ class _Checker:
     def _item(self, item: ast.Item) -> None:
         match item:
             case ast.Let():
-                keep(item, python.Module([define(item, self.scope, Expressions(), pays=True)], []), self.scope)
+                keep(item, python.Module([define(item, self.scope, pays=True)], []), self.scope)
             case ast.Require():
                 self._keep("boolean", item.condition)
             case ast.Stages():
