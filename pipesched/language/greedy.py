@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
-from pipesched.language.execution import Budget, Halt
+from pipesched.language.execution import Budget, Halt, report
 from pipesched.language.operations import Emitter, Rule
-from pipesched.language.statements import Site
+from pipesched.language.typecheck import Checked
 from pipesched.model.costs import Costs
 from pipesched.model.ops import BEFORE, BEHIND, COMPUTES, Op, Result
 from pipesched.model.placement import Placement
@@ -42,9 +42,10 @@ class Clock:
     """
 
     def __init__(
-        self, emitters: Sequence[Emitter], placement: Placement, costs: Costs, sites: Sequence[Site], budget: Budget
+        self, emitters: Sequence[Emitter], placement: Placement, costs: Costs, checked: Checked, budget: Budget
     ) -> None:
-        self.emitters, self.placement, self.sites, self.budget = emitters, placement, sites, budget
+        self.emitters, self.placement, self.checked, self.budget = emitters, placement, checked, budget
+        self.sites = sites = checked.sites
         self.microbatches = placement.microbatches
         ticks = costs.ticks(placement.stages, self.microbatches)
         self.scale, self.times, self.delays = ticks.scale, ticks.compute.tolist(), ticks.message.tolist()
@@ -68,14 +69,12 @@ class Clock:
         self.route_of = placement.route_of.tolist()
         self.made: dict[tuple[Result, int, int], int] = {}
         self.now = 0
-        self.asked = 0  # the rank whose condition is evaluated
 
     def run(self) -> None:
         """Completes the lists of all ranks.
 
         Raises:
-            PipeschedError: PS229, nothing can run, and something is left.
-            Halt, ZeroDivisionError: in a condition of the rank that is `asked`.
+            PipeschedError: PS229, nothing can run, and something is left; PS2xx, in a condition.
         """
         self.events = [(0, emitter.rank) for emitter in self.emitters]
         heapify(self.events)
@@ -107,7 +106,6 @@ class Clock:
             self._start(emitter, [part for op, key in slot if (part := self._part(op, key)) is not None])
 
     def _can(self, emitter: Emitter, line: Rule) -> bool:
-        self.asked = emitter.rank
         try:
             self.budget.pay(ASKED)
         except Halt as spent:
@@ -116,7 +114,11 @@ class Clock:
         key = emitter.upcoming(line.op, line.chunk)
         if key is None or self._waits(emitter.rank, line.op, key):
             return False
-        return line.when is None or bool(line.when())
+        try:
+            return line.when is None or bool(line.when())
+        except (ZeroDivisionError, Halt) as error:
+            checked = self.checked
+            raise report(error, checked.file.span.source, f"rank {emitter.rank}", checked.loops) from None
 
     def _part(self, op: Op, key: int) -> tuple[Op, int, int] | None:
         """The kind as the stage runs it, stage and microbatch; None if it makes nothing that a frozen one wants."""

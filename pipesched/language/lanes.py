@@ -23,6 +23,7 @@ import numpy as np
 
 from pipesched.language import ast
 from pipesched.language.execution import WIDEST, Names
+from pipesched.language.translate import OPERATORS, SUMS
 from pipesched.model.columns import Ints
 
 MOST = 1 << 22  # lanes at a time
@@ -86,18 +87,7 @@ def _division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     return Values(by(a.of, b.of), -widest, widest)
 
 
-_ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
-_DIVISIONS = {"//": operator.floordiv, "%": operator.mod}
-_COMPARISONS = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "and": operator.and_,
-    "or": operator.or_,
-}
+_ARITHMETIC = {sign: by for sign, (_, by) in SUMS.items()} | {"*": operator.mul}
 
 
 def _chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any], parts: Sequence[Values]) -> Values:
@@ -159,9 +149,8 @@ class Lanes:
                 a, b = self.term(node.left), self.term(node.right)
                 if sign in _ARITHMETIC:
                     return _arithmetic(_ARITHMETIC[sign], a, b)
-                if sign in _DIVISIONS:
-                    return _division(_DIVISIONS[sign], a, b)
-                return Values(_COMPARISONS[sign](a.of, b.of))
+                _, by = OPERATORS[sign]
+                return _division(by, a, b) if sign in ("//", "%") else Values(by(a.of, b.of))
             case ast.Conditional():
                 return self._conditional(node)
         raise Unsuited

@@ -102,11 +102,7 @@ class Programs:
         emitters = list(ranks)
         from pipesched.language.greedy import Clock
 
-        clock = Clock(emitters, self.placement, self.costs, self.checked.sites, self.budget)
-        try:
-            clock.run()
-        except (ZeroDivisionError, Halt) as error:
-            raise report(error, self._source, f"rank {clock.asked}", self.checked.loops) from None
+        Clock(emitters, self.placement, self.costs, self.checked, self.budget).run()
         return iter(emitters)
 
     def _written(self, rank: int) -> Emitter:

@@ -22,9 +22,10 @@ Names and types are checked on the way; a file with an unknown name is never run
 from __future__ import annotations
 
 import ast as python
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pipesched.diagnostics import Code
 from pipesched.language import ast
@@ -38,19 +39,20 @@ _ONE = "give at least two, as in `min(p, m)`; of one value there is nothing to c
 CALL, STATEMENT, DEAR = 4, 4, 1000  # costs, of which a part of an expression is 1
 WIDEST = 2**62
 
-_SUM: dict[str, python.operator] = {"+": python.Add(), "-": python.Sub()}
-_OPERATORS: dict[str, python.boolop | python.cmpop | python.operator] = {
-    "and": python.And(),
-    "or": python.Or(),
-    "==": python.Eq(),
-    "!=": python.NotEq(),
-    "<": python.Lt(),
-    "<=": python.LtE(),
-    ">": python.Gt(),
-    ">=": python.GtE(),
-    "//": python.FloorDiv(),
-    "%": python.Mod(),
+SUMS = {"+": (python.Add(), operator.add), "-": (python.Sub(), operator.sub)}
+OPERATORS: dict[str, tuple[python.boolop | python.cmpop | python.operator, Callable[[Any, Any], Any]]] = {
+    "and": (python.And(), operator.and_),
+    "or": (python.Or(), operator.or_),
+    "==": (python.Eq(), operator.eq),
+    "!=": (python.NotEq(), operator.ne),
+    "<": (python.Lt(), operator.lt),
+    "<=": (python.LtE(), operator.le),
+    ">": (python.Gt(), operator.gt),
+    ">=": (python.GtE(), operator.ge),
+    "//": (python.FloorDiv(), operator.floordiv),
+    "%": (python.Mod(), operator.mod),
 }
+"""Each operator in Python's tree, and as a function that takes arrays too."""
 
 Made = TypeVar("Made", bound=python.AST)
 
@@ -123,11 +125,12 @@ class Expressions:
                 return self._call(node, scope)
             case ast.Entry():
                 return self._entry(node, scope)
-            case ast.Unary(operator=operator):
-                kind: Kind = "boolean" if operator == "not" else "number"
-                operand = self.term(node.operand, scope, kind)
-                sign = python.Not() if operator == "not" else python.USub()
-                return Term(python.UnaryOp(sign, operand.code), kind, 1 + operand.cost)
+            case ast.Unary(operator="not"):
+                operand = self.term(node.operand, scope, "boolean")
+                return Term(python.UnaryOp(python.Not(), operand.code), "boolean", 1 + operand.cost)
+            case ast.Unary():
+                operand = self.term(node.operand, scope, "number")
+                return Term(python.UnaryOp(python.USub(), operand.code), "number", 1 + operand.cost)
             case ast.Conditional():
                 condition, yes = self.term(node.condition, scope, "boolean"), self.term(node.yes, scope)
                 no = self.term(node.no, scope, yes.kind)
@@ -174,10 +177,10 @@ class Expressions:
 
     def _sum(self, node: ast.Expression, scope: Scope) -> Term:
         """A chain of + and -, whose value is looked at once, at its end."""
-        if not (isinstance(node, ast.Binary) and node.operator in _SUM):
+        if not (isinstance(node, ast.Binary) and node.operator in SUMS):
             return self.term(node, scope, "number")
         left, right = self._sum(node.left, scope), self._sum(node.right, scope)
-        made = placed(node.span, python.BinOp(left.code, _SUM[node.operator], right.code))
+        made = placed(node.span, python.BinOp(left.code, SUMS[node.operator][0], right.code))
         return Term(made, "number", 1 + left.cost + right.cost)
 
     def _bounded(self, total: Term) -> Term:
@@ -192,24 +195,24 @@ class Expressions:
 
     def _binary(self, node: ast.Binary, scope: Scope) -> Term:
         """Two values under an operator of Python, or under a function for what may leave 62 bits."""
-        operator = _OPERATORS.get(node.operator)
-        want: Kind = "boolean" if isinstance(operator, python.boolop) else "number"
-        want = "unknown" if isinstance(operator, python.Eq | python.NotEq) else want
+        sign, _ = OPERATORS.get(node.operator, (None, None))
+        want: Kind = "boolean" if isinstance(sign, python.boolop) else "number"
+        want = "unknown" if isinstance(sign, python.Eq | python.NotEq) else want
         left = self.term(node.left, scope, want)
         right = self.term(node.right, scope, left.kind if want == "unknown" else want)
-        kind: Kind = "boolean" if isinstance(operator, python.boolop | python.cmpop) else "number"
+        kind: Kind = "boolean" if isinstance(sign, python.boolop | python.cmpop) else "number"
         if node.operator == "/" and not self.exact:
             message = "`/` is exact division, for claims and costs only"
             help = f"write `{node.left.span.text} // {node.right.span.text}`: `//` rounds down"
             scope.report(Code.TYPE, message, node.span, "here a whole number is needed", help)
         made: python.expr
-        match operator:
+        match sign:
             case python.boolop():
-                made = python.BoolOp(operator, [left.code, right.code])
+                made = python.BoolOp(sign, [left.code, right.code])
             case python.cmpop():
-                made = python.Compare(left.code, [operator], [right.code])
+                made = python.Compare(left.code, [sign], [right.code])
             case python.operator():
-                made = python.BinOp(left.code, operator, right.code)
+                made = python.BinOp(left.code, sign, right.code)
             case None:
                 made = call("times" if node.operator == "*" else "ratio", left.code, right.code)
         return Term(made, kind, 1 + left.cost + right.cost)
