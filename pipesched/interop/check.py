@@ -190,7 +190,7 @@ def _case(
     releases = (release,) if release else row.candidates(settled)
     newest = releases[-1]
     torch = asked.torch_version or (row.torch_of(newest) if row.torch_of else DEFAULT)
-    processes = asked.processes or _processes(settings)
+    processes = asked.processes or _processes(settings)[0]
     case = Case(
         settled,
         row.name,
@@ -250,12 +250,6 @@ def _holes(settings: Settings) -> Iterator[Diagnostic]:
         yield Diagnostic(InteropCode.CONFIG_UNREAD, message, labels, (), _EXPANDED)
 
 
-def _launch(settings: Settings) -> dict[str, object]:
-    """Values of the launcher's options on the command line, by name."""
-    own = {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
-    return own | {name: x.value for name, x in settings.launch.items()}
-
-
 _LAUNCHED = (  # launchers' options: processes per node, number of nodes
     ("nproc_per_node", "nnodes"),
     ("num_gpus", "num_nodes"),
@@ -264,30 +258,32 @@ _LAUNCHED = (  # launchers' options: processes per node, number of nodes
 )
 
 
-def _processes(settings: Settings) -> int | None:
-    """Number of processes by the launcher's options: processes per node times nodes (default 1), or None."""
-    given = _launch(settings)
-    each, nodes = next(((a, b) for a, b in _LAUNCHED if a in given), ("", ""))
-    count, of = given.get(each), given.get(nodes, 1)
-    if each == "nproc_per_node" and nodes not in given and given.keys() & {"N", "nodes"}:
-        return None
-    return count * of if isinstance(count, int) and isinstance(of, int) and count > 0 and of > 0 else None
+def _processes(settings: Settings) -> tuple[int | None, str]:
+    """Number of processes by the launcher's options, None if not known, and these options for a message.
+
+    It is the number of processes per node times that of nodes (default 1).
+    """
+    given = {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
+    given |= {name: x.value for name, x in settings.launch.items()}
+    pairs = [pair for pair in _LAUNCHED if pair[0] in given]
+    if not pairs:
+        return None, ""
+    each, nodes = next((pair for pair in pairs if pair[1] in given), pairs[0])
+    said = f"{each} and {nodes if nodes in given else f'one node, as {nodes} is not given'}"
+    count, of = given[each], given.get(nodes, 1)
+    elsewhere = each == "nproc_per_node" and nodes not in given and given.keys() & {"N", "nodes"}
+    if elsewhere or not (isinstance(count, int) and isinstance(of, int) and count > 0 and of > 0):
+        return None, said
+    return count * of, said
 
 
 def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
     """Report the number of processes if it is from the launcher's options, and a configuration file that is missing."""
     if case.processes is not None and asked.processes is None:
-        yield Fact("processes", f"{case.processes}, by {_said(case.settings)}")
+        yield Fact("processes", f"{case.processes}, by {_processes(case.settings)[1]}")
     file = case.settings("job.config_file").value
     if case.settings.kind == "shell" and isinstance(file, str) and beside(case.settings.source.name, file) is None:
         yield Note(f"there is no file {file[:100]}: what it sets is not known, its defaults are taken")
-
-
-def _said(settings: Settings) -> str:
-    """Names of the launcher's options that give the number of processes, for a message."""
-    given = _launch(settings)
-    each, nodes = next((a, b) for a, b in _LAUNCHED if a in given)
-    return f"{each} and {nodes if nodes in given else f'one node, as {nodes} is not given'}"
 
 
 def _with_file(settings: Settings) -> Settings:

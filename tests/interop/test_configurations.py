@@ -269,6 +269,12 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         "8, by nproc_per_node and nnodes",
     ),
     (
+        "slurm.sh",
+        f"srun -N 2 --ntasks-per-node 4 python {SHELL[9:]} --pipeline-model-parallel-size 4",
+        [],
+        "8, by ntasks_per_node and N",
+    ),
+    (
         "array.sh",
         f"A=(\n --pipeline-model-parallel-size 5 # of 12\n)\n{SHELL} ${{A[@]}} --pipeline-model-parallel-size 4",
         [],

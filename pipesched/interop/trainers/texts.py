@@ -14,10 +14,9 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Protocol
+from typing import Any
 
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.interop.codes import InteropCode
@@ -31,6 +30,7 @@ from pipesched.support.source import Source, Span
 
 _LONGEST = 20_000  # characters of a line
 _MOST = 5_000  # settings of a text
+_ENDINGS = {x: x for x in ("toml", "yaml", "json")} | {"yml": "yaml", "sh": "shell", "bash": "shell", "py": "python"}
 _MULTIPLE = "[]"  # part of a path that stands for an entry of a list
 _PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<word>\b(?!(?:True|False|None|NaN|Infinity)\b)[A-Z]\w+\b)')
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
@@ -89,17 +89,8 @@ def read(source: Source) -> Settings:
 def kind_of(source: Source) -> str:
     """Kind of a text: ``toml``, ``yaml``, ``json``, ``shell`` or ``python``."""
     ending = source.name.lower().rpartition(".")[2]
-    named = {
-        "toml": "toml",
-        "yaml": "yaml",
-        "yml": "yaml",
-        "json": "json",
-        "sh": "shell",
-        "bash": "shell",
-        "py": "python",
-    }
-    if ending in named:
-        return named[ending]
+    if ending in _ENDINGS:
+        return _ENDINGS[ending]
     text = re.sub(r"^\s*#.*$", "", source.text, flags=re.M).strip()
     if text.startswith("{"):
         return "json"
@@ -172,21 +163,6 @@ def _json_places(source: Source) -> tuple[dict[str, Span], list[Setting]]:
     return places, repeated
 
 
-class _Mark(Protocol):
-    index: int
-    line: int
-    column: int
-
-
-class _Node(Protocol):
-    """A node of PyYAML. value: text of a scalar, nodes of a sequence, pairs of nodes of a mapping."""
-
-    tag: str
-    value: object
-    start_mark: _Mark
-    end_mark: _Mark
-
-
 def _yaml(source: Source) -> Made:
     try:
         yaml = import_module("yaml")
@@ -199,83 +175,68 @@ def _yaml(source: Source) -> Made:
         loader = yaml.SafeLoader(source.text)
         node = loader.get_single_node()
     except yaml.YAMLError as error:
-        mark: _Mark | None = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise _broken(source, "YAML", str(reason), line, column) from None
     if not isinstance(node, yaml.MappingNode):
         raise _broken(source, "configuration", "its YAML is no mapping of keys to values", 1, 1)
-    tree = _Tree(yaml, loader.construct_object)
     values: dict[str, object] = {}
     places: dict[str, Span] = {}
     repeated: list[Setting] = []
-    for path, key, value in tree.leaves(node, "", frozenset(), set()):
+    for path, key, value in _leaves(yaml, node, "", frozenset(), set()):
         span = source.span(key.start_mark.index, max(key.end_mark.index, key.start_mark.index + 1))
         if path in values and path in places:
             repeated.append(Setting(path, values[path], places[path], path))
-        values[path], places[path] = tree.scalar(value), span
+        values[path], places[path] = _scalar(yaml, loader, value), span
         if len(values) > _MOST:
             break
     return values, places, repeated
 
 
-@dataclass(frozen=True)
-class _Tree:
-    """Nodes of a YAML. construct: returns the value of a node."""
+def _leaves(
+    yaml: ModuleType, node: Any, path: str, inside: frozenset[int], taken: set[object]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, key and value of every leaf of a mapping; a mapping inside itself is not entered again.
 
-    yaml: ModuleType
-    construct: Callable[..., object]
+    taken: keys of the mappings into which this one is merged, and mappings that are merged already. A mapping's own
+    key takes precedence over merged ones, and of merged mappings the first that has the key.
+    """
+    if not isinstance(node, yaml.MappingNode) or id(node) in inside or id(node) in taken:
+        return
+    before = frozenset(taken)
+    merged: list[Any] = []
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.value in before:
+            continue
+        if key.tag.endswith(":merge"):
+            merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
+            continue
+        taken.add(key.value)
+        own = f"{path}.{key.value}" if path else key.value
+        if isinstance(value, yaml.MappingNode) and value.value:
+            yield from _leaves(yaml, value, own, inside | {id(node)}, set())
+        else:
+            yield own, key, value
+    for other in merged:
+        yield from _leaves(yaml, other, path, inside | {id(node)}, taken)
+        taken.add(id(other))
 
-    def pairs(self, node: _Node) -> list[tuple[_Node, _Node]]:
-        """Keys and values of a mapping; an empty list for another node."""
-        return list(node.value) if isinstance(node, self.yaml.MappingNode) else []
 
-    def entries(self, node: _Node) -> list[_Node]:
-        """Nodes of a sequence; another node counts as its only entry."""
-        return list(node.value) if isinstance(node, self.yaml.SequenceNode) else [node]
+def _scalar(yaml: ModuleType, loader: Any, node: Any) -> object:
+    """Value of a leaf: a scalar, or a list of scalars or of lists of scalars; None for other nodes.
 
-    def leaves(
-        self, node: _Node, path: str, inside: frozenset[int], taken: set[object]
-    ) -> Iterator[tuple[str, _Node, _Node]]:
-        """Yield path, key and value of every leaf; a mapping inside itself is not entered again.
-
-        taken: keys of the mappings into which this one is merged, and mappings that are merged already. A mapping's own
-        key takes precedence over merged ones, and of merged mappings the first that has the key.
-        """
-        if id(node) in inside or id(node) in taken:
-            return
-        before = frozenset(taken)
-        merged: list[_Node] = []
-        for key, value in self.pairs(node):
-            if not isinstance(key, self.yaml.ScalarNode) or key.value in before:
-                continue
-            if key.tag.endswith(":merge"):
-                merged += self.entries(value)
-                continue
-            taken.add(key.value)
-            own = f"{path}.{key.value}" if path else key.value
-            if self.pairs(value):
-                yield from self.leaves(value, own, inside | {id(node)}, set())
-            else:
-                yield own, key, value
-        for other in merged:
-            if isinstance(other, self.yaml.MappingNode):
-                yield from self.leaves(other, path, inside | {id(node)}, taken)
-                taken.add(id(other))
-
-    def scalar(self, node: _Node) -> object:
-        """Value of a leaf: a scalar, or a list of scalars or of lists of scalars; None for other nodes.
-
-        A value with a tag that is not YAML's own is its text.
-        """
-        inner = [each for entry in self.entries(node) for each in self.entries(entry)]
-        if isinstance(node, self.yaml.SequenceNode) and not all(isinstance(x, self.yaml.ScalarNode) for x in inner):
+    A value with a tag that is not YAML's own is its text.
+    """
+    if isinstance(node, yaml.SequenceNode):
+        inner = (x for entry in node.value for x in (entry.value if isinstance(entry, yaml.SequenceNode) else [entry]))
+        if not all(isinstance(x, yaml.ScalarNode) for x in inner):
             return None
-        try:
-            value = self.construct(node, deep=True)
-        except (self.yaml.YAMLError, ValueError, TypeError, OverflowError, LookupError):
-            return str(getattr(node, "value", ""))[:60]
-        return None if isinstance(value, dict) else value
+    try:
+        value = loader.construct_object(node, deep=True)
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, LookupError):
+        return str(getattr(node, "value", ""))[:60]
+    return None if isinstance(value, dict) else value
 
 
 _READ: Mapping[str, Callable[[Source], Made]] = {
