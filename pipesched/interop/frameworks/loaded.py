@@ -1,22 +1,28 @@
-"""Load a framework's answer to a call, as the reader of a file does."""
+"""Load a framework's answer to a call, as the reader of a file does; each word knows the line that made it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pipesched.analysis.communication import ONE_STREAM
-from pipesched.diagnostics import Code, PipeschedError
+from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.extension import Extended
+from pipesched.formats.in_memory import written as as_text
 from pipesched.formats.readers import TORCH_CSV, Loaded, reader_of
-from pipesched.interop.frameworks import host, recorded
+from pipesched.interop.codes import InteropCode
+from pipesched.interop.frameworks import host
 from pipesched.interop.frameworks.frameworks import Call
 from pipesched.interop.frameworks.host import Answer
 from pipesched.interop.frameworks.kept import Keeping
 from pipesched.model.numbers import Value
+from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.support.foreign import foreign
 from pipesched.support.source import Source
 
+_TOKEN = {".txt": re.compile(r"[^ \n]+"), ".csv": re.compile(r"[^,\n]+")}
+_HEAD = re.compile(r"rank [0-9]+: ?")
 _POSTED = "its posts are waited for later, so the model is one-stream unless --comm names another"
 
 
@@ -54,7 +60,7 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     Raises:
         PipeschedError: PS853, the answer is no order; PS8xx, the errors of that reader.
     """
-    text, version = recorded.written(source, answer)
+    text, version = _written(source, answer)
     sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}
     row = reader_of(text)
     given = {"torch_version": version} if row is TORCH_CSV else {}
@@ -75,3 +81,39 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     return replace(
         made, schedule=schedule, torch_version=version, notes=notes, owned=(Keeping(answer.kept),), comm=comm
     )
+
+
+def _written(call: Source, answer: Answer) -> tuple[Source, TorchVersion | None]:
+    """Write an answer as a source; return it with the version of torch, None if the version is not one of torch.
+
+    Raises:
+        PipeschedError: PS853, the rows are neither an order nor a torch CSV.
+    """
+    try:
+        text = as_text(answer.rows)
+    except PipeschedError as error:
+        first, here = error.diagnostics[0], Label(call.span(0, len(call.text)), "it gave this")
+        raise fail(InteropCode.NO_ORDER, first.message, here, help=first.help) from None
+    assert text is not None
+    try:
+        version = parse_version(answer.version)
+    except PipeschedError:
+        version = None
+    return Source(text.name, text.text, _made_at(text, answer)), version
+
+
+def _made_at(text: Source, answer: Answer) -> dict[int, str]:
+    """Map the offset of each word or cell to `file:line` of the code that made it."""
+    found: dict[int, str] = {}
+    pattern = _TOKEN[text.name[-4:]]
+    for rank, row in enumerate(answer.places):
+        start = text.line_starts[rank]
+        head = _HEAD.match(text.line(rank + 1))
+        begin, end = start + (head.end() if head else 0), start + len(text.line(rank + 1))
+        written = answer.rows[rank]
+        said = written if not isinstance(written, str) else pattern.findall(written)
+        given = [place for place, cell in zip(row, said, strict=False) if cell]
+        tokens = [token.start() for token in pattern.finditer(text.text, begin, end)]
+        if len(given) == len(tokens):
+            found |= {at: f"{place[0]}:{place[1]}" for at, place in zip(tokens, given, strict=True) if place}
+    return found

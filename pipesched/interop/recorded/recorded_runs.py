@@ -15,7 +15,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -193,22 +193,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
     )
 
 
-class _Arguments(TypedDict, total=False):
-    index: int
-    rank: int
-    messages: list[str]
-
-
-class _Event(TypedDict):
-    """An event of a trace; it is an instruction if it has an index."""
-
-    ph: str
-    name: str
-    ts: float
-    args: _Arguments
-
-
-def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: _Event) -> None:
+def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: Mapping[str, Any]) -> None:
     """Add the messages of an event to `found`, if it is an instruction."""
     args = event.get("args", {})
     if event["ph"] != "X" or "index" not in args:
@@ -225,19 +210,13 @@ def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: _Event)
 
 def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, program: Program) -> tuple[Column, Column]:
     """Peer and communicator of each message by the plan; peer -1 if the plan has no such message on that rank."""
-    index = np.flatnonzero(program.sends | program.receives)
-    wide = 1 + max(int(column.max(initial=0)) for column in (stage, microbatch, program.stage, program.microbatch))
-
-    def key(*columns: Column) -> Column:
-        rank, op, stage, microbatch = (np.asarray(column, dtype=np.int64) for column in columns)
-        return ((rank * len(Op) + op) * wide + stage) * wide + microbatch
-
-    planned = key(program.rank[index], program.op[index], program.stage[index], program.microbatch[index])
-    by = np.argsort(planned, kind="stable")
-    asked = key(rank, op, stage, microbatch)
-    at = by[np.minimum(np.searchsorted(planned[by], asked), len(by) - 1)]
-    known = planned[at] == asked
-    return np.where(known, program.peer[index[at]], -1), np.where(known, program.communicator[index[at]], 0)
+    index = np.flatnonzero(program.sends | program.receives)[::-1]  # of equal messages the first
+    rows = zip(*(x[index].tolist() for x in (program.rank, program.op, program.stage, program.microbatch)), strict=True)
+    planned = dict(zip(rows, index.tolist(), strict=True))
+    asked = zip(*(x.tolist() for x in (rank, op, stage, microbatch)), strict=True)
+    at = np.array([planned.get(row, -1) for row in asked])
+    known = at >= 0
+    return np.where(known, program.peer[at], -1), np.where(known, program.communicator[at], 0)
 
 
 def _require_once(ranks: Sequence[int], kind: str) -> None:
