@@ -32,7 +32,7 @@ _MOMENTS, _MOMENT = 50, 0.02
 _MOST = 200  # recorded commands
 _LARGEST = 1 << 20  # bytes of a record
 
-_REPLACED = data("dry_run")
+_REPLACED = data("shell")["dry_run"]
 PROGRAMS = _REPLACED["recorded"]
 _ASSIGNED = r"""^[A-Za-z_][A-Za-z_0-9]*=([^[:space:]"'$`]*|"[^"]*"|'[^']*'|[$][{]?[A-Za-z_0-9]+[}]?)[[:space:]]+"""
 

@@ -21,6 +21,7 @@ from pipesched.interop.trainers.bash.run import Command, Script
 from pipesched.interop.trainers.bash.text import Text, plain
 from pipesched.interop.trainers.bash.words import Hole, TooMuch
 from pipesched.interop.trainers.settings import Mention, Setting, Settings, Unset
+from pipesched.interop.trainers.tables import data
 from pipesched.support.foreign import foreign, values
 from pipesched.support.source import Source
 
@@ -36,20 +37,7 @@ _MENTIONED = re.compile(r"(?<![\w-])(?:--[A-Za-z][\w-]*|[A-Za-z]+(?:_[A-Za-z]+)*
 _OF_PIPELINES = frozenset({"PP", "VPP", "PIPE", "PIPELINE"})
 _COMMENT = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|(?P<comment>(?<!\S)\#[^\n]*)""", re.S)
 _SBATCH = re.compile(r"^#SBATCH\s+(?:--([\w-]+)[=\s]\s*|-(\w)\s*)([\w:.-]+)", re.M)
-_SLURM = {
-    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-    "N": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
-    "n": ("SLURM_NTASKS", "SLURM_NPROCS"),
-    "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
-    "gpus-per-node": ("SLURM_GPUS_PER_NODE",),
-}
-_FLAGS = re.compile(
-    r"--(?:no|use|disable|enable|overlap|add|reset|accumulate|calculate|deterministic|account|finetune)-[\w-]+|"
-    r"--(?:bf16|fp16|swiglu|sequence-parallel|untie-embeddings-and-output-weights|mock-data|finetune|tp-comm-overlap|"
-    r"group-query-attention|recompute-activations|qk-layernorm|moe-grouped-gemm|multi-latent-attention|manual-gc)"
-)
-"""Options of Megatron-LM that take no value."""
+_KNOWN = data("shell")
 _OPTIONS = re.compile(r"\$\{?\w*?(?:ARGS?|OPTS?|OPTIONS?|FLAGS?|PARAMS?|EXTRA\w*)(?:\[[@*]\])?\}?", re.I)
 _NO_OPTIONS = re.compile(r"\$\{?\w*?(?:SCRIPT|PATH|FILE|DIR|PY|ENTRY|PROGRAM|HOST|PORT|NAME)(?:\[[@*]\])?\}?", re.I)
 _BROKEN = re.compile(r"\\(?:[ \t]+(?:#[^\n]*)?\n|\r?\n[ \t]*(?:#[^\n]*)?\n)(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*\Z")
@@ -110,7 +98,8 @@ class _Words:
         made.names += word.at
         text = None if option[2] is None else word[option.start(2) :]
         if text is None and rest:
-            alone = self.script.hole_in(rest[-1]) and _FLAGS.fullmatch(option[1])
+            flag = option[1] in _KNOWN["flags"] or option[1].startswith(tuple(_KNOWN["flags_begin"]))
+            alone = self.script.hole_in(rest[-1]) and flag
             text = rest.pop() if not alone and self._is_value(rest[-1]) else None
         made.put(self._setting(option[1], True if text is None else self._value(text), word[: option.end(1)]))
 
@@ -173,7 +162,7 @@ def value(text: str) -> object:
 
 def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
     """Read the commands of a script that have options; if none has, the options in the script's variables."""
-    slurm = {name: x[3] for x in _SBATCH.finditer(source.text) for name in _SLURM.get(x[1] or x[2], ())}
+    slurm = {name: x[3] for x in _SBATCH.finditer(source.text) for name in _KNOWN["slurm"].get(x[1] or x[2], ())}
     folder = os.path.dirname(source.name) or "."
     script = Script(given=given, sourced=lambda path: _text_beside(source.name, path), folder=folder)
     script.variables |= {name: plain(number) for name, number in slurm.items()}

@@ -27,6 +27,7 @@ from pipesched.interop.trainers.bash.statements import (
 )
 from pipesched.interop.trainers.bash.text import Text, Unclosed, joined, plain, split
 from pipesched.interop.trainers.bash.words import Hole, TooMuch, Value, Words
+from pipesched.interop.trainers.tables import data
 
 _LONGEST = 20_000  # characters of a value
 _DEEPEST = 30
@@ -34,13 +35,7 @@ _WAYS = 8  # most values of an open variable that are kept
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 _TEXT_OPTION = re.compile(r"-\w*c")
 SHELLS = ("bash", "sh", "zsh", "dash")
-_SILENT = (
-    "echo printf cat grep egrep sed awk mkdir rm cp mv ls cd pwd test [ [[ true false : tee sleep wait date chmod",
-    "touch ln which type ulimit trap set shopt module conda pip pip3 pushd popd hostname head tail cut tr sort wc exit",
-    "return break continue alias umask kill nvidia-smi scontrol find tar unzip wget curl git log info warn basename",
-    "dirname seq logger",
-)
-SILENT = frozenset(" ".join(_SILENT).split())
+SILENT = frozenset(data("shell")["silent"])
 """Programs whose arguments are never settings of a trainer."""
 _DECLARED = ("export", "declare", "local", "readonly", "typeset")
 _PREFIXES = ("exec", "command", "builtin", "nohup", "time", "sudo", "env", "eval", "coproc")
