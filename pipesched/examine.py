@@ -55,12 +55,6 @@ class Options(Extended):
     frozen: tuple[int, ...] | None = None
     settings: Mapping[str, str | float] = field(default_factory=dict)
 
-    @property
-    def microbatches(self) -> int | None:
-        """How many were asked for."""
-        asked = self.parameters.get("m")
-        return asked if isinstance(asked, int) else None
-
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS225, a size below 1."""
         require_counts(self.parameters.items())

@@ -139,18 +139,12 @@ def clear(folder: str) -> None:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with contextlib.suppress(OSError):
-                    _remove_unheld(entry.path)
-
-
-def _remove_unheld(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        # Its writer may have gone on in the meantime, and have given the name to its next file.
-        if _lock(descriptor, wait=False) and os.path.samestat(os.fstat(descriptor), os.lstat(path)):
-            os.unlink(path)
-    finally:
-        os.close(descriptor)
+                itself = os.O_RDONLY | os.O_NOFOLLOW
+                with contextlib.suppress(OSError), os.fdopen(os.open(entry.path, itself)) as stream:
+                    held = stream.fileno()
+                    # Its writer may have gone on in the meantime, and have given the name to its next file.
+                    if _lock(held, wait=False) and os.path.samestat(os.fstat(held), os.lstat(entry.path)):
+                        os.unlink(entry.path)
 
 
 def _lock(descriptor: int, *, wait: bool) -> bool:

@@ -70,8 +70,7 @@ def _data(text: str) -> str:
 
 
 def _annotation(text: str) -> str:
-    lines = (line(part) for part in text.split("\n"))
-    return "%0A".join(part.replace("%", "%25") for part in lines)
+    return "%0A".join(line(part).replace("%", "%25") for part in text.split("\n"))
 
 
 def _text(text: str) -> str:
