@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from pipesched import compile as compiler
 from pipesched import stream
 from pipesched.compile import Options
 from pipesched.diagnostics import PipeschedError
-from pipesched.formats import order_text, order_write, stream_read, stream_write
+from pipesched.formats import order_text, order_write, stream_read, stream_strict, stream_write
 from pipesched.library.assets import asset
 from pipesched.model.ops import RECEIVES, SENDS, SHAPES, Instruction, Op
 from pipesched.model.placement import Placement
@@ -466,6 +466,31 @@ def test_what_is_no_stream_is_told_with_its_place(what: str) -> None:
     assert shown == "{" or len(span.text) < 200
     holds = VALIDATOR.is_valid(json.loads(text))
     assert not holds or what in ("an instruction was dropped", "frozen without the fingerprint")
+
+
+def test_every_value_of_a_text_is_found_by_its_path() -> None:
+    """However a text is laid out: at the place of a path begins the value that it names."""
+    rng = random.Random(0)
+
+    def grown(depth: int) -> Any:
+        if depth and rng.random() < 0.6:
+            inner = [grown(depth - 1) for _ in range(rng.randint(0, 3))]
+            return inner if rng.random() < 0.5 else dict(zip("abc", inner, strict=False))
+        return rng.choice([7, -1, "x", 'a": [', "{,}", "\\", "", None, True, [], {}])
+
+    def paths(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+        yield path, value
+        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, each in inner:
+            yield from paths(each, f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}")
+
+    for _ in range(deep(300)):
+        value = grown(4)
+        text = json.dumps(value, indent=rng.choice([None, 1]), separators=rng.choice([(",", ":"), (" , ", " : ")]))
+        for path, each in paths(value, ""):
+            begin = stream_strict.begin_of(f"\n {text}", path)
+            found, _ = json.JSONDecoder().raw_decode(f"\n {text}", begin)
+            assert json.dumps(found) == json.dumps(each), (text, path)
 
 
 def test_another_version_is_refused_with_a_remedy() -> None:

@@ -79,3 +79,25 @@ def test_without_hints_a_command_ends_as_it_does_with_them(capsys: pytest.Captur
     """The core's commands need no extension for a right file, or for the library."""
     assert main(["verify", "1f1b", "--p", "4"]) == 0
     assert capsys.readouterr().out.startswith("ok")
+
+
+CYCLE = "rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 F1.0 B1.0 B1.1\n"
+DEADLOCK = """\
+rank 0: F0.0 send:F0.0>1 F0.1 send:F0.1>1 recv:B1.0<1 B0.0 recv:B1.1<1 B0.1 reduce:0 step
+rank 1: recv:F0.0<0 F1.0 B1.0 send:B1.0>0 recv:F0.1<0 F1.1 B1.1 send:B1.1>0 reduce:1 step
+"""
+
+
+@pytest.mark.parametrize(("text", "code"), [(CYCLE, "PS306"), (DEADLOCK, "PS401")])
+def test_ranks_that_wait_for_each_other_have_a_remedy_with_and_without_hints(text: str, code: str) -> None:
+    """The finding, its places and its proof are the same; the hint names one change that is enough."""
+    (told,) = (x for x in verify(Source("x.txt", text)).diagnostics if x.code == code)
+    before = extension.registered()
+    extension.register()
+    try:
+        (plain,) = (x for x in verify(Source("x.txt", text)).diagnostics if x.code == code)
+    finally:
+        extension.register(*before)
+    assert (plain.message, plain.notes) == (told.message, told.notes)
+    assert [str(x) for x in plain.labels] == [str(x) for x in told.labels]
+    assert plain.help != told.help and "put" in str(told.help)
