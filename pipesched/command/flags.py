@@ -32,16 +32,6 @@ else:
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 
-def form_of(given: Given, forms: endings.Forms | None = None) -> str:
-    """The form of the output: by the option, or by the name of the file. forms: where the verb makes others this time.
-
-    Raises:
-        PipeschedError: PS225, these contradict each other.
-    """
-    asked = "json" if given["json"] else given["format"] if endings.given("format") else None
-    return endings.form(given["output"], asked, given["format"], forms)
-
-
 class _Reader(ParamType):
     """The reader of an option, as click asks for it."""
 
@@ -104,15 +94,17 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
     )
 
 
-def output_of(given: Given) -> AbstractContextManager[Output]:
-    """Where the results of a command go.
+def output_of(given: Given, forms: endings.Forms | None = None) -> AbstractContextManager[Output]:
+    """Where the results of a command go, in the form of the option or of the file's name. forms: where the verb makes
+    others this time.
 
     Raises:
-        PipeschedError: PS225, a file whose name contradicts them.
+        PipeschedError: PS225, these contradict each other.
     """
-    return Output(
-        form_of(given), given["color"], given["output"], given.get("digits"), bool(given.get("verbose"))
-    ).open()
+    asked = "json" if given["json"] else given["format"] if endings.given("format") else None
+    form = endings.form(given["output"], asked, given["format"], forms)
+    verbose = bool(given.get("verbose"))
+    return Output(form, given["color"], given["output"], given.get("digits"), verbose).open()
 
 
 def _read_target(text: str) -> str:

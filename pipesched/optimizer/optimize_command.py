@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,7 +53,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
     from pipesched.optimizer.optimize_request import request
 
     holds = "" if ranged else endings.form(given["output"], "json" if _json(given) else None, "ps")
-    with _output(given, ranged=ranged).open() as out:
+    with _output(given, ranged=ranged) as out:
         source = None if schedule is None else read(schedule)
         asked = request(source, _sizes(given), {**given, "mem_cap": None if ranged else caps or None})
         if not ranged:
@@ -71,10 +72,12 @@ def _json(given: Given) -> bool:
     return bool(given["json"] or given["format"] == "json")
 
 
-def _output(given: Given, *, ranged: bool) -> Output:
+def _output(given: Given, *, ranged: bool) -> AbstractContextManager[Output]:
     """The output of results; for a range of caps its form may follow from the ending of the file of -o."""
-    format = flags.form_of(given, endings.LINES) if ranged else "json" if _json(given) else given["format"]
-    return Output(format, given["color"], given["output"], given["digits"], given["verbose"])
+    if ranged:
+        return flags.output_of(given, endings.LINES)
+    form = "json" if _json(given) else given["format"]
+    return Output(form, given["color"], given["output"], given["digits"], given["verbose"]).open()
 
 
 def _sizes(given: Given) -> dict[str, Value]:
