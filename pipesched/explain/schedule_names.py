@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pipesched.command.values import short
 from pipesched.diagnostics import Code, Diagnostic
+from pipesched.extension import Names, rows
 from pipesched.library.aliases import ROWS, is_in, known_as, plain
 from pipesched.library.assets import built_in
-from pipesched.library.inputs import meant
 from pipesched.support.foreign import foreign
 
 _SIZES = {  # what people call p, v and m
@@ -74,6 +74,12 @@ def path(found: Sequence[Diagnostic], path: str) -> Sequence[Diagnostic]:
     return [replace(found[0], help=_beside(path))]
 
 
+def _named(target: str) -> str | None:
+    """The remedy for a name with a colon that is nearly one of an extension."""
+    said = (row.meant.load()(target) for row in rows(Names) if ":" in target)
+    return next((help for help in said if help), None)
+
+
 def _near(name: str) -> str | None:
     """The remedy for a name of several orders, or of an order without a file."""
     row = next((row for row in ROWS if is_in(name, row)), ())
@@ -94,7 +100,7 @@ def _beside(path: str) -> str:
 def _meant(target: str) -> str | None:
     if said := _near(target[:60]):
         return said
-    if said := meant(target):
+    if said := _named(target):
         return said
     parts = target.split(",")
     if parts[1:] and all(os.path.exists(part) or known_as(part) for part in parts):
@@ -114,7 +120,7 @@ def _meant(target: str) -> str | None:
 def target(found: Sequence[Diagnostic], text: str) -> Sequence[Diagnostic]:
     """A size where a file belongs."""
     size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=\s*([\w.,]*)|:\s*([0-9][0-9.,]*)?)", text)
-    if size is not None and size[1].lower() != "c" and meant(text) is None:  # a drive
+    if size is not None and size[1].lower() != "c" and _named(text) is None:  # a drive
         help = f"write `{as_option(size[1], size[2] or size[3] or '')}`"
         return [Diagnostic(Code.USAGE, f"{short(text)} is a size, not a file", help=help)]
     if re.fullmatch(r"[0-9]+", text) or text in ("p", "v", "m"):

@@ -39,12 +39,6 @@ def claimed(target: str) -> Source | None:
     return next((source for source in found if isinstance(source, Source)), None)
 
 
-def meant(target: str) -> str | None:
-    """The remedy for a name with a colon that is nearly one of an extension."""
-    said = (row.meant.load()(target) for row in rows(Names) if ":" in target)
-    return next((help for help in said if help), None)
-
-
 def _text(path: str, on: str = "") -> Source:
     """The text of a path or of stdin. on: the hint on a path that cannot be read.
 

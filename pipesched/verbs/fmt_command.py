@@ -19,14 +19,18 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status,
 def fmt(files: tuple[str, ...], *, check: bool, diff: bool, **given: object) -> int:
     """Rewrite .ps files in their canonical form; comments stay. - reads stdin and writes stdout."""
     results = [_format(target) for target in files]
+    changed = [result.name for result in results if result.changed]
+    found = [diagnostic for result in results for diagnostic in result.diagnostics]
+    status = max(exit_status(found), int(bool(changed) and (check or diff)))
     with flags.output_of(given) as out:
         if not check and not diff:
             _write(results, out)
         if out.format == "json":
-            out.line(terminal.dumps(_json(results, dry=check or diff)))
+            said = {"ok": status == 0, "changed": changed, "diagnostics": [render.as_json(wrong) for wrong in found]}
+            out.line(terminal.dumps(said))
         else:
             _tell(results, out, check=check, diff=diff)
-    return _status(results, dry=check or diff)
+    return status
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +88,3 @@ def _difference(result: Formatted) -> str:
     name = render.clean(result.name)
     lines = difflib.unified_diff(before, after, name, name)
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-
-
-def _json(results: list[Formatted], *, dry: bool) -> dict[str, object]:
-    return {
-        "ok": _status(results, dry=dry) == 0,
-        "changed": [result.name for result in results if result.changed],
-        "diagnostics": [render.as_json(d) for result in results for d in result.diagnostics],
-    }
-
-
-def _status(results: list[Formatted], *, dry: bool) -> int:
-    """Exit status of the findings; 1 too where nothing is written and something would change."""
-    found = [diagnostic for result in results for diagnostic in result.diagnostics]
-    return max(exit_status(found), int(dry and any(result.changed for result in results)))
