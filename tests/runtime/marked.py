@@ -18,7 +18,7 @@ Key = tuple[int, int, int]  # route, stage, microbatch
 
 
 class Noticed(TorchDispatchMode):
-    """The storages of this size; first: by key the one of the forward."""
+    """The storages of this size; first: the one that the forward made, by key."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -75,7 +75,7 @@ def slower(other: Prediction, best: Prediction) -> str:
 
 
 def _node(search: Search) -> int:
-    """Largest tensor parallelism within a node of any choice."""
+    """Largest tensor parallelism of any choice that fits in a node."""
     size = search.problem.device.node_size
     return max((x.training.tensor for x in search.possible() if x.training.tensor <= size), default=1)
 

@@ -63,11 +63,11 @@ class Break:
 class Job:
     """A run. stream: its text. others: other texts for some ranks, by rank.
 
-    samples: of each microbatch, where they are not those of the net. timeout: seconds without progress that count as a
+    samples: per microbatch, if not those of the net. timeout: seconds without progress that count as a
     stall. pace: the least seconds of a compute, by kind (F, I, W, B, FB) and stage, and by microbatch where
     that differs. agree: whether ranks compare their streams first. trace: whether to record when each instruction began
     and ended. engine: pipesched, or torch, which may get a CSV with messages instead of the stream's computes; judge:
-    ``module:function``, of what torch made of the order; options: of torch's class.
+    ``module:function``, a check of torch's program for the order; options: of torch's class.
     """
 
     stream: str
