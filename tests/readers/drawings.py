@@ -175,7 +175,8 @@ def of_figure(made: Chart) -> Read:
         return x0 + (time - first) * pixels
 
     groups = [(x.find(f"{NS}title"), x.find(f"{NS}rect"), x.find(f"{NS}text")) for x in root.iter(f"{NS}g")]
-    found, above = [], None
+    rows = [float(x.attrib["y"]) - 16 for x in root.iter(f"{NS}text") if (x.text or "").startswith("rank ")]
+    found: list[Operation] = []
     whole = max(float(box.attrib["height"]) for _, box, _ in groups if box is not None)
     for title, box, label in groups:
         if title is None or box is None:
@@ -187,12 +188,11 @@ def of_figure(made: Chart) -> Read:
         assert abs(left - at(start)) < 0.05 and abs(left + width - at(end)) < 0.05
         names = (told[3], f"{told[1]}{told[3]}", f"{told[1]}{told[2]}.{told[3]}")
         assert label is None or label.text in names
-        y, height = float(box.attrib["y"]), float(box.attrib["height"])
+        rank, height = int(told[4]), float(box.attrib["height"])
+        behind = [(x.rank, x.start, x.end) for x in found[-1:]] == [(rank, start, end)]
         assert height == whole or 2 * height == whole
-        assert height == whole or above in (None, y - height)
-        above = y if height < whole and above is None else None
-        found.append(Operation(int(told[4]), f"{told[1]}{told[2]}.{told[3]}", start, end, Fraction(told[7])))
-    rows = [float(x.attrib["y"]) - 16 for x in root.iter(f"{NS}text") if (x.text or "").startswith("rank ")]
+        assert float(box.attrib["y"]) == rows[rank] + height * behind
+        found.append(Operation(rank, f"{told[1]}{told[2]}.{told[3]}", start, end, Fraction(told[7])))
     instants = sorted({x.start or Fraction(0) for x in found} | {x.end or Fraction(0) for x in found})
 
     def read(x: str, y: str) -> tuple[int, Fraction]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import pipesched
 from pipesched.chart.chart import chart
 from pipesched.model.costs import Costs
-from pipesched.views import html
 from tests.readers.pages import ALL_SIX, Opened, colours, label, place, tip
 
 LARGE = {"p": 64, "v": 4, "m": 1024}
@@ -83,14 +84,14 @@ def test_light_and_dark(opened: Opened) -> None:
     page.call("Emulation.setEmulatedMedia", features=[])
 
 
-def test_half_a_million_operations(opened: Opened) -> None:
+def test_half_a_million_operations(opened: Opened, tmp_path: Path) -> None:
     """Less than 40 MB. Found, pointed at and clicked like eight; the critical path is as long as the formula says; of
     messages it says that they are too many; frames are quick. In the steady phase a third of a rank's time is forward
     and the rest backward: so is the area of its bar.
     """
     large = chart(pipesched.load("interleaved", **LARGE))
     page, schedule = opened(large), large.schedule
-    assert len(schedule) == 64 * 4 * 1024 * 2 and len(html.render(large).encode()) < 40e6
+    assert len(schedule) == 64 * 4 * 1024 * 2 and (tmp_path / "page.html").stat().st_size < 40e6
     ends = "pipesched.criticalPath.reduce((t, i) => Math.max(t, pipesched.columns.end[i]), 0)"
     assert page.evaluate(ends) == WORK + IDLE
     for index in range(1000, len(schedule), 180_000):
@@ -105,8 +106,8 @@ def test_half_a_million_operations(opened: Opened) -> None:
     page.click(640, 300)
     assert page.evaluate("pipesched.marked.operations.length") == 2 * 4 * 64
     drawn, between = (sorted(x) for x in page.evaluate(_MOVING))
-    print(f"p=64 v=4 m=1024: a frame drawn in {drawn[15]:.1f} ms (95 % in {drawn[28]:.1f}), every {between[15]:.1f} ms")
-    assert between[15] < 500  # only that it is not a slide show, on a loaded machine too
+    print(f"p=64 v=4 m=1024: a frame drawn in {drawn[6]:.1f} ms, every {between[6]:.1f} ms")
+    assert between[6] < 500  # only that it is not a slide show, on a loaded machine too
     page.key("Escape")
     page.key("0")
     for _ in range(16):
@@ -122,13 +123,13 @@ def test_half_a_million_operations(opened: Opened) -> None:
 _MOVING = """(async () => {
   const next = () => new Promise((done) => requestAnimationFrame(done)), between = [];
   let before = await next();
-  for (let k = 0; k < 30; k++) {
-    const deltaY = k % 10 < 5 ? 40 : k < 20 ? -60 : 60, shiftKey = k % 10 < 5;
+  for (let k = 0; k < 12; k++) {
+    const deltaY = k % 4 < 2 ? 40 : k < 8 ? -60 : 60, shiftKey = k % 4 < 2;
     document.getElementById("stage").dispatchEvent(new WheelEvent("wheel",
       { deltaY, shiftKey, clientX: 640, clientY: 300, bubbles: true, cancelable: true }));
     const now = await next();
     between.push(now - before);
     before = now;
   }
-  return [pipesched.frames.slice(-30), between];
+  return [pipesched.frames.slice(-12), between];
 })()"""

@@ -77,10 +77,8 @@ def test_what_is_broken_is_drawn_as_far_as_it_runs(kind: str, schedule: Schedule
         (int(schedule.rank[i]), str(schedule[i]), *((None, None) if start < 0 else (start, end)))
         for i, (start, end) in enumerate(times)
     ]
-    third = schedule.joined[1:] & schedule.joined[:-1]
-    ran = [
-        x for x, more in zip(known, [False, *third], strict=True) if x[2] is not None and not (kind == "trace" and more)
-    ]
+    third = [False, *(schedule.joined[1:] & schedule.joined[:-1])][: len(known)]
+    ran = [x for x, more in zip(known, third, strict=True) if x[2] is not None and not (kind == "trace" and more)]
     if kind != "svg" or ran:
         read = [(x.rank, x.name, x.start, x.end) for x in READERS[kind](made).operations]
         assert read == (ran if kind in ("svg", "trace") else known)
