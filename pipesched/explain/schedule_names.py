@@ -58,8 +58,8 @@ NEAR = {
     "megatron": "its orders are `1f1b` and `interleaved`; `megatron:interleaved` executes its code",
     "deepspeed": "its order is `1f1b`; `deepspeed:TrainSchedule` executes its code",
     "circular": "circular is the placement of `interleaved` and `looped_bfs`: rank s % p",
-    "half": "`v_half` is the V that holds half of 1F1B",
-    "min": "`v_min` is the V that holds a third of 1F1B",
+    "half": "`v_half` is the V schedule with half the memory of 1F1B",
+    "min": "`v_min` is the V schedule with a third of the memory of 1F1B",
 }
 """Names of more than one order, or of one that has no file, and where to look."""
 

@@ -8,8 +8,8 @@
                                         recomputed, parameters that ZeRO gathers
 
 Like activations, all of it follows from the order of the rank's own list, without a clock; for a file without messages,
-those of its lowering at unit costs count. Freed bytes count until the next operation begins, beside messages that are
-posted meanwhile. Sizes are whole bytes, rounded up.
+those of its lowering at unit costs count. Freed bytes count until the next operation begins, together with messages
+that are posted meanwhile. Sizes are whole bytes, rounded up.
 """
 
 from __future__ import annotations

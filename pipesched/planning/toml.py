@@ -58,7 +58,7 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def place(key: str, places: Mapping[str, Span]) -> Span | None:
-    """Where a key is written; of one inside a value that is written on one line, that line."""
+    """Place of a key; for one inside a one-line value, that line."""
     while key and key not in places:
         key = key.rpartition(".")[0]
     return places.get(key)

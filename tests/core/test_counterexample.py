@@ -179,7 +179,7 @@ def ring_of_sends(length: int, more: int) -> Program:
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("more", [0, 2])
 def test_a_planted_cycle_of_messages_has_its_length(length: int, more: int) -> None:
-    """One label for each rank that sends to the next one first, whatever other ranks wait for."""
+    """One label for each rank that sends to the next one first, and none for the other ranks."""
     program = ring_of_sends(length, more)
     cycle = hops(pipesched.verify(program), "PS401")
     assert sorted(hop.rank for hop in cycle) == list(range(length))

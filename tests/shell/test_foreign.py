@@ -1,7 +1,7 @@
 """No text of a file, file name or argument can make a line of its own, steer a terminal, or command a CI system.
 
 Every text of every kind of input (`makers/foreign_texts.py`) is changed, and every command that reads it is typed. The
-judge knows nothing of `pipesched.support.safe`.
+judge is independent of `pipesched.support.safe`.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class _Model:
         if all(together == {*once} for together in held):
             return []  # each SYNC adds what all of them have
         message = f"{_both(*group[:2])} are one tensor on some ranks, and several on others"
-        raise _refused(message, None, "give each stage a tensor of its own, or those of a rank one on every rank")
+        raise _refused(message, None, "give each stage a separate tensor, or let the stages of every rank share one")
 
     def _one_tensor(self, one: Weight, other: Weight) -> bool:
         return other in self.sharing[0, *one]
