@@ -18,7 +18,7 @@ from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, of_the_caller
 from pipesched.extension import CostModel, Extended, Measure, counting
 from pipesched.formats.readers import Loaded
-from pipesched.language.claims import Verdict
+from pipesched.language.claims import Verdict, judge_all
 from pipesched.language.evaluate import MAX_OPS
 from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
@@ -204,7 +204,7 @@ class Examination:
             return []
         if not sound or not self.analysis.finished:
             return [Verdict(claim, None, "the order is wrong") for claim in unit.checked.claims]
-        return unit.judge(self.analysis)
+        return judge_all(unit.checked.claims, self.analysis, unit.names)
 
 
 def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -21,11 +21,10 @@ from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.extension import explained
 from pipesched.language import ast
-from pipesched.language.claims import Verdict, judge_all
 from pipesched.language.execution import Budget, Names, reported
 from pipesched.language.placement_lines import place
 from pipesched.language.rank_programs import Programs
-from pipesched.language.typecheck import Checked, check_file
+from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Column, Ints
 from pipesched.model.cost_values import Cost, least
 from pipesched.model.costs import Costs
@@ -34,9 +33,6 @@ from pipesched.model.numbers import Value, entries
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
-
-if TYPE_CHECKING:
-    from pipesched.schedule_analysis import Analysis
 
 MAX_OPS = 2_000_000
 DIGITS = 30  # of a parameter: as many as the command line takes
@@ -57,19 +53,6 @@ class Unit:
         """Where an order follows from a rule: at which costs."""
         given = str(self.costs) if self.costs.given else "1 for each result"
         return (f"order by greedy, costs {given} of the file",) if self.checked.greedy else ()
-
-    def judge(self, made: Analysis) -> list[Verdict]:
-        """The verdict on every claim, in the order of the file, by an analysis of an order that ends."""
-        return judge_all(self.checked.claims, made, self.names)
-
-
-def evaluate(file: ast.File, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Unit:
-    """Check a file and run it at a size.
-
-    Raises:
-        PipeschedError: PS2xx, with the place and the bindings.
-    """
-    return at_size(check_file(file), parameters, max_ops=max_ops)
 
 
 def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Unit:

@@ -185,6 +185,8 @@ NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]
     "unary": (ast.Unary, lambda c: (c[0].text, c[1])),
     "call": (ast.Call, lambda c: (c[0], tuple(c[2:-1:2]))),
     "entry": (ast.Entry, lambda c: (c[0], c[2])),
+    "boolean": (ast.Boolean, lambda c: (c[0].text == "true",)),
+    "name": (ast.Name, lambda c: (c[0].text,)),
 }
 """The fields of a node, by its rule."""
 
@@ -237,9 +239,3 @@ class Build:
         if too_long(text):
             self.doubtful, text = self.doubtful or c[0], "0"
         return ast.Number(self._span(c), Fraction(text) if "." in text else int(text))
-
-    def boolean(self, c: Children) -> ast.Boolean:
-        return ast.Boolean(self._span(c), c[0].text == "true")
-
-    def name(self, c: Children) -> ast.Name:
-        return ast.Name(self._span(c), c[0].text)

@@ -12,7 +12,6 @@ import pytest
 
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import PipeschedError
-from pipesched.language.evaluate import evaluate
 from pipesched.language.parser import parse
 from pipesched.lift.writer import write
 from pipesched.model.costs import Costs
@@ -21,7 +20,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
 from tests.depth import deep
-from tests.makers.chunks import Chunk, check, chunks
+from tests.makers.chunks import Chunk, check, chunks, evaluate
 from tests.makers.ps_programs import Written, program
 from tests.makers.ps_slices import sliced
 from tests.oracles import packed as oracle

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipesched.language.evaluate import evaluate
 from pipesched.language.parser import parse
 from pipesched.model.schedule import Schedule
-from tests.makers.chunks import FENCE, Chunk, check, fences
+from tests.makers.chunks import FENCE, Chunk, check, evaluate, fences
 
 pytestmark = pytest.mark.quick
 

@@ -13,17 +13,25 @@ nothing meets. Chunks keep the line numbers of their file.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipesched.diagnostics import Diagnostic, PipeschedError
-from pipesched.language.evaluate import evaluate
+from pipesched.language import ast
+from pipesched.language.evaluate import MAX_OPS, Unit, at_size
 from pipesched.language.parser import parse
+from pipesched.language.typecheck import check_file
 from pipesched.model.numbers import Value
 from pipesched.support.source import Source
 
 EXPECTED = re.compile(r'###(\^*) (PS\d+) "((?:[^"]|"(?=[^"\s]))*)"')
 FENCE = re.compile(r"^```ps(.*?)\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+
+
+def evaluate(file: ast.File, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Unit:
+    """A tree, checked and run at a size."""
+    return at_size(check_file(file), parameters, max_ops=max_ops)
 
 
 @dataclass(frozen=True)
