@@ -209,6 +209,7 @@ class Emitter:
     def _oldest(self, op: Op) -> Emission:
         """The emission of a kind for the oldest of another that has had none."""
         then, oldest, base, every = self._then(op), self.missing[op].oldest, self.base, op is Op.W
+        site_list, key_list = self.sites.append, self.keys.append
 
         def emit(site: int, chunk: int | None = None) -> None:
             if chunk not in base:
@@ -216,8 +217,8 @@ class Emitter:
             entry = oldest(chunk)
             if entry is None:
                 raise self._none_left(op, chunk)
-            self.sites.append(site)
-            self.keys.append(base[entry[0]] + entry[1])
+            site_list(site)
+            key_list(base[entry[0]] + entry[1])
             for call in then:
                 call(entry)
 
@@ -233,12 +234,15 @@ class Emitter:
         self.second.append(len(self.sites) - 1)
 
     def _pending(self, chunk: int | None = None) -> int:
-        self._require(Op.W, chunk, f"pending({chunk})", every=True)
+        if chunk is not None:
+            self._require(Op.W, chunk, f"pending({chunk})")
         return self.pending.count(chunk)
 
     def _held(self, chunk: int | None = None) -> Fraction:
-        self._require(Op.F, chunk, f"held({chunk})", every=True)
-        return self.part * (sum(self.holds) if chunk is None else self.holds[chunk])
+        if chunk is None:
+            return self.part * sum(self.holds)
+        self._require(Op.F, chunk, f"held({chunk})")
+        return self.part * self.holds[chunk]
 
     def _greedy(self, site: int, letter: str, chunk: int | None, when: Callable[[], object] | None) -> None:
         self._require(Op[letter], chunk, every=letter == "W")
