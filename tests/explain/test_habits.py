@@ -201,7 +201,7 @@ WORDS = {  # a habit that no word puts right: words of the help
     "+=": (text(first="  let w = 2\n  w += 1"), 5, "keeps its value"),
     "2 ^ r": (text(first="  let w = 2 ^ r"), 4, "no power"),
     "2 ** r": (text(first="  let w = 2 ** r"), 4, "no power"),
-    "len": (text(first="  let w = len(m)"), 4, "no lists"),
+    "len": (text(first="  let w = len(m)"), 4, "only lists"),
     "B and W": (looped("  repeat m { F }\n  repeat m { B W }"), 5, "write `I` for `B`"),
     "0.5": (text(first="  let w = p * 0.5"), 4, "`p // 2`"),
     "1 .. p": (text(stage="stage s in 1 .. p on rank s"), 2, "0 .. p"),
