@@ -84,21 +84,18 @@ class Dependencies:
 
     def edges(self) -> Edges:
         """Every producer of every operation, that of the column first."""
-        consumer = np.flatnonzero(self.producer >= 0)
-        return self._with_further(Edges(self.producer[consumer], consumer, self.crosses[consumer]))
-
-    def messages(self) -> Edges:
-        """Edges that are messages: one for each consumer of a result on another rank."""
-        consumer = np.flatnonzero(self.crosses).astype(PLACE)
-        found = self._with_further(Edges(self.producer[consumer], consumer, self.crosses[consumer]))
-        return found if not len(self.further) else _chosen(found, found.crosses)
-
-    def _with_further(self, edges: Edges) -> Edges:
+        consumer = np.flatnonzero(self.producer >= 0).astype(PLACE)
+        edges = Edges(self.producer[consumer], consumer, self.crosses[consumer])
         if not len(self.further):
             return edges
         names = Edges.__dataclass_fields__
         both = Edges(*(np.concatenate([getattr(edges, name), getattr(self.further, name)]) for name in names))
         return _chosen(both, np.argsort(both.consumer, kind="stable"))
+
+    def messages(self) -> Edges:
+        """Edges that are messages: one for each consumer of a result on another rank."""
+        found = self.edges()
+        return _chosen(found, found.crosses)
 
 
 def _further(schedule: Schedule, producer: Ints, consumer: Ints) -> Edges:

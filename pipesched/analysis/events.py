@@ -43,7 +43,6 @@ class EventGraph:
     the first of its batch or slot. Nodes from `between` on are no events of their own.
     """
 
-    program: Program
     pairing: Pairing
     model: Model
     nodes: int
@@ -53,6 +52,10 @@ class EventGraph:
     done: Ints
     head: Column
     between: int
+
+    @property
+    def program(self) -> Program:
+        return self.pairing.program
 
     @cached_property
     def order(self) -> list[int]:
@@ -131,18 +134,7 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
     source = np.concatenate([a for a, _ in edges]).astype(np.int64)
     target = np.concatenate([b for _, b in edges]).astype(np.int64)
     never = done[ends[pairing.partner[ends] < 0]]
-    return EventGraph(
-        program,
-        pairing,
-        model,
-        nodes,
-        source,
-        target=target,
-        never=never,
-        done=done,
-        head=head,
-        between=between,
-    )
+    return EventGraph(pairing, model, nodes, source, target, never=never, done=done, head=head, between=between)
 
 
 def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:

@@ -9,6 +9,7 @@ batch at which it waits are. Computes never block, so only messages are walked.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,16 +86,11 @@ def least_capacity(program: Program, pairing: Pairing | None = None) -> int | No
         return 0
     if not holds(program, UNBOUNDED, pairing):
         return None
-    low, high = 1, 1
+    high = 1
     while not holds(program, buffered(high), pairing):
-        low, high = high + 1, 2 * high
-    while low < high:
-        middle = (low + high) // 2
-        if holds(program, buffered(middle), pairing):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+        high *= 2
+    low = high // 2 + 1  # which is high itself at 1
+    return low + bisect_left(range(low, high), True, key=lambda k: holds(program, buffered(k), pairing))
 
 
 def meets(program: Program, pairing: Pairing) -> bool:

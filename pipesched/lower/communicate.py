@@ -54,6 +54,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
     compute, reduce, ending, step = (
         np.broadcast_to(np.int32(-1), x) for x in (size, len(reduced), sum(parts[4:]), parts[6])
     )
+    alone = np.broadcast_to(np.False_, len(row))
     there = np.concatenate([found.consumer, found.producer])
     sends, receives = (_OF_CONSUMER[role][schedule.op[found.consumer]] for role in (SENDS, RECEIVES))
     rest = np.repeat([Op.REDUCE_GRAD, Op.SYNC, Op.STEP], [parts[3], 2 * parts[4], parts[6]])
@@ -66,7 +67,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
         peer=ordered(compute, schedule.rank[there], reduce, high, low, step),
         group=np.broadcast_to(np.int32(-1), len(row)),
         communicator=np.broadcast_to(np.int32(0), len(row)),
-        second=(row < size) & schedule.second[np.minimum(row, size - 1)],
+        second=(row < size) & schedule.second[np.minimum(row, size - 1)] if schedule.second.any() else alone,
         start=start,
         origin=Chosen(schedule.origin, ordered(source, ending)),
         clock=clock,
