@@ -31,7 +31,7 @@ def together(waits: Sequence[Waits]) -> Waits:
 
 ROUNDS = range(12, 513)  # for so many lists, numpy's rounds over lists beat the event loop over entries
 TRIED, WORTH = 4096, 8  # after so many rounds it is known whether they run so many entries each
-RAISED = 16  # so many times all ends are raised, which takes as long as to run an entry out of twenty each time
+RAISED = 16  # passes over all entries that raise their ends; one takes a twentieth of the time of a run
 _WIDTH = 4  # inputs of an entry that have columns
 _STRETCH = 4096  # entries of a list that the event loop reads at a time
 
