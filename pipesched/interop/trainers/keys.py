@@ -22,10 +22,11 @@ _NEAR = 0.88  # no other of the 1,047 options of Megatron-LM is that near to a p
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of a value. what: its name for messages. holds: True if a value is of this kind."""
+    """Kind of a value. what: its name for messages. holds: True if a value is of this kind. samples: of its values."""
 
     what: str
     holds: Callable[[object], bool]
+    samples: tuple[object, ...] = ()
 
 
 def _whole(least: int) -> Callable[[object], bool]:
@@ -37,20 +38,17 @@ def one_of(*names: str) -> Kind:
     return Kind(f"one of {', '.join(names)}", lambda value: value in names)
 
 
-COUNT = Kind("a whole number from 1", _whole(1))
-FROM_0 = Kind("a whole number from 0", _whole(0))
-REST = Kind("a whole number from 1, or -1 for what is left", lambda value: value == -1 or _whole(1)(value))
-FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-TEXT = Kind("a text", lambda value: isinstance(value, str))
-PARTS = Kind("a list of lists of names", lambda value: isinstance(value, list | str))
+FLAG = Kind("true or false", lambda value: isinstance(value, bool), (True, False))
 ANY = Kind("anything", lambda value: True)
 KINDS = {
-    "count": COUNT,
-    "from 0": FROM_0,
-    "rest": REST,
+    "count": Kind("a whole number from 1", _whole(1), (1, 2, 3, 4, 6, 8, 16, 64, 1024)),
+    "from 0": Kind("a whole number from 0", _whole(0), (0, 1, 2)),
+    "rest": Kind(
+        "a whole number from 1, or -1 for what is left", lambda value: value == -1 or _whole(1)(value), (1, 2, 4, 8)
+    ),
     "flag": FLAG,
-    "text": TEXT,
-    "parts": PARTS,
+    "text": Kind("a text", lambda value: isinstance(value, str)),
+    "parts": Kind("a list of lists of names", lambda value: isinstance(value, list | str)),
     "any": ANY,
 }
 """Kinds by their names in the tables."""
@@ -74,11 +72,6 @@ class Key:
     none: bool = False
     telling: bool = False
     minor: bool = False
-
-
-def nowhere(elsewhere: str, *, telling: bool = True) -> Key:
-    """Make a key that no known release has. elsewhere: text that says what to write."""
-    return Key(none=True, elsewhere=elsewhere, telling=telling)
 
 
 def known(case: Case, key: Key) -> bool:

@@ -38,8 +38,7 @@ class Sizes(tables.Facts):
 
     def known(self, *keys: str) -> bool:
         """True if all these values are known: each key is in the text and not open, or the text is complete."""
-        settings = self.case.settings
-        return all((self.complete or key in settings) and not settings.open(key) for key in keys)
+        return all((self.complete or self.has(key)) and not self.open(key) for key in keys)
 
     def lacks(self, *keys: str) -> bool:
         """True if it is known that none of these keys has a value other than false and null."""

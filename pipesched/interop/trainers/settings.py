@@ -113,22 +113,3 @@ class Settings:
         if key in self.spellings or self.kind != "shell" or key.startswith("--"):
             return self.spellings.get(key, key)
         return f"--{key}"
-
-    def whole(self, key: str) -> int | None:
-        """Value of a key if it is a whole number, else None."""
-        value = self(key).value
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-    def count(self, key: str) -> int | None:
-        """Value of a key if it is a whole number from 1, else None."""
-        value = self.whole(key)
-        return value if value is not None and value >= 1 else None
-
-    def text(self, key: str) -> str | None:
-        """Value of a key if it is a text that is not empty, else None."""
-        value = self(key).value
-        return value if isinstance(value, str) and value else None
-
-    def open(self, key: str) -> bool:
-        """True if the text leaves the value of a key open."""
-        return isinstance(self(key).value, Unset)

@@ -35,7 +35,7 @@ from typing import Any
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.case import Case, Fact, Findings, Note, samples, wrong
 from pipesched.interop.trainers.keys import KINDS, Key, one_of
-from pipesched.interop.trainers.settings import Setting
+from pipesched.interop.trainers.settings import Setting, Unset
 
 _FILLED = re.compile(r"\{([^{}]+)\}")
 
@@ -82,15 +82,17 @@ class Facts:
 
     def open(self, *keys: str) -> bool:
         """True if the text leaves the value of any of these keys open."""
-        return any(self.case.settings.open(key) for key in keys)
+        return any(isinstance(self[key].value, Unset) for key in keys)
 
     def whole(self, key: str) -> int | None:
         """Value of a key if it is a whole number, else None."""
-        return self.case.settings.whole(key)
+        value = self[key].value
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def count(self, key: str) -> int | None:
         """Value of a key if it is a whole number from 1, else None."""
-        return self.case.settings.count(key)
+        value = self.whole(key)
+        return value if value is not None and value >= 1 else None
 
     def value(self, key: str) -> object:
         """Value of a key."""
@@ -102,7 +104,8 @@ class Facts:
 
     def text(self, key: str) -> str:
         """Value of a key if it is a text, else empty."""
-        return self.case.settings.text(key) or ""
+        value = self[key].value
+        return value if isinstance(value, str) else ""
 
     def contains(self, key: str, word: str) -> bool:
         """True if the value of a key is a list or a text that has this word."""

@@ -8,25 +8,19 @@ of only some releases is reported as possible, with these releases.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 from pipesched.diagnostics import Diagnostic
 from pipesched.interop.trainers.case import Case, Fact, Finding, Note, NotJudged, Plan
-from pipesched.interop.trainers.keys import COUNT, FLAG, FROM_0, REST, Key
+from pipesched.interop.trainers.keys import Key
 from pipesched.interop.trainers.settings import Setting, Settings, Unset
 from pipesched.interop.trainers.trainers import Trainer
 from pipesched.model.torch_versions import TorchVersion
 
 _FILLED = 16  # number of worlds with sampled values for open settings
-_SAMPLES: Mapping[str, tuple[object, ...]] = {
-    COUNT.what: (1, 2, 3, 4, 6, 8, 16, 64, 1024),
-    FROM_0.what: (0, 1, 2),
-    REST.what: (1, 2, 4, 8),
-    FLAG.what: (True, False),
-}
 
 
 @dataclass(frozen=True)
@@ -128,7 +122,7 @@ def _fillings(row: Trainer, case: Case) -> Iterator[Settings]:
 
 
 def _sample(key: Key, setting: Setting, chance: random.Random) -> object:
-    return chance.choice(_SAMPLES.get(key.kind.what, (setting.value,)))
+    return chance.choice(key.kind.samples or (setting.value,))
 
 
 def _agreed(plans: list[Plan]) -> Plan:
