@@ -201,12 +201,12 @@ class Batch:
     drain: bool = False
 
     def behind(self, count: Any) -> Batch:
-        """The same behind so many in each lane."""
+        """The same operations, after this many others in each lane."""
         more = count if isinstance(count, int) or self.lane is None else count[self.lane]
         return replace(self, at=self.at + more)
 
     def around(self, index: Ints, before: Any) -> Batch:
-        """The same in the lanes around; before: what those have written before each lane of these."""
+        """The same operations in the lanes around. before: what those have written before each lane of these."""
         moved = self.behind(before)
         return replace(moved, lane=index if self.lane is None else index[self.lane])
 

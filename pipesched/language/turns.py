@@ -1,8 +1,8 @@
 """The programs of all ranks as columns: what `lanes` writes, each operation with its stage and microbatch.
 
 Of a kind that takes turns, the n-th of a chunk is the n-th microbatch; of one that follows another (W an I, R and O an
-F, L an O), the n-th is that of the n-th of the other. `drain W` is as many as are missing there. So says `operations`,
-one operation after the other; what does not follow from numbers of operations alone is `Unsuited`.
+F, L an O), the n-th is that of the n-th of the other. `drain W` stands for all W that are missing there. `operations`
+does the same one operation after the other; a program whose order depends on more than such counts is `Unsuited`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Chunks:
         return cls(_ends(np.array([len(chunks) for chunks in held])), low, end, key)
 
     def units(self, made: Columns, weights: Bools) -> tuple[Column, Column]:
-        """The chunk of each operation, and what a W is the oldest of: its chunk, or all of its rank."""
+        """The chunk of each operation, and the queue whose oldest entry a W takes: its chunk, or its rank."""
         count, first = (np.repeat(x, made.lengths) for x in (np.diff(self.first), self.first[:-1]))
         bare = made.chunk == NONE
         of_all = weights & bare & (count > 1)
