@@ -138,9 +138,9 @@ class Stream:
     @property
     def model(self) -> dict[str, str]:
         """The canonical texts of frozen stages, who reads whom, and slices, by key; none where it says nothing."""
-        said = {"frozen": self.frozen, "reads": {str(stage): self.reads[stage] for stage in sorted(self.reads)}}
-        cut = {"slices": self.slices} if self.slices > 1 else {}
-        return {key: _compact(value) for key, value in {**said, **cut}.items() if value}
+        reads = {str(stage): self.reads[stage] for stage in sorted(self.reads)}
+        said = {"frozen": self.frozen, "reads": reads, "slices": self.slices * (self.slices > 1)}
+        return {key: _compact(value) for key, value in said.items() if value}
 
     def read(self, stage: int) -> tuple[int, ...]:
         """The stages that a stage reads, the nearest first; -1 is the input of the model."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pipesched.diagnostics import Diagnostic
 from pipesched.formats.rows import short
-from pipesched.formats.torch_cells import OVERLAP, PLAIN, SHAPE, WITHOUT_MICROBATCH
+from pipesched.formats.torch_csv import OVERLAP, PLAIN, SHAPE, WITHOUT_MICROBATCH
 from pipesched.model.ops import Op
 from pipesched.model.torch_versions import TorchVersion
 

@@ -1,6 +1,6 @@
 """Other people's files, in and out. Which text is read by which reader: READERS (`readers`); what is written: TARGETS.
 
-torch_csv, torch_cells    torch's compute_only and compute_comms files, read strictly, and written
+torch_csv                 torch's compute_only and compute_comms files, read strictly, and written
 order_text, order_write   the notation ``rank 0: F0.0 B0.0``
 stream_*                  the published form: read quickly where it is laid out as ours is, else strictly; and written
 in_memory                 orders that are values of Python, as texts

@@ -3,6 +3,8 @@
     compute_only     0F0,0F1,,0B0,0B1               empty cells are bubbles       -> Schedule
     compute_comms    0F0,0SEND_F0,0RECV_B0,0B0,…    what runs, so no empty cells  -> Program
 
+    cell  = STAGE TYPE [MICROBATCH]  |  "(" STAGE "F" MICROBATCH ";" STAGE ("B" | "I") MICROBATCH ")" "OVERLAP_F_B"
+
 The file says which of the two it is by what its cells hold. It names no placement: that is read off the rows.
 Source: ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_load_csv`, all versions.
 """
@@ -18,14 +20,26 @@ from itertools import islice, pairwise
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.extension import explained
 from pipesched.formats import numbered
-from pipesched.formats.rows import READ, AnyOrder, Bad, Rows, implied, require_ranks, short
-from pipesched.formats.torch_cells import cells, notation, read_cell
-from pipesched.formats.words import rows_of
+from pipesched.formats.rows import LARGEST, READ, AnyOrder, Bad, Rows, implied, number, require_ranks, short
+from pipesched.formats.words import Entry, Notation, rows_of
 from pipesched.model.columns import Column
-from pipesched.model.ops import Compute, Instruction
+from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.placement import RANKS
-from pipesched.model.torch_versions import DEFAULT, TorchVersion
+from pipesched.model.torch_versions import ACTIONS, DEFAULT, TorchVersion, first_with
 from pipesched.support.source import Source
+
+WITHOUT_MICROBATCH = frozenset({Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.UNSHARD, Op.RESHARD})
+
+SHAPE = "a cell is STAGE TYPE MICROBATCH, as in 0F3, 2SEND_B0, 1UNSHARD or (3F0;3B1)OVERLAP_F_B"
+
+_BLANKS = " \t"
+_FIELDS = ("stage", "microbatch")
+_CELL = re.compile(r'(?:^|,)(?:"([^"]*)"[ \t]*(?=,|\Z)|([^,]*))')
+PLAIN = re.compile(rf"([0-9]+)({'|'.join(op.name for op in sorted(ACTIONS))})([0-9]*)")
+OVERLAP = re.compile(r"\([ \t]*([0-9]+F[0-9]+)[ \t]*;[ \t]*([0-9]+[BI][0-9]+)[ \t]*\)OVERLAP_F_B")
+
+Operation = tuple[Op, int, int]
+"""An operation of a cell: op, stage, microbatch or -1."""
 
 _OPERATION = re.compile(r"[0-9]+[A-Z_]+[0-9]*")
 
@@ -101,12 +115,12 @@ def _require_text(source: Source) -> None:
 def _bad_cells(source: Source, rank: int, version: TorchVersion) -> Iterator[Diagnostic]:
     """The cells of a row that are refused, each with what torch makes of it."""
     offset, end = _reach(source, rank)
-    for number, (start, cell) in enumerate(cells(source.text[offset:end]), 1):
+    for place, (start, cell) in enumerate(cells(source.text[offset:end]), 1):
         found = read_cell(cell, version) if cell else []
         if isinstance(found, Bad):
             span = source.span(offset + start, offset + start + len(cell))
             message = f"{short(span.text)!r} is not an action: {found.reason}"
-            bad = Diagnostic(found.code, message, (Label(span, f"rank {rank}, cell {number}"),), (), found.help)
+            bad = Diagnostic(found.code, message, (Label(span, f"rank {rank}, cell {place}"),), (), found.help)
             yield from explained("cell", [bad], cell, version)
 
 
@@ -134,6 +148,62 @@ def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
         (),
         "leave empty cells out: a program has no time steps",
     )
+
+
+# Cells. torch looks for an action at the *beginning* of a cell and drops what follows it, so ``0F0x``, ``0F0 0F1`` and
+# ``0F0;0F1`` all run as 0F0 there. Here the whole cell must be an action.
+
+
+def cells(row: str) -> Iterator[tuple[int, str]]:
+    """The place in a row and the text of its cells, without blanks and quotes; that of an empty one is empty."""
+    for found in _CELL.finditer(row):
+        text = found[found.lastindex or 0]
+        yield found.start(found.lastindex or 0) + len(text) - len(text.lstrip(_BLANKS)), text.strip(_BLANKS)
+
+
+def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
+    """The one or two operations of a cell, or why it has none."""
+    pair = OVERLAP.fullmatch(text)
+    entries = []
+    for part in (pair[1], pair[2]) if pair else (text,):
+        match = PLAIN.fullmatch(part)
+        if match is None:
+            return Bad("torch has no such action", SHAPE)
+        if (op := Op[match[2]]) not in version.accepts:
+            since = f"WAIT_* actions came with torch {first_with(op)}: name that version, or leave them out"
+            return Bad(f"torch {version} has no {op.name}", since)
+        entry = _entry(match)
+        if isinstance(entry, Bad):
+            return entry
+        entries.append(entry)
+    return entries
+
+
+def _entry(match: re.Match[str]) -> Operation | Bad:
+    """The operation of a plain cell, if its numbers are as its type wants them."""
+    op = Op[match[2]]
+    if (match[3] == "") != (op in WITHOUT_MICROBATCH):
+        if match[3]:
+            return Bad(f"{op.name} is for a whole stage, and torch ignores the microbatch {match[3][:20]}", SHAPE)
+        return Bad(f"{op.name} needs a microbatch, and torch reads it without one", SHAPE)
+    for what, digits in (("stage", match[1]), ("microbatch", match[3])):
+        if number(digits) > LARGEST:
+            beyond = f"{what} {short(digits.lstrip('0'))} is beyond the limit of {LARGEST:,}"
+            return Bad(beyond, SHAPE, Code.OUT_OF_RANGE)
+    return op, number(match[1]), number(match[3]) if match[3] else -1
+
+
+def notation(version: TorchVersion) -> Notation:
+    """The notation of a row, in which a word is a cell: what `cells` and `read_cell` make of it."""
+
+    def meaning(shape: str) -> list[Entry] | None:
+        ((_, cell),) = cells(shape)
+        found = read_cell(cell, version) if cell else []
+        if isinstance(found, Bad):
+            return None
+        return [(op, _FIELDS[: 1 + (microbatch >= 0)]) for op, _, microbatch in found]
+
+    return Notation(dict.fromkeys(_FIELDS, -1), meaning)
 
 
 # Writing. An overlap pair is one cell, ``(3F0;3B1)OVERLAP_F_B``. There are no bubbles: torch needs none.

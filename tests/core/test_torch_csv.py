@@ -17,7 +17,7 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.explain.cells import reading
 from pipesched.formats import torch_csv
 from pipesched.formats.rows import Bad
-from pipesched.formats.torch_cells import cells, notation, read_cell
+from pipesched.formats.torch_csv import cells, notation, read_cell
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion, parse_version

@@ -23,7 +23,7 @@ import numpy as np
 
 from pipesched.diagnostics import Label, budgeted, fail
 from pipesched.formats.rows import SPARE, Bad, place, rank_table
-from pipesched.formats.torch_cells import read_cell
+from pipesched.formats.torch_csv import read_cell
 from pipesched.model.columns import Column, Ints, makes
 from pipesched.model.ops import LETTERS, MAKERS, Compute, Op, Result
 from pipesched.model.schedule import Schedule
