@@ -55,7 +55,7 @@ def lines(order: Schedule | Program) -> Iterator[str]:
         opens = closes = np.zeros(end - begin, dtype=np.bool_)
         if isinstance(order, Program):
             opens, closes = numbered.brackets(order.group[here])
-            columns += [order.peer[here], order.communicator[here], opens, closes]
+            columns += [order.peer[here], order.communicator[here], *([opens, closes] if opens.any() else [])]
         first, kind = numbered.distinct(*columns)
         texts = [(" (" * int(opens[i])) + _word(order[begin + i]) + " )" * int(closes[i]) for i in first]
         yield f"rank {rank}:{numbered.write(texts, kind, order.microbatch[here])}\n"

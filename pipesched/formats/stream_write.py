@@ -133,8 +133,9 @@ def _rank(program: Program, rank: int) -> str:
     inside = np.clip(microbatch, 0, program.placement.microbatches - 1)
     route = np.where(microbatch >= 0, program.placement.route_of[inside], 0)
     part, (opens, closes) = numbered.parts(op, program.second[here]), numbered.brackets(group)
-    columns = [op, part, route, program.stage[here], program.peer[here], program.communicator[here], group >= 0]
-    columns += [opens, closes] + ([] if program.other is None else [program.other[here]])
+    columns = [op, part, route, program.stage[here], program.peer[here], program.communicator[here]]
+    columns += [] if program.other is None else [program.other[here]]
+    columns += [group >= 0, opens, closes] if opens.any() else []
     first, kind = numbered.distinct(*columns)
     texts = []
     for i in first:
