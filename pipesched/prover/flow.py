@@ -73,32 +73,14 @@ class Flow:
     def _node(self) -> UnionMap:
         """Instances, each with that which begins its slot."""
         rel = self.rel
-        made: list[Map] = [
-            rel.of(x, [*map(rel.space.named, rel.space.dims)]).set_tuple_name(isl().dim_type.out, x.name)
-            for x in self.nodes
-        ]
+        made: list[Map] = []
         for x in rel.statements:
-            if not x.second:
-                continue
-            last = x.place[-1]
-            assert last is not None
-            for other in self.nodes:
-                if other.place == (*x.place[:-1], last - 1):
-                    same = rel.of(x, [*map(rel.space.named, rel.space.dims)]).set_tuple_name(
-                        isl().dim_type.out, other.name
-                    )
-                    made.append(same.intersect_range(rel.domains[other.name].set_tuple_name(other.name)))
+            for other in self.nodes if x.second else [x]:
+                if x is other or other.pair == x.pair:
+                    own = rel.of(x, [*map(rel.space.named, rel.space.dims)])
+                    own = own.set_tuple_name(isl().dim_type.out, other.name)
+                    made.append(own.intersect_range(rel.domains[other.name].set_tuple_name(other.name)))
         return rel.union(made)
-
-    @cached_property
-    def pairs(self) -> frozenset[str]:
-        """Names of the nodes that are overlaps, with the letter of the second part."""
-        found = set()
-        for x in self.rel.statements:
-            if x.second:
-                assert x.place[-1] is not None
-                found |= {y.name for y in self.nodes if y.place == (*x.place[:-1], x.place[-1] - 1)}
-        return frozenset(found)
 
     def read(self, text: str) -> UnionMap:
         """A map of a text."""

@@ -133,15 +133,3 @@ def of_ranks(sample: Sample, rows: Sequence[tuple[int, ...]]) -> Guesses:
     more = sorted({each[:width] for each in thresholds(sample) if not any(each[width:])})
     space = Space(model.context, model.varying, ("r",))
     return Guesses(space, np.array([(1, *row) for row in rows], dtype=np.int64).reshape(-1, width), (), more)
-
-
-def of_drains(sample: Sample) -> dict[str, Guesses]:
-    """Guesses at how often each drain runs, by statement."""
-    model, more = sample.model, thresholds(sample)
-    made = {}
-    for number, statement in enumerate(model.statements):
-        if statement.drain:
-            rows = [(1, *point) for point, _ in sample.drains[number]]
-            width = 1 + len(model.varying) + len(model.space.dims)
-            made[statement.name] = Guesses(model.space, np.array(rows, dtype=np.int64).reshape(-1, width), (), more)
-    return made

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pipesched.prover.guess import Guesses, of_drains, of_statements
+from pipesched.prover.guess import Guesses, of_statements
 from pipesched.prover.model import Model
-from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, UnionSet, isl, map_to, maps_to, union
+from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, UnionSet, isl, map_to, maps_to, parts, union
 from pipesched.prover.sampling import OF, Sample
 from pipesched.prover.scope import Value, evaluate
 from pipesched.prover.statements import Statement
@@ -46,12 +46,14 @@ class Relations:
         self.empty = f"[{', '.join(self.model.varying)}] -> {{ }}"
         self.statements = self.model.statements
         self.number = {x.name: k for k, x in enumerate(self.statements)}
-        self.domains = {x.name: x.domain for x in self.statements}
+        empty = self.space.universe.complement()
+        self.domains = {x.name: empty if x.drain else x.domain for x in self.statements}
         self.guesses: list[Guesses] = of_statements(self.sample)
-        drained = of_drains(self.sample)
         for each in self.statements:
             if each.drain:
-                self._drained(each, drained[each.name])
+                self.domains[each.name] = self._drained(each)
+                for name in ("rank", "places", "order"):
+                    self.__dict__.pop(name, None)
 
     def union(self, maps: Iterable[Map]) -> UnionMap:
         """Maps of several statements as one."""
@@ -146,15 +148,29 @@ class Relations:
         """``[r] -> [k]``: the values on each rank."""
         return self.rank.reverse().apply_range(turn)
 
-    def _drained(self, drain: Statement, guesses: Guesses) -> None:
-        """Find how often the loop of a drain runs: as often as brings the W up to the I."""
+    def _drained(self, drain: Statement) -> Set:
+        """The points of a drain, whose loop runs for each I before it that has had no W.
+
+        Raises:
+            Unsettled: the counts are not proved.
+        """
         if drain.loops != 1:
             raise Unsettled("a `drain` in a loop")
-        found = guesses.through([count for _, count in self.sample.drains[self.number[drain.name]]])
-        if found is None:
-            raise Unsettled("the count of W that are drained: no expression with few cases fits")
-        above = self.space.named(self.space.dims[1]).lt_set(found)
-        self.domains[drain.name] = drain.domain.intersect(above)
+        before = [x for x in self.statements if first(x) < first(drain) and _alike(x, drain)]
+        missing = self.space.number(0)
+        for letter, sign in ((OF["W"], 1), ("W", -1)):
+            of = [x for x in before if x.letter == letter]
+            missing = missing.add(self._total(of, drain.domain).scale_val(self.space.value(sign)))
+        return drain.domain.intersect(self.space.named(self.space.dims[1]).lt_set(missing))
+
+    def _total(self, of: list[Statement], points: Set) -> PwAff:
+        """How many of these each rank runs, wherever a point of it is."""
+        total = self.space.number(0)
+        for last in parts(self.reached(self.valued(self.turns(of))).lexmax()) if of else ():
+            rank = isl().Map.from_pw_aff(self.space.named("r").intersect_domain(points))
+            value = isl().PwMultiAff.from_map(rank.apply_range(last)).get_pw_aff(0).add(self.space.number(1))
+            total = value.union_add(total.subtract_domain(value.domain()))
+        return total
 
     def _prove_drained(self, drain: Statement) -> None:
         """Raises Unsettled: behind it a W is pending, or there were more W than I."""

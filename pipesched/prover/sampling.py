@@ -48,19 +48,17 @@ class Stuck(Exception):
 
 @dataclass(eq=False)
 class Sample:
-    """The instances of some sizes, by size and rank in their order. drains: by statement, points and counts."""
+    """The instances of some sizes, by size and rank in their order."""
 
     model: Model
     sizes: tuple[Point, ...]
     ranks: dict[tuple[Point, int], list[Instance]] = field(default_factory=dict)
-    drains: dict[int, list[tuple[Point, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         found: defaultdict[tuple[Point, int], list[Instance]] = defaultdict(list)
         for number, statement in enumerate(self.model.statements):
             for each in self._points(number, statement):
                 found[each.size, each.point[0]].append(each)
-        self.drains = defaultdict(list)
         for (size, rank), instances in found.items():
             self.ranks[size, rank] = _Run(self, size, rank).of(sorted(instances, key=lambda x: x.position))
 
@@ -145,7 +143,6 @@ class _Run:
                 done.append(each)
                 continue
             count = len(self._queue(statement))
-            self.sample.drains[each.statement].append(((*each.size, *each.point), count))
             for k in range(count):
                 point = (*each.point[: statement.loops], k, *each.point[statement.loops + 1 :])
                 made = Instance(each.statement, each.size, point, each.floors)

@@ -31,8 +31,8 @@ class Statement:
     """An operation of the file under the conditions where it stands.
 
     domain: its points [r, i0, i1, …], those of loops that are not around it at 0. place: the numbers between the loops,
-    and None for each loop. floors: quotients that its conditions speak of. second: the second part of an overlap with
-    the statement before it. drain: its innermost loop runs as often as a W is pending.
+    and None for each loop. floors: quotients that its conditions speak of. pair: the number of an overlap that it is a
+    part of, -1 of none; second: the second part. drain: its innermost loop runs as often as a W is pending.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Statement:
     microbatch: Value | None
     floors: tuple[PwAff, ...]
     bounds: tuple[Value, ...]
+    pair: int = -1
     second: bool = False
     drain: bool = False
 
@@ -91,7 +92,8 @@ class Walker:
                 case ast.Overlap():
                     self._operation(node.first, scope, at)
                     self._operation(node.second, scope, at)
-                    self.made[-1] = replace(self.made[-1], second=True)
+                    pair = len(self.made)
+                    self.made[-2:] = (replace(x, pair=pair, second=x is self.made[-1]) for x in self.made[-2:])
                 case ast.Drain():
                     chunk = None if node.chunk is None else evaluate(node.chunk, scope)
                     inside, loop, _ = self._entered(scope, at, 0, None)

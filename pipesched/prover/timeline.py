@@ -64,13 +64,8 @@ class Timeline:
     @cached_property
     def kinds(self) -> Mapping[str, str]:
         """By node the letter of its cost."""
-        seconds = {(x.place[:-1], x.place[-1]): x.letter for x in self.rel.statements if x.second}
-        made = {}
-        for x in self.flow.nodes:
-            assert x.place[-1] is not None or x.drain
-            after = seconds.get((x.place[:-1], (x.place[-1] or 0) + 1), "") if x.name in self.flow.pairs else ""
-            made[x.name] = x.letter + after
-        return made
+        second = {x.pair: x.letter for x in self.rel.statements if x.second}
+        return {x.name: x.letter + (second[x.pair] if x.pair >= 0 else "") for x in self.flow.nodes}
 
     @cached_property
     def letters(self) -> tuple[str, ...]:
