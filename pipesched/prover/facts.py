@@ -156,10 +156,10 @@ class Facts:
         found, last = [], times.justified
         every = self.rel.model.ranks.params()
         for timed in times.at:
-            self.timeline.replay.run(timed.costs)
             ends: defaultdict[tuple[int, ...], int] = defaultdict(int)
-            for slot in self.timeline.replay.slots:
-                ends[slot.size] = max(ends[slot.size], slot.end)
+            replay = self.timeline.replay
+            for slot, end in zip(replay.slots, replay.times(timed.costs)[1], strict=True):
+                ends[slot.size] = max(ends[slot.size], end)
             values = {key: ends[key[0]] for key in self.rel.sample.ranks}
             most = self.guess(values, f"makespan at {shown(timed.costs)}")
             high = isl().UnionMap.from_map(isl().Map.from_pw_aff(most))

@@ -98,25 +98,15 @@ def _cases(columns: Ints, values: Ints, known: Sequence[Guard], where: Bools, mo
         return [Case((), found)]
     if most <= 1:
         return None
-    best: tuple[int, tuple[int, ...], tuple[int, ...], Weights, Bools] | None = None
-    for guard in known:
-        for holds, weights, other in (
-            (guard.holds, guard.weights, _not(guard.weights)),
-            (~guard.holds, _not(guard.weights), guard.weights),
-        ):
-            inside = where & holds
-            count = int(inside.sum())
-            if not count or (best is not None and count <= best[0]):
-                continue
-            if (found := through(columns[inside], values[inside])) is not None:
-                best = count, weights, other, found, where & ~holds
-    if best is None:
-        return None
-    _, weights, other, found, left = best
-    rest = _cases(columns, values, known, left, most - 1)
-    if rest is None:
-        return None
-    return [Case((weights,), found), *(Case((other, *case.guards), case.weights) for case in rest)]
+    sides = [(g.holds & where, g.weights, _not(g.weights)) for g in known]
+    sides += [(~g.holds & where, _not(g.weights), g.weights) for g in known]
+    for inside, weights, other in sorted(sides, key=lambda side: -int(side[0].sum())):
+        if inside.any() and (found := through(columns[inside], values[inside])) is not None:
+            rest = _cases(columns, values, known, where & ~inside, most - 1)
+            if rest is None:
+                return None
+            return [Case((weights,), found), *(Case((other, *each.guards), each.weights) for each in rest)]
+    return None
 
 
 def _not(weights: tuple[int, ...]) -> tuple[int, ...]:

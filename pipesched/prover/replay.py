@@ -10,6 +10,7 @@ from pipesched.prover.presburger import points
 from pipesched.prover.sampling import Instance, Sample, Stuck
 
 Costs = Mapping[str, int]
+Times = tuple[list[int], list[int]]
 
 
 @dataclass(eq=False)
@@ -21,8 +22,7 @@ class Slot:
     rank: int
     size: tuple[int, ...]
     inputs: list[tuple[Slot, bool]] = field(default_factory=list)
-    start: int = 0
-    end: int = 0
+    number: int = -1
 
 
 @dataclass(eq=False)
@@ -34,6 +34,7 @@ class Replay:
     def __post_init__(self) -> None:
         """Raises Stuck: slots wait for each other."""
         self.slots: list[Slot] = []
+        self._times: dict[tuple[tuple[str, int], ...], Times] = {}
         slots: list[Slot] = []
         made: defaultdict[tuple[tuple[int, ...], str, tuple[int, int]], list[Slot]] = defaultdict(list)
         own: dict[int, Slot] = {}
@@ -97,6 +98,7 @@ class Replay:
         ready = deque(slot for slot in slots if not slot.inputs)
         while ready:
             slot = ready.popleft()
+            slot.number = len(self.slots)
             self.slots.append(slot)
             for user in users[id(slot)]:
                 left[id(user)] -= 1
@@ -105,39 +107,40 @@ class Replay:
         if len(self.slots) < len(slots):
             raise Stuck
 
-    def run(self, costs: Costs) -> None:
-        """Set when every slot starts and ends."""
-        late = costs.get("C", 0)
-        for slot in self.slots:
-            slot.start = max((x.end + (late if far else 0) for x, far in slot.inputs), default=0)
-            slot.end = slot.start + cost_of(slot.kind, costs)
+    def times(self, costs: Costs) -> Times:
+        """When every slot starts, and when it ends, in the order of `slots`."""
+        key = tuple(sorted(costs.items()))
+        if key not in self._times:
+            late, starts, ends = costs.get("C", 0), list[int](), list[int]()
+            lengths = {kind: cost_of(kind, costs) for kind in {slot.kind for slot in self.slots}}
+            for slot in self.slots:
+                start = 0
+                for x, far in slot.inputs:
+                    start = max(start, ends[x.number] + late if far else ends[x.number])
+                starts.append(start)
+                ends.append(start + lengths[slot.kind])
+            self._times[key] = starts, ends
+        return self._times[key]
 
     def justified(self, generators: Sequence[Costs]) -> tuple[set[int], set[int]]:
         """The first instances, by identity, of slots to which one way is the longest at all generators; and those of
         them that are on such a way to a slot that ends last at all.
         """
-        times: list[tuple[dict[int, int], dict[int, int]]] = []
-        for costs in generators:
-            self.run(costs)
-            times.append(({id(x): x.start for x in self.slots}, {id(x): x.end for x in self.slots}))
+        times = [self.times(costs) for costs in generators]
+        starts, ends = [*zip(*(x for x, _ in times), strict=True)], [*zip(*(x for _, x in times), strict=True)]
         late = tuple(costs.get("C", 0) for costs in generators)
+        arrivals = [tuple(x + c for x, c in zip(end, late, strict=True)) for end in ends] if any(late) else ends
         before: dict[int, Slot | None] = {}
-        ends: defaultdict[tuple[tuple[int, ...], int], dict[tuple[int, ...], Slot]] = defaultdict(dict)
+        own: defaultdict[tuple[tuple[int, ...], int], dict[tuple[int, ...], Slot]] = defaultdict(dict)
         last: dict[tuple[int, ...], Slot] = {}
         most: defaultdict[tuple[int, ...], tuple[int, ...]] = defaultdict(lambda: (0,) * len(late))
-        for slot in self.slots:
-            start = tuple(begin[id(slot)] for begin, _ in times)
-            own, end = ends[slot.size, slot.rank], tuple(end[id(slot)] for _, end in times)
+        for slot, start, end in zip(self.slots, starts, ends, strict=True):
             most[slot.size] = tuple(map(max, most[slot.size], end))
-            inputs = (
-                (x, tuple(end[id(x)] + c for (_, end), c in zip(times, late, strict=True)))
-                for x, far in slot.inputs
-                if far
-            )
-            arrived = next((x for x, arrive in inputs if id(x) in before and arrive == start), own.get(start))
-            if arrived is not None or not any(start):
-                before[id(slot)] = arrived
-                own[end] = slot
+            arrived = (x for x, far in slot.inputs if far and x.number in before and arrivals[x.number] == start)
+            behind = next(arrived, own[slot.size, slot.rank].get(start))
+            if behind is not None or not any(start):
+                before[slot.number] = behind
+                own[slot.size, slot.rank][end] = slot
                 if end == most[slot.size]:
                     last[slot.size] = slot
         way: set[int] = set()
@@ -145,8 +148,8 @@ class Replay:
             at: Slot | None = ending
             while at is not None and id(at.first) not in way:
                 way.add(id(at.first))
-                at = before[id(at)]
-        return {id(slot.first) for slot in self.slots if id(slot) in before}, way
+                at = before[at.number]
+        return {id(slot.first) for slot in self.slots if slot.number in before}, way
 
 
 def cost_of(kind: str, costs: Costs) -> int:

@@ -79,8 +79,8 @@ class Timeline:
         Raises:
             Unsettled: nothing fits.
         """
-        self.replay.run(costs)
-        starts = {id(slot.first): slot.start for slot in self.replay.slots}
+        begun = zip(self.replay.slots, self.replay.times(costs)[0], strict=True)
+        starts = {id(slot.first): start for slot, start in begun}
         rel, found = self.rel, {}
         for x in self.flow.nodes:
             number = rel.number[x.name]

@@ -34,6 +34,7 @@ from pipesched.formats.in_memory import written
 from pipesched.interop.frameworks.frameworks import FRAMEWORKS
 from pipesched.shell.app import verbs
 from tests.insight.test_gallery import catalogue
+from tests.prover.test_theorems import table as theorems
 from tests.readers.typed import typed
 
 TOP = Path(__file__).resolve().parents[2]
@@ -160,6 +161,7 @@ def torchtitan() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "catalogue": catalogue,
+    "theorems": theorems,
     "commands": commands,
     "readers": readers,
     "checks": checks,

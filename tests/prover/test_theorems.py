@@ -1,0 +1,89 @@
+"""The table of theorems in the gallery is what `prove` says of the library.
+
+`python -m tests.prover.test_theorems` proves all of it anew and writes `tests/data/theorems.json`, in some minutes, and
+`python -m tests.shell.test_readme theorems` the table; `python -m tests.prover.test_theorems NAME...` some schedules.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.depth import deep
+
+DATA = Path(__file__).parents[1] / "data" / "theorems.json"
+QUICK = {"1f1b", "gpipe", "gpipe_reversed", "zb_h1", "forward_only", "v_half", "capped"}
+
+
+def known() -> dict[str, Any]:
+    """By schedule what was proved."""
+    read: dict[str, Any] = json.loads(DATA.read_text("utf-8")) if DATA.exists() else {}
+    return read
+
+
+def proved(name: str) -> dict[str, Any]:
+    """What is proved of a schedule, as it is kept: by domain the properties, and what is open."""
+    import pipesched
+
+    found = pipesched.prove(name)
+    answers = []
+    for answer in found.answers:
+        rows = {finding.name: finding.outcome for finding in answer.findings}
+        why = next((finding.detail for finding in answer.findings if finding.outcome != "proved"), "")
+        answers.append({"given": dict(answer.given), "domain": answer.domain, "findings": rows, "open": why})
+    return {"title": found.title, "answers": answers}
+
+
+def _said(answer: dict[str, Any]) -> str:
+    """What one answer proves, in a cell."""
+    outcomes = [*answer["findings"].items()]
+    claims = [outcome for name, outcome in outcomes if name not in ("complete", "no deadlock")]
+    held = f"{claims.count('proved')} of {len(claims)} claims" if claims else ""
+    whole = [name for name, outcome in outcomes if outcome == "proved" and name in ("complete", "no deadlock")]
+    return ", ".join(filter(None, [*whole, held]))
+
+
+def table() -> str:
+    """A row for each domain of each schedule of the library."""
+    rows = []
+    for name, entry in sorted(known().items()):
+        for answer in entry["answers"]:
+            given = ", ".join(f"{key} = {value}" for key, value in answer["given"].items())
+            domain = "; ".join(filter(None, [given, answer["domain"]]))
+            if "proved" in answer["findings"].values():
+                rows.append(f"| `{name}` | {domain} | {_said(answer)} |")
+            elif len(entry["answers"]) == 1:
+                rows.append(f"| `{name}` | | not settled: {answer['open'].partition(';')[0]} |")
+    return "\n".join(["| | every size with | proved |", "|---|---|---|", *rows])
+
+
+def test_every_schedule_of_the_library_has_a_row() -> None:
+    """The table is of all of them."""
+    from pipesched.library.assets import built_in
+
+    assert [*known()] == sorted(built_in())
+
+
+@pytest.mark.parametrize("name", sorted(known()))
+def test_what_the_table_says_is_proved(name: str) -> None:
+    """Of some schedules now, of all of them with ``--depth 2``."""
+    pytest.importorskip("islpy")
+    if deep(1) < 2 and name not in QUICK:
+        pytest.skip("with --depth 2")
+    assert proved(name) == known()[name]
+
+
+if __name__ == "__main__":
+    from pipesched.library.assets import built_in
+
+    kept = known()
+    for each in sys.argv[1:] or sorted(built_in()):
+        begun = time.perf_counter()
+        kept[each] = proved(each)
+        print(each, f"{time.perf_counter() - begun:.1f} s", flush=True)
+        DATA.write_text(json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False) + "\n", "utf-8")
