@@ -15,7 +15,7 @@ from pipesched.language.claims import COSTS
 from pipesched.prover.cones import Cone
 from pipesched.prover.facts import Facts
 from pipesched.prover.forms import FIGURES, Part, costs_in, degree, linear, parts
-from pipesched.prover.presburger import PwAff, Set, isl
+from pipesched.prover.presburger import PwAff, Set, isl, points
 from pipesched.prover.question import Question
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.replay import Costs, cost_of
@@ -26,6 +26,15 @@ _COMPARES = {"==": "eq_set", "<=": "le_set", ">=": "ge_set"}
 _DEGREE = dict.fromkeys(FIGURES, 1)
 _MEMORY = {"M", "K"}
 VARY = 7  # costs
+
+
+class Fails(Unsettled):
+    """A claim that is false, as far as is known: at these costs, and at this size first."""
+
+    def __init__(self, costs: Costs, size: dict[str, int]) -> None:
+        where = " ".join(f"{name}={value}" for name, value in size.items())
+        super().__init__(f"at {shown(costs)} it does not hold at {where}")
+        self.costs, self.size = costs, size
 
 
 @dataclass(eq=False)
@@ -137,9 +146,14 @@ class _Part:
             of_costs, of_sizes = ([scope.lifted(evaluate(x, scope)) for x in of] for of in _sides(self.node))
             holds = self._equal(*of_costs, *of_sizes) if of_sizes else self._compared(*of_costs)
             if not self.facts.everywhere(holds):
-                raise Unsettled(
-                    f"at {shown(costs)} it does not hold of {_where(self.facts.rel.model.ranks.subtract(holds))}"
-                )
+                raise Fails(costs, self._least(self.question.model.ranks.subtract(holds)))
+
+    def _least(self, of: Set) -> dict[str, int]:
+        """The smallest size of a set: the fewest ranks, then the fewest microbatches."""
+        kind, names = isl().dim_type, self.question.model.varying
+        least = of.move_dims(kind.set, 0, kind.param, 0, len(names)).lexmin()
+        point = next(at for at, _ in points(least, 0))
+        return {**self.question.given, **dict(zip(names, point, strict=False))}
 
     def _compared(self, left: PwAff, right: PwAff) -> Set:
         """Where the comparison holds."""
@@ -225,9 +239,3 @@ class _Part:
         every = isl().Map.from_domain_and_range(self.question.model.ranks, rank)
         value = every.apply_range(isl().Map.from_pw_aff(of))
         return isl().PwMultiAff.from_map(value).get_pw_aff(0)
-
-
-def _where(of: Set) -> str:
-    """The least size and rank of a set, in words."""
-    least = of.lexmin().coalesce()
-    return str(least)

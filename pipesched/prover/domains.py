@@ -1,4 +1,4 @@
-"""Sizes in words: ``every p >= 1 and m >= 1``, ``p = 4, every m >= 1 with m % 4 == 0``."""
+"""Sizes in words: ``every size with p >= 1 and m >= 1``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ _RULES = (
     (r"\((-?\w+)\) mod (\d+) = (\d+)", r"\1 % \2 == \3"),
     (r"\b(\w+) > (-?\d+)\b", lambda found: f"{found[1]} >= {int(found[2]) + 1}"),
     (r"(?<![<>=!]) = ", " == "),
+    (r"-(\d+) \+ (\w+)", r"\2 - \1"),
 )
 
 
 def domain(sizes: Set) -> str:
     """The sizes of a set."""
-    said = str(sizes.coalesce())
+    said = str(sizes.coalesce().remove_redundancies())
     inside = said[said.index("{") + 1 : said.rindex("}")].strip()
     conditions = inside.split(":", 1)[1].strip() if ":" in inside else ""
     for pattern, with_ in _RULES:
         conditions = re.sub(pattern, with_, conditions)
-    return conditions or "every size"
+    return {"": "every size", "false": "no size"}.get(conditions, f"every size with {conditions}")

@@ -13,7 +13,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.formats.readers import checked, reader_of
 from pipesched.language import ast
 from pipesched.model.numbers import Value
-from pipesched.prover.claims import Proof
+from pipesched.prover.claims import Fails, Proof
 from pipesched.prover.domains import domain
 from pipesched.prover.presburger import isl
 from pipesched.prover.prove_report import Answer, Finding, Theorems
@@ -127,15 +127,18 @@ class _Prover:
 
     def _claim(self, number: int, at: int, claim: ast.Claim, question: Question, *, sound: bool) -> Finding:
         text = " ".join(claim.span.text.split()).removeprefix("claim ")
-        why = "the order is not proved"
+        why, failed = "the order is not proved", None
         if sound:
             try:
                 cones = Proof(question, claim).prove()
                 costs = tuple(tuple(x.items()) for cone in cones for x in cone.generators())
                 return Finding(number, text, PROVED, costs=costs)
             except (Unsettled, NotAffine) as error:
-                why = str(error)
+                why, failed = str(error), error if isinstance(error, Fails) else None
         counterexample = self.small.false(at, [{}, *self._priced(question, claim)])
+        if counterexample is None and failed is not None:
+            priced = {name: value for name, value in failed.costs.items() if name != "M"}
+            counterexample = self.small.at(at, failed.size, priced)
         if counterexample is not None:
             return Finding(number, text, REFUTED, counterexample=counterexample)
         return Finding(number, text, OPEN, f"{why}; {self._tried}")

@@ -113,7 +113,7 @@ class Theorems:
         lines: list[str] = []
         for answer in self.answers:
             given = ", ".join(f"{name} = {value}" for name, value in answer.given.items())
-            sizes = [given, f"every size with {answer.domain}" if answer.domain else ""]
+            sizes = [given, answer.domain]
             lines.append(f"{self.title}   {': '.join(filter(None, sizes))}".rstrip())
             for said, alike in groupby(answer.findings, key=lambda finding: finding.said):
                 lines += [*(finding.line() for finding in alike), *(f"{_INDENT}{line}" for line in said)]

@@ -78,9 +78,9 @@ class Small:
         report = self.report(size, costs)
         if number >= len(report.claims) or report.claims[number].holds is not False:
             return None
-        claim = report.claims[number]
-        said = f"claim fails: {claim.text}: {claim.detail}"
-        return Counterexample(dict(size), dict(costs), Diagnostic(Code.CLAIM, said))
+        said = f"claim {report.claims[number].text} does not hold"
+        found = next(x for x in report.diagnostics if x.code is Code.CLAIM and x.message.startswith(said))
+        return Counterexample(dict(size), dict(costs), found)
 
     def report(self, size: Mapping[str, int], costs: Priced) -> Report:
         """The verdict at a size."""

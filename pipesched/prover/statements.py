@@ -43,7 +43,6 @@ class Statement:
     chunk: Value
     microbatch: Value | None
     floors: tuple[PwAff, ...]
-    bounds: tuple[Value, ...]
     pair: int = -1
     second: bool = False
     drain: bool = False
@@ -79,7 +78,6 @@ class Walker:
 
     space: Space
     made: list[Statement] = field(default_factory=list)
-    bounds: tuple[Value, ...] = ()
 
     def block(self, body: tuple[ast.Statement, ...], scope: Scope, at: Place) -> None:
         """The statements of a block, in their order."""
@@ -144,7 +142,7 @@ class Walker:
         place = (*at.word, at.number) if not drain else at.word
         floors = tuple(scope.floors)
         self.made.append(
-            Statement(name, letter, node.span, domain, place, *parts, floors, self.bounds, drain=drain),
+            Statement(name, letter, node.span, domain, place, *parts, floors, drain=drain),
         )
 
     def _entered(self, scope: Scope, at: Place, low: Value, high: Value | None, **values: Value) -> Any:
@@ -164,23 +162,19 @@ class Walker:
         at: Place,
     ) -> None:
         low, high = (evaluate(end, scope) for end in ends)
-        kept, outer = len(self.made), self.bounds
+        kept = len(self.made)
         try:
             inside, loop, index = self._entered(scope, at, low, high)
             if variable:
                 inside.values[variable] = index
-            self.bounds = (*outer, low, high)
             self.block(node.body, inside, loop)
             at.number += 1
         except NotAffine:
             if not (isinstance(low, int) and isinstance(high, int) and high - low <= UNROLLED):
                 raise
             del self.made[kept:]
-            self.bounds = outer
             for k in range(low, high):
                 self.block(node.body, scope.block(**({variable: k} if variable else {})), at)
-        finally:
-            self.bounds = outer
 
 
 @dataclass

@@ -48,7 +48,7 @@ def test_all_claims_of_these_are_theorems(name: str) -> None:
 def test_one_p_is_asked_where_all_are_out_of_reach() -> None:
     """Interleaved 1F1B: quotients by p; each p alone is proved for every m."""
     found = pipesched.prove("interleaved", p=3)
-    assert found.ok and found.answers[0].domain == "m % 3 == 0 and m >= 1"
+    assert found.ok and found.answers[0].domain == "every size with m % 3 == 0 and m >= 1"
     assert "v = 2" in str(found) and "p = 3" in str(found)
 
 
@@ -79,6 +79,19 @@ def test_a_false_claim_has_its_smallest_size(tmp_path: Path, capsys: pytest.Capt
     smallest = answer["findings"][3]["counterexample"]["parameters"]
     assert smallest == {"p": 2, "m": 2} and main(["verify", str(path), "--p", "2", "--m", "2"]) == 1
     assert "--p 2 --m 2" in str(theorems(MINE))
+
+
+FAR = """\
+claim peak(r) == (if p == 9 and m > 20 then 1 else p - r) * tM
+claim idle == (p - 1) * (tF + tB) + (if m > 30 and m % 7 == 3 then tF else 0) when tC == 0
+"""
+
+
+def test_a_claim_that_is_false_far_away_is_refuted_there() -> None:
+    """No small size shows it: what is left of the proof is the smallest size, and `verify` agrees."""
+    found = theorems(MINE.partition("claim")[0] + FAR)
+    sizes = [x.counterexample and dict(x.counterexample.parameters) for x in found.answers[0].findings[2:]]
+    assert sizes == [{"p": 9, "m": 21}, {"p": 1, "m": 31}]
 
 
 def test_an_order_that_is_wrong_somewhere_is_refuted() -> None:

@@ -54,7 +54,7 @@ def table() -> str:
     for name, entry in sorted(known().items()):
         for answer in entry["answers"]:
             given = ", ".join(f"{key} = {value}" for key, value in answer["given"].items())
-            domain = "; ".join(filter(None, [given, answer["domain"]]))
+            domain = "; ".join(filter(None, [given, answer["domain"].removeprefix("every size with ")]))
             if "proved" in answer["findings"].values():
                 rows.append(f"| `{name}` | {domain} | {_said(answer)} |")
             elif len(entry["answers"]) == 1:
