@@ -21,7 +21,7 @@ import numpy as np
 
 from pipesched import render
 from pipesched.model import lists
-from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, computes
+from pipesched.model.columns import Bools, Column, Ints, among, computes
 from pipesched.model.lists import Chosen, Nowhere, Origin, RankLists
 from pipesched.model.numbers import Value
 from pipesched.model.ops import BACKWARDS, RECEIVES, SENDS, Compute, Instruction, Op, Result
@@ -209,27 +209,3 @@ class Program(RankLists):
     def schedule(self) -> Schedule:
         """The compute order, with this program."""
         return self.computes.with_program(self)
-
-    @classmethod
-    def from_instructions(
-        cls, instructions: Sequence[Sequence[Instruction]], placement: Placement, name: str = "program"
-    ) -> Program:
-        """A program from small records, one list a rank."""
-        flat = [x for rank in instructions for x in rank]
-        op, stage, microbatch, peer, group, communicator, second, other = (
-            lists.column(flat, x)
-            for x in ("op", "stage", "microbatch", "peer", "group", "communicator", "second", "other")
-        )
-        return cls(
-            name,
-            placement,
-            op,
-            stage,
-            microbatch,
-            peer=peer,
-            group=group,
-            communicator=communicator,
-            second=second,
-            start=np.cumsum([0] + [len(x) for x in instructions], dtype=np.int64),
-            other=None if placement.chain else np.where(other >= 0, other, stage + NEIGHBOUR[op]),
-        )

@@ -28,6 +28,7 @@ from pipesched.model.ops import Instruction
 from pipesched.model.schedule import Program
 from tests.depth import deep
 from tests.makers import strategies
+from tests.makers.programs import of_instructions
 from tests.oracles.explorer import walk
 from tests.oracles.explorer_machines import machine
 from tests.oracles.explorer_script import Script
@@ -55,7 +56,7 @@ def batched(seed: int) -> Program:
         _turn(rng, rng.choice(lists))
     if rng.random() < 0.1:
         _lose(rng, rng.choice(lists))
-    return Program.from_instructions(lists, made.placement)
+    return of_instructions(lists, made.placement)
 
 
 def message(x: Instruction) -> bool:

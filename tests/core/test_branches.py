@@ -29,6 +29,7 @@ from pipesched.views import graph, spreadsheet, svg, trace
 from tests.core.test_deadlock_explorer import differences
 from tests.depth import deep
 from tests.makers.branches import random_model, random_orders, text
+from tests.makers.programs import of_instructions
 from tests.makers.random_programs import whole
 from tests.oracles import simulate
 from tests.oracles.branches import Model, Slot, Step, peaks, play
@@ -140,7 +141,7 @@ def harmed(made: Analysis, rng: random.Random) -> Program:
     if rng.random() < 0.2:
         mine = rng.choice(lists)
         mine[:] = [x for x in mine if not (x.op.send or x.op.receive) or rng.random() < 0.8]
-    return Program.from_instructions([whole(mine) for mine in lists], made.schedule.placement)
+    return of_instructions([whole(mine) for mine in lists], made.schedule.placement)
 
 
 def test_verdicts_are_those_of_all_interleavings() -> None:

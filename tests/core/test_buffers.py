@@ -17,6 +17,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.schedule import Program
 from pipesched.support.source import Source
+from tests.makers.programs import of_instructions
 
 pytestmark = pytest.mark.quick
 
@@ -59,7 +60,7 @@ def moved(program: Program, seed: int) -> Program:
             elif entries[i].op.send:
                 entries.insert(dice.randrange(i, len(entries)), entries.pop(i))
         lists.append(entries)
-    return Program.from_instructions(lists, program.placement)
+    return of_instructions(lists, program.placement)
 
 
 @pytest.mark.parametrize("name", ["1f1b", "gpipe", "zb_h1", "zb_v", "interleaved", "dualpipe"])

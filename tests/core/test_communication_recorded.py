@@ -17,6 +17,7 @@ import pytest
 import pipesched
 from pipesched.model.schedule import Program
 from pipesched.support.source import Source
+from tests.makers.programs import of_instructions
 from tests.oracles.explorer import walk
 from tests.oracles.explorer_machines import machine
 from tests.oracles.explorer_script import Script
@@ -107,6 +108,6 @@ def test_the_remedy_names_communicators_where_they_cure(model: str) -> None:
         [replace(x, communicator=int(x.op.name.endswith("_B"))) for x in given.instructions(rank)]
         for rank in range(given.ranks)
     ]
-    assert ends(Program.from_instructions(lists, given.placement), model)
+    assert ends(of_instructions(lists, given.placement), model)
     (found,) = pipesched.verify(CROSSED).diagnostics
     assert "communicator" not in (found.help or "")

@@ -18,6 +18,7 @@ from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.support.source import Source
+from tests.makers.programs import of_instructions
 from tests.oracles import simulate
 from tests.readers.cycles import closed, hops, stopped
 
@@ -123,9 +124,7 @@ def test_a_deadlock_of_messages_planted_in_a_torch_file(tmp_path: Path) -> None:
         assert span is not None and (span.line, span.text) == (hop.rank + 1, cell)
         assert span.column == len(",".join(rows[hop.rank][: hop.step - 1])) + 2
         assert f"{file}:{hop.rank + 1}:{span.column}" in report.text()
-    moved = Program.from_instructions(
-        [_moved(x, early, late) if r == 5 else x for r, x in enumerate(lists)], program.placement
-    )
+    moved = of_instructions([_moved(x, early, late) if r == 5 else x for r, x in enumerate(lists)], program.placement)
     stands = simulate.rendezvous(moved)
     closed(cycle, dict(enumerate(stands)))
     assert report.communication is not None and report.communication.capacity == 1
@@ -173,7 +172,7 @@ def ring_of_sends(length: int, more: int) -> Program:
         lists.append([Instruction(Op.RECV_F, other, 0, 0)])
         lists[0].append(Instruction(Op.SEND_F, other - 1, 0, other))
     placement = Placement(np.arange(length + more, dtype=np.int32)[None], np.zeros(1, dtype=np.int32), length + more)
-    return Program.from_instructions(lists, placement)
+    return of_instructions(lists, placement)
 
 
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
@@ -193,5 +192,5 @@ def test_of_two_cycles_the_shorter_one_is_shown() -> None:
     renamed = [[replace(x, stage=x.stage + 3, peer=new[x.peer]) for x in two.instructions(rank)] for rank in (2, 0, 1)]
     lists += renamed
     placement = Placement(np.arange(6, dtype=np.int32)[None], np.zeros(1, dtype=np.int32), 6)
-    cycle = hops(pipesched.verify(Program.from_instructions(lists, placement)), "PS401")
+    cycle = hops(pipesched.verify(of_instructions(lists, placement)), "PS401")
     assert sorted(hop.rank for hop in cycle) == [4, 5]

@@ -17,6 +17,7 @@ from pipesched.model.schedule import Program
 from pipesched.report.report import Report
 from tests.depth import deep
 from tests.makers import strategies
+from tests.makers.programs import of_instructions
 from tests.oracles import explorer, simulate
 from tests.readers.cycles import closed, hops, shortest, stopped
 
@@ -50,7 +51,7 @@ def crossed(seed: int, *, ranks: int = 4, microbatches: int = 4) -> Program:
             n = rng.randrange(len(at) - 1)
             i, j = at[n], at[min(len(at) - 1, n + rng.randint(1, 3))]
             listed[i], listed[j] = listed[j], listed[i]
-    return Program.from_instructions(lists, program.placement)
+    return of_instructions(lists, program.placement)
 
 
 def test_cycles_of_random_programs() -> None:
@@ -82,7 +83,7 @@ def _remedied(program: Program, report: Report) -> bool:
     listed = lists[int(match[1])]
     names = [str(x) for x in listed]
     listed.insert(names.index(match[3]), listed.pop(names.index(match[2])))
-    moved = Program.from_instructions(lists, program.placement)
+    moved = of_instructions(lists, program.placement)
     assert simulate.finishes(moved)
     assert "PS403" not in [d.code for d in pipesched.verify(moved).diagnostics]
     return True

@@ -31,6 +31,7 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from tests.depth import deep
 from tests.makers import strategies
+from tests.makers.programs import of_instructions
 from tests.makers.random_programs import random_program
 from tests.oracles import explorer, simulate, symbolic
 
@@ -245,7 +246,7 @@ def reordered(rng: random.Random, program: Program) -> Program:
         i = rng.randrange(len(li) - 1)
         j = min(len(li) - 1, i + rng.randint(1, 4))
         li[i], li[j] = li[j], li[i]
-    return replace(Program.from_instructions(lists, program.placement), clock=program.clock)
+    return replace(of_instructions(lists, program.placement), clock=program.clock)
 
 
 def test_an_old_clock_does_not_hide_a_deadlock() -> None:

@@ -39,6 +39,7 @@ from tests.depth import deep
 from tests.makers import strategies
 from tests.makers.mutate import Lists
 from tests.makers.mutate_more import MUTATIONS
+from tests.makers.programs import of_instructions
 from tests.oracles import simulate, symbolic
 
 ORDERS = Path(__file__).parents[1] / "orders"
@@ -99,7 +100,7 @@ def mutant(seed: int) -> tuple[str, str, Program, Program]:
     while len(done) < slips:
         name = rng.choice(sorted(MUTATIONS))
         done += [name] if MUTATIONS[name](rng, lists) else []
-    return family, " + ".join(done), before, Program.from_instructions(lists, before.placement)
+    return family, " + ".join(done), before, of_instructions(lists, before.placement)
 
 
 def right(mutated: Program) -> bool:

@@ -14,6 +14,7 @@ from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.support.source import Source
 from tests.depth import deep
+from tests.makers.programs import of_instructions
 
 COLUMNS = ("op", "stage", "microbatch", "second", "start")
 PROGRAM_COLUMNS = (*COLUMNS, "peer", "group", "communicator")
@@ -75,7 +76,7 @@ def read(text: str, name: str = "order.txt") -> Schedule | Program:
 @settings(max_examples=deep(75), deadline=None)
 def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
     """read(write(x)) == x, column for column, for any instructions."""
-    program = Program.from_instructions(lists, nowhere())
+    program = of_instructions(lists, nowhere())
     if not len(program):
         return
     again = read(order_write.write(program))
@@ -93,7 +94,7 @@ def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
 def test_schedules_round_trip(ranks: list[list[tuple[Instruction, ...]]]) -> None:
     """read(write(x)) == x, and every operation finds its word."""
     lists = [[x for slot in rank for x in slot] for rank in ranks]
-    program = Program.from_instructions(lists, nowhere())
+    program = of_instructions(lists, nowhere())
     if not len(program):
         return
     schedule = Schedule(

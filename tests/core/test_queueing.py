@@ -25,6 +25,7 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers import strategies
+from tests.makers.programs import of_instructions
 from tests.makers.random_programs import random_program
 from tests.oracles import queues
 from tests.oracles.explorer import MODELS
@@ -77,7 +78,7 @@ def fused(rng: random.Random, program: Program) -> Program:
                 group = listed[i - 1].group if listed[i - 1].group >= 0 else i
                 listed[i - 1 : i + 1] = [replace(x, group=group) for x in listed[i - 1 : i + 1]]
         lists.append(listed)
-    return Program.from_instructions(lists, program.placement, program.name)
+    return of_instructions(lists, program.placement, program.name)
 
 
 def test_right_programs_take_as_long_as_their_queues_do() -> None:

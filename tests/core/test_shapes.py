@@ -14,6 +14,7 @@ from pipesched.analysis.termination import stops
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
 from pipesched.support.source import Source
+from tests.makers.programs import of_instructions
 from tests.makers.random_programs import random_program
 
 AS_SHAPE = {
@@ -38,7 +39,7 @@ def as_shapes(program: Program) -> Program:
         [x for x in program.instructions(rank) if x.op not in (Op.WAIT_SEND_F, Op.WAIT_SEND_B)]
         for rank in range(program.ranks)
     ]
-    made = Program.from_instructions(lists, program.placement)
+    made = of_instructions(lists, program.placement)
     return replace(made, op=np.array([AS_SHAPE.get(Op(op), op) for op in made.op.tolist()], dtype=np.int8))
 
 

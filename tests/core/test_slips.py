@@ -23,6 +23,7 @@ from pipesched.report.report import Report
 from tests.depth import deep
 from tests.makers import strategies
 from tests.makers.mutate import Lists
+from tests.makers.programs import of_instructions
 from tests.oracles import simulate
 
 CALM = settings(derandomize=True, deadline=None, max_examples=deep(20))
@@ -268,7 +269,7 @@ def test_a_slip_in_a_program(name: str, slip: Callable[[Lists], tuple[int, int]]
     program = base(name)
     lists = [program.instructions(rank) for rank in range(program.ranks)]
     rank, i = slip(lists)
-    report = pipesched.verify(Program.from_instructions(lists, program.placement))
+    report = pipesched.verify(of_instructions(lists, program.placement))
     assert set(codes(report)) == expected
     assert all((rank, i + 1) in places(report, code) for code in expected - {"PS402"} or expected)
 
@@ -287,11 +288,11 @@ def test_a_frozen_stage_has_no_gradient_to_reduce() -> None:
     assert [[x.stage for x in of if x.op is Op.REDUCE_GRAD] for of in lists] == [[0], [], [2]]
     assert pipesched.verify(program).ok
     put(lists, 1, Instruction(Op.REDUCE_GRAD, 1), "STEP")
-    report = pipesched.verify(Program.from_instructions(lists, program.placement))
+    report = pipesched.verify(of_instructions(lists, program.placement))
     assert codes(report) == ["PS303"] and "rank 1 reduces the gradients of stage 1, which is frozen" in str(report)
     take(lists, 1, "1REDUCE_GRAD")
     take(lists, 0, "0REDUCE_GRAD")
-    assert codes(pipesched.verify(Program.from_instructions(lists, program.placement))) == ["PS601"]
+    assert codes(pipesched.verify(of_instructions(lists, program.placement))) == ["PS601"]
 
 
 def test_a_stage_whose_weight_gradients_are_missing_is_still_trained() -> None:
@@ -299,7 +300,7 @@ def test_a_stage_whose_weight_gradients_are_missing_is_still_trained() -> None:
     program = compiler.lower(pipesched.load("zb_h1", p=3, m=2))
     lists = [program.instructions(rank) for rank in range(3)]
     lists[1] = [x for x in lists[1] if x.op is not Op.W]
-    assert set(codes(pipesched.verify(Program.from_instructions(lists, program.placement)))) == {"PS301"}
+    assert set(codes(pipesched.verify(of_instructions(lists, program.placement)))) == {"PS301"}
 
 
 @pytest.mark.parametrize(
@@ -330,7 +331,7 @@ def test_of_one_microbatch_no_gradient_is_divided() -> None:
         reduction = take(lists, 2, "2REDUCE_GRAD")
         for _ in range(times):
             put(lists, 2, reduction, "STEP")
-        fault = pipesched.verify(Program.from_instructions(lists, program.placement)).fault
+        fault = pipesched.verify(of_instructions(lists, program.placement)).fault
         assert fault is not None and said in fault.message
 
 
@@ -354,7 +355,7 @@ def test_a_sync_of_what_has_no_such_copy(rank: int, sync: Instruction, message: 
     program = base("dualpipe")
     lists = [program.instructions(r) for r in range(program.ranks)]
     put(lists, rank, sync, "STEP")
-    found = pipesched.verify(Program.from_instructions(lists, program.placement)).diagnostics
+    found = pipesched.verify(of_instructions(lists, program.placement)).diagnostics
     assert message in [d.message for d in found if d.code == "PS605"]
 
 
@@ -373,7 +374,7 @@ def test_what_is_there_twice_points_at_both(name: str, slip: Callable[[Lists], t
     program = base(name)
     lists = [program.instructions(rank) for rank in range(program.ranks)]
     rank, i = slip(lists)
-    report = pipesched.verify(Program.from_instructions(lists, program.placement))
+    report = pipesched.verify(of_instructions(lists, program.placement))
     assert places(report, code)[:2] == [(rank, i + 1), (rank, at(lists, rank, str(lists[rank][i])) + 1)]
 
 
@@ -383,7 +384,7 @@ def test_a_message_to_nowhere_names_the_stage_that_nobody_runs() -> None:
         program = base("1f1b")
         lists = [program.instructions(rank) for rank in range(program.ranks)]
         lists[stage].append(Instruction(op, stage, 0, -1))
-        found = pipesched.verify(Program.from_instructions(lists, program.placement)).diagnostics
+        found = pipesched.verify(of_instructions(lists, program.placement)).diagnostics
         assert [f"no rank runs stage {neighbour}" in d.message for d in found if d.code == "PS404"] == [True]
 
 
@@ -396,5 +397,5 @@ def test_the_very_first_instruction_counts() -> None:
     first, other = at(lists, 0, "1RECV_F0"), at(lists, 0, "1RECV_F1")
     assert first == 0
     lists[0][first], lists[0][other] = lists[0][other], lists[0][first]
-    report = pipesched.verify(Program.from_instructions(lists, placement))
+    report = pipesched.verify(of_instructions(lists, placement))
     assert "PS403" in codes(report) and places(report, "PS403")[0] == (0, 1)

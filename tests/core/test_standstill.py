@@ -28,6 +28,7 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.views import graph, html, svg, trace
 from tests.core.test_show import ANSI, rank_rows
 from tests.depth import deep
+from tests.makers.programs import of_instructions
 from tests.makers.random_programs import random_program
 from tests.oracles import explorer
 from tests.oracles.explorer import MODELS
@@ -65,7 +66,7 @@ def shuffled(name: str, sizes: dict[str, int], seed: int) -> Program:
         i = rng.choice([i for i, x in enumerate(row) if x.op.send or x.op.receive])
         j = min(i + rng.randint(1, 4), len(row) - 1)
         row.insert(j, row.pop(i))
-    return Program.from_instructions(rows, made.placement, name)
+    return of_instructions(rows, made.placement, name)
 
 
 def walked(stop: Standstill, program: Program, stops: Sequence[int]) -> None:
@@ -267,7 +268,7 @@ def test_a_cycle_of_many_ranks_is_drawn() -> None:
     rows = [
         [Instruction(Op.F, r, 0), *(Instruction(op, r, 0, (r + way) % ring) for op, way in ends)] for r in range(ring)
     ]
-    program = Program.from_instructions(rows, linear(ring, 1))
+    program = of_instructions(rows, linear(ring, 1))
     drawn = chart(program.schedule)
     assert drawn.analysis.standstill is not None and len(drawn.analysis.standstill.cycle) == ring
     figure = svg.render(drawn)

@@ -32,6 +32,7 @@ from pipesched.verbs import emit as emissions
 from pipesched.verbs.verify import verify
 from tests.depth import deep
 from tests.makers import strategies
+from tests.makers.programs import of_instructions
 
 EMIT = Path(__file__).resolve().parents[2] / "emit"
 MESSAGES = [op for op in (*SENDS, *RECEIVES) if op not in SHAPES]  # those that a stream can say
@@ -171,7 +172,7 @@ def random_program(seed: int) -> Program:
     cuts = {0, microbatches, int(np.count_nonzero(route_of == 0))}
     slices = rng.choice([q for q in range(1, 5) if not any(cut % q for cut in cuts)])
     placement = Placement(table, route_of, ranks, ("down", "up")[:routes], frozen, reads, slices)
-    program = Program.from_instructions(lists, placement, "ä b")
+    program = of_instructions(lists, placement, "ä b")
     flat = [x for own in lists for x in own]
     far = [x.other if x.other >= 0 else x.stage + x.op.kind.of for x in flat]
     ends = [end if x.op in MESSAGES else -1 for x, end in zip(flat, far, strict=True)]
@@ -247,7 +248,7 @@ def test_the_page_of_the_notation_has_every_word() -> None:
     placement = Placement(np.arange(4, dtype=np.int32)[None], np.zeros(2, dtype=np.int32), 4, ("",))
     named = set()
     for word, text in rows:
-        program = Program.from_instructions([_instructions(word), [], [], []], placement)
+        program = of_instructions([_instructions(word), [], [], []], placement)
         assert order_write.write(program).split("\n")[0] == f"rank 0: {word}"
         (one,) = slowly(program, {}).ranks[0]
         assert stream.instruction_text(one, 1) == text

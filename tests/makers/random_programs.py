@@ -16,6 +16,7 @@ from math import prod
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Program
+from tests.makers.programs import of_instructions
 
 MOST_PLACES = 800  # where the ranks can stand, all together
 MOST_MESSAGES = 7
@@ -35,7 +36,7 @@ def random_program(rng: random.Random) -> Program:
 
 
 def program(lists: list[list[Instruction]]) -> Program:
-    return Program.from_instructions(lists, linear(len(lists), 4))
+    return of_instructions(lists, linear(len(lists), 4))
 
 
 def whole(instructions: list[Instruction]) -> list[Instruction]:

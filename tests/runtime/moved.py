@@ -14,6 +14,7 @@ from pipesched.analysis.pairing import pair
 from pipesched.analysis.termination import stops
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.schedule import Program
+from tests.makers.programs import of_instructions
 from tests.runtime.streams import SCHEDULES, program_of
 
 MAKERS = {Op.SEND_F: (Op.F,), Op.SEND_B: (Op.I, Op.B)}
@@ -27,7 +28,7 @@ def moved(rng: random.Random) -> tuple[Program, tuple[int, ...]]:
         lists = [original.instructions(rank) for rank in range(original.ranks)]
         for _ in range(rng.randint(1, 4)):
             _move(rng, rng.choice(lists))
-        program = Program.from_instructions(lists, original.placement, original.name)
+        program = of_instructions(lists, original.placement, original.name)
         if _text(program) != _text(original) and _labels_agree(program):
             return program, stops(program, STRICT)
 

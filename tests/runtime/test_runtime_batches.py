@@ -18,6 +18,7 @@ from pipesched.support.source import Source
 from tests.makers.communication_notation import _list
 from tests.makers.communication_orders import fused_1f1b, torch_1f1b
 from tests.makers.communication_recorded import DUALPIPE
+from tests.makers.programs import of_instructions
 from tests.runtime import batched, evaluated
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.models import Block
@@ -45,7 +46,7 @@ def recorded(lists: tuple[str, ...], name: str, p: int, m: int) -> Program:
         names = [(x, x.op.name.removeprefix("WAIT_")) for x in made]
         made = [x for x, name in names if name == x.op.name or (name, x.stage, x.microbatch) in sent]
         full.append(made + [x for x in own.instructions(rank) if x.op in ends])
-    return Program.from_instructions(full, own.placement)
+    return of_instructions(full, own.placement)
 
 
 def read(text: str) -> Program:
@@ -80,7 +81,7 @@ def fused(name: str, seed: int, **sizes: int) -> Program:
             before = message
             made.append(x)
         lists.append(made)
-    return Program.from_instructions(lists, program.placement, program.name)
+    return of_instructions(lists, program.placement, program.name)
 
 
 PROGRAMS: dict[str, Callable[[], Program]] = {

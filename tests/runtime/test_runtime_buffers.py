@@ -21,6 +21,7 @@ from pipesched.runtime.execute import transport as channels
 from pipesched.runtime.execute.messages import Message, Tags
 from pipesched.runtime.execute.transport import Channels
 from pipesched.stream import Instruction, Stream
+from tests.makers.programs import of_instructions
 from tests.makers.random_programs import USERS, random_program
 from tests.runtime import buffers
 from tests.runtime.harness import Ranks, ranks_of
@@ -149,7 +150,7 @@ def test_the_order_that_is_posted_has_the_verdict_of_the_list() -> None:
         if any(map(late, lists)):
             continue
         early = rng.choice((1, 2, 5))
-        moved = Program.from_instructions([brought_forward(x, early) for x in lists], program.placement)
+        moved = of_instructions([brought_forward(x, early) for x in lists], program.placement)
         verdicts[holds(program, ASYNC)] += 1
         assert holds(moved, ASYNC) == holds(program, ASYNC)
         assert pairs(moved) == pairs(program)

@@ -23,6 +23,7 @@ from pipesched.model.schedule import Program
 from pipesched.runtime.execute.executor import forwards as forwards_of
 from tests.core.test_forward_only import forwards
 from tests.depth import deep, some
+from tests.makers.programs import of_instructions
 from tests.makers.random_programs import random_program
 from tests.runtime import evaluated
 from tests.runtime.harness import Ranks, ranks_of
@@ -99,7 +100,7 @@ def of_stream(lists: list[tuple[stream.Instruction, ...]], placement: Placement)
                     made.append(replace(one, second=x.op == "OVERLAP" and part is x.parts[1]))
             yield made
 
-    return Program.from_instructions(list(records()), placement)
+    return of_instructions(list(records()), placement)
 
 
 def test_the_forwards_of_what_finishes_finish() -> None:
