@@ -25,7 +25,7 @@ from pipesched.prover.timeline import shown
 _COMPARES = {"==": "eq_set", "<=": "le_set", ">=": "ge_set"}
 _DEGREE = dict.fromkeys(FIGURES, 1)
 _MEMORY = {"M", "K"}
-VARY = 7  # costs
+VARY, FORMS = 7, 12  # costs, and conditions on them
 
 
 class Fails(Unsettled):
@@ -86,6 +86,8 @@ class Proof:
         model, node = self.question.model, self._node
         scope = model.names(model.space)
         for part in parts(self.claim.condition, scope):
+            if len(part.forms) > FORMS:
+                raise Unsettled("it has too many conditions on costs")
             question = self.question.narrowed(part.sizes)
             cone = Cone.of(self._names(part, question), part.named)
             yield question, linear(node, cone, scope)

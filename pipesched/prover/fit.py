@@ -16,6 +16,7 @@ import numpy as np
 
 from pipesched.model.columns import Bools, Ints
 from pipesched.prover.elimination import reduced
+from pipesched.prover.presburger import spend
 
 Weights = tuple[Fraction, ...]
 CASES = 6
@@ -42,6 +43,7 @@ class Guard:
 
 def through(columns: Ints, values: Ints) -> Weights | None:
     """The affine function of the columns that has these values, if there is one."""
+    spend(len(values))
     if not len(values):
         return tuple([Fraction(0)] * int(columns.shape[1]))
     if (values == values[0]).all():

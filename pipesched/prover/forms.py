@@ -16,6 +16,7 @@ from pipesched.language.claims import COSTS
 from pipesched.prover.cones import Cone, Form
 from pipesched.prover.scope import NotAffine, Scope, evaluate
 
+PARTS, BENDS = 16, 64  # of a claim
 FIGURES = ("makespan", "span", "work", "idle", "span_idle", "peak", "host", "bubble", "span_bubble")
 
 
@@ -53,15 +54,19 @@ def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
         return [Part((condition,))]
     match condition:
         case ast.Binary(operator="and", left=left, right=right):
-            return [a.also(b) for a, b in product(parts(left, scope), parts(right, scope))]
+            both = [a.also(b) for a, b in product(parts(left, scope), parts(right, scope))]
         case ast.Binary(operator="or", left=left, right=right):
-            return [*parts(left, scope), *parts(right, scope)]
+            both = [*parts(left, scope), *parts(right, scope)]
         case ast.Binary(operator="<" | "<=" | ">" | ">=" | "==", left=left, right=right):
             less, more = (left, right) if condition.operator in ("<", "<=") else (right, left)
             bounds = [*_below(less, more)] if condition.operator != "==" else [(left, right)]
             made = [[*_compared(condition.operator == "==", a, b, scope)] for a, b in bounds]
-            return [_all(chosen) for chosen in product(*made)]
-    raise NotAffine(condition.span, "this condition on costs has no such form")
+            both = [_all(chosen) for chosen in product(*made)]
+        case _:
+            raise NotAffine(condition.span, "this condition on costs has no such form")
+    if len(both) > PARTS:
+        raise NotAffine(condition.span, "this condition on costs has too many cases")
+    return both
 
 
 def _below(less: ast.Expression, more: ast.Expression) -> Iterator[tuple[ast.Expression, ast.Expression]]:
@@ -152,9 +157,13 @@ def linear(node: ast.Expression, cone: Cone, scope: Scope) -> list[Cone]:
     Raises:
         NotAffine: it bends where sizes say.
     """
-    cones = [cone]
-    for form in bends(node, scope):
+    cones, forms = [cone], [*bends(node, scope)]
+    if len(forms) > BENDS:
+        raise NotAffine(node.span, "it bends at too many costs")
+    for form in forms:
         cones = [part for each in cones for part in (each.cut(form) if each.sign(form) is None else [each])]
+        if len(cones) > PARTS:
+            raise NotAffine(node.span, "it bends at too many costs")
     return cones
 
 

@@ -27,10 +27,31 @@ Point: TypeAlias = tuple[int, ...]
 
 OPERATIONS = 40_000_000  # of isl, for one question; some ten seconds
 POINTS = 60_000  # that are listed of a set
+_A_POINT = 100  # steps
+
+
+STEPS = 100_000_000  # of ours, likewise: a row of a fit is one
 
 
 class TooHard(Exception):
-    """A question takes isl more steps than it is given."""
+    """A question takes more steps than it is given."""
+
+
+class _Left:
+    """The steps of ours that are left for a question."""
+
+    steps = STEPS
+
+
+def spend(steps: int) -> None:
+    """Take steps of ours.
+
+    Raises:
+        TooHard: none are left.
+    """
+    _Left.steps -= steps
+    if _Left.steps < 0:
+        raise TooHard
 
 
 @cache
@@ -38,7 +59,7 @@ def isl() -> Any:
     """The library.
 
     Raises:
-        PipeschedError: PS812, it is not installed.
+        PipeschedError: PS820, it is not installed.
     """
     try:
         return import_module("islpy")
@@ -56,6 +77,7 @@ def bounded(context: Any, operations: int = OPERATIONS) -> Iterator[None]:
     """
     context.reset_operations()
     context.set_max_operations(operations)
+    _Left.steps = STEPS
     try:
         yield
     except isl().Error as error:
@@ -113,8 +135,10 @@ def points(of: Set, parameters: int) -> Iterator[tuple[Point, Any]]:
         TooHard: there are too many.
     """
     kind = isl().dim_type
-    if of.move_dims(kind.set, 0, kind.param, 0, parameters).count_val().to_python() > POINTS:
+    count = of.move_dims(kind.set, 0, kind.param, 0, parameters).count_val().to_python()
+    if count > POINTS:
         raise TooHard
+    spend(_A_POINT * count)
     found: list[Any] = []
     of.foreach_point(found.append)
     dims = of.dim(kind.set)

