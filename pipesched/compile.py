@@ -40,7 +40,7 @@ def load(source: Source, options: Options) -> Loaded:
     row = reader_of(source)
     if options.settings and "settings" not in row.takes:
         name, setting = next(iter(options.settings.items()))
-        raise fail(Code.USAGE, f"parameter {name} is {setting!r}, which is no whole number")
+        raise fail(Code.USAGE, f"parameter {name} is {setting!r}, which is not a whole number")
     loaded = row.read.load()(source, **{name: getattr(options, name) for name in row.takes})
     if isinstance(loaded, Source):
         return load(loaded, options)

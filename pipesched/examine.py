@@ -36,7 +36,7 @@ UNIT = "microbatches through 1/p of the model"
 
 @dataclass(frozen=True)
 class Options(Extended):
-    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank.
+    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one per rank.
 
     comm: strict where none is named; where one is, the time that messages take to queue under it counts too. frozen:
     the stages of an order that are not trained. settings: of an order that is named with a colon, parameters that are
@@ -100,7 +100,7 @@ class Examination:
         """The most activations by rank.
 
         Raises:
-            PipeschedError: PS225, a negative one, or not one a rank; bytes, and no model says what they are of.
+            PipeschedError: PS225, a negative one, or not one per rank; bytes, and no model says what they are of.
         """
         return caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
 

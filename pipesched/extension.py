@@ -1,7 +1,7 @@
 """An extension adds rows to tables of the core, which imports nothing of it.
 
 An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports this module alone: a row names
-its functions by path, and they are imported when they are called. `register` says which extensions there are; without
+its functions by path, and they are imported when they are called. `register` lists the extensions; without
 any, the core verifies, shows in characters and emits.
 """
 
@@ -114,7 +114,7 @@ class Option(Row):
     """An option of verbs. read: from a value of Python, and from a text of the command line where `typed` does not say
     other; None for a text as it is. choices: all values that it takes, where they are few.
 
-    flags: on the command line, where that is not the name. terminal: it is no keyword of a function; sizes are, as
+    flags: on the command line, where that is not the name. terminal: it is not a keyword of a function; sizes are, as
     parameters of the schedule. on: the verbs to which an extension adds it; after: the option that it follows there.
     into: the class of the value in `Extended` that has the options with this `into` as its fields; or a function of
     these and of all that are given, which makes it, and what it takes out of the latter does not reach the core.
@@ -322,7 +322,7 @@ class Target(Row):
 class Listing(Row):
     """A list that `list` shows behind the schedules. key: in JSON.
 
-    entries: as JSON, each with its `name`. lines: as text. source: the file of a name, None where it is no name here.
+    entries: as JSON, each with its `name`. lines: as text. source: the file of a name, None for other names.
     """
 
     key: str

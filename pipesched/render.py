@@ -126,7 +126,7 @@ def size(value: object) -> str:
 
 
 def sizes(parameters: Mapping[str, object]) -> str:
-    """``p=4 m=8``, whatever the names are."""
+    """Parameters in one line: ``p=4 m=8``."""
     return clean(" ".join(f"{name}={size(value)}" for name, value in parameters.items()))
 
 

@@ -192,6 +192,6 @@ class Analysis(Extended):
         return made
 
     def forget(self, *facts: str) -> None:
-        """Let go of facts that nobody asks for again; who does has them derived again."""
+        """Drop facts that are not needed again; they are derived again on demand."""
         for fact in facts:
             self.__dict__.pop(fact, None)

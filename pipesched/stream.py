@@ -43,7 +43,7 @@ NEIGHBOUR: Mapping[str, int] = {
 
 
 class StreamError(ValueError):
-    """A text that is no stream: what is wrong, and where, as a path such as ``ranks[0][3].stage``."""
+    """A text that is not a stream: what is wrong, and where, as a path such as ``ranks[0][3].stage``."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -239,7 +239,7 @@ def header(data: object) -> Stream:
     """The stream that JSON gives, without its ranks.
 
     Raises:
-        StreamError: not version 2, or a name, parameters, placement or frozen stages that are no such value.
+        StreamError: not version 2, or a name, parameters, placement or frozen stages that are not such a value.
     """
     if not isinstance(data, dict):
         raise StreamError("", "a stream is an object")

@@ -6,7 +6,7 @@
     rank   |L0 B3          |B0                     L takes no time; the I or B of its microbatch waits for the copy
     in     |copy 0         |                       starts at L, when the copy before it is over
 
-Each rank has one engine each way, first in, first out. O and L take no time of the rank itself, and are no work.
+Each rank has one engine each way, first in, first out. O and L take no time of the rank itself, and are not work.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """By engine, and there in the order in which they run.
+    """Copies by engine, in the order in which they run.
 
-    op: the O or L. after: the operation at whose end a copy may start, waits: the one that waits for it; -1 where there
-    is none. first: whether it is the first of its engine. start, end: in ticks, -1 for what never runs.
+    op: the O or L. after: the operation at whose end a copy may start, waits: the one that waits for it; -1 for
+    none. first: whether it is the first of its engine. start, end: in ticks, -1 for a copy that never runs.
     """
 
     op: Ints
@@ -58,7 +58,7 @@ class Copies:
     def joined(
         self, schedule: Schedule, ticks: Ticks, entry: Column, cost: Ints, cut: Ints, waits: Waits
     ) -> tuple[Ints, Ints, Waits]:
-        """Lists in which each operation is an entry, with the copies after them: a list an engine."""
+        """Lists in which each operation is an entry, with the copies after them: a list for each engine."""
         lengths = ticks.durations(schedule.op[self.op], schedule.stage[self.op], schedule.microbatch[self.op])
         own = len(cost) + np.arange(len(self.op), dtype=PLACE)
         begun, awaited = np.flatnonzero(self.after >= 0), np.flatnonzero(self.waits >= 0)
@@ -71,6 +71,6 @@ class Copies:
 
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
-    """The others that are on the same rank, before or behind, as they must be; else -1."""
+    """The others that are on the same rank, before or after it, as they must be; else -1."""
     right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
     return np.where(right, other, -1)

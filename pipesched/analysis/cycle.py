@@ -43,8 +43,8 @@ class Hop:
 def shortest_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list[int]:
     """A shortest cycle among what `nodes` need, or nothing.
 
-    Each node of the cycle needs the next one, and the last the first. Where nodes need one other each, as ranks do
-    under strict, none is shorter; elsewhere none through one of its first nodes is.
+    Each node of the cycle needs the next one, and the last the first. If every node needs one other, as ranks do
+    under strict, no cycle is shorter; else no shorter one leads through the first nodes that the search found.
     """
     found = _some_cycle(nodes, needs)
     best = found

@@ -40,7 +40,7 @@ class EventGraph:
     """source[e] must happen before target[e]; `never` are nodes that cannot happen.
 
     done: the done node of each send, receive and SYNC, -1 elsewhere; head: the instruction that each one blocks at,
-    the first of its batch or slot. Nodes from `between` on are no events of their own.
+    the first of its batch or slot. Nodes from `between` on are not events of their own.
     """
 
     pairing: Pairing
@@ -175,7 +175,7 @@ def heads(program: Program) -> Column:
     size = len(program)
     joined = program.second.copy()
     if size > 1:
-        joined[1:] &= computes(program.op[:-1])  # torn apart, the parts of a pair are two slots
+        joined[1:] &= computes(program.op[:-1])  # if separated, the parts of a pair are two slots
         message = program.sends | program.receives
         same = (program.group[1:] == program.group[:-1]) & (program.group[1:] >= 0) & message[1:] & message[:-1]
         joined[1:] |= same
@@ -186,8 +186,8 @@ def heads(program: Program) -> Column:
 def consumers(program: Program) -> tuple[Ints, Ints]:
     """(message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends.
 
-    Each waits for the last one before it on its rank that goes by its name; where stages read others, a compute for all
-    of them, and a send goes by the stage that it is for, too.
+    Each waits for the latest end of its result, stage and microbatch before it on its rank. Where stages read others,
+    it waits for all such ends, and sends to different stages are told apart.
     """
     name = np.maximum(_POSTED[program.op], _AWAITED[program.op])
     at = np.flatnonzero(name >= 0)

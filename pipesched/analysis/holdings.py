@@ -127,7 +127,7 @@ def memory(
     shares, scale = lcm(*(x.denominator for x in change)), lcm(sizes.scale, small.scale)
     parts = shares * scale
     if parts * max(map(abs, change)) * sizes.most * max(len(schedule), 1) >= 2**62:
-        raise fail(Code.COSTS, "what the ranks hold leaves 64 bits", help="use rounder shares for M and the release")
+        raise fail(Code.COSTS, "the amounts held overflow 64 bits", help="use rounder shares for M and the release")
     size, stage = _amounts(schedule, sizes, scale), np.clip(schedule.stage, 0, schedule.stages - 1)
     keeping, passing = changes(schedule, release)
     after = keeping[schedule.op, stage] * size

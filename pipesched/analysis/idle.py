@@ -5,7 +5,7 @@
     idle(r)        makespan - work(r)
     span_idle(r)   span(r) - work(r)
     bubble         idle time of all ranks / (ranks x makespan)           1F1B: (p - 1) / (m + p - 1)
-    span_bubble    the same with the span in the place of the makespan   the bubble rate of the zero-bubble papers
+    span_bubble    the same with the span instead of the makespan        the bubble rate of the zero-bubble papers
     overhead       idle time of all ranks / work of all ranks            1F1B: (p - 1) / m, which half of the
                                                                          literature calls the bubble fraction
 
@@ -30,7 +30,7 @@ from pipesched.model.units import Unit
 
 @dataclass(frozen=True)
 class Idle:
-    """All in the user's unit of time; tuples have one entry a rank."""
+    """All in the user's unit of time; tuples have one entry per rank."""
 
     makespan: Fraction
     spans: tuple[Fraction, ...]
@@ -89,7 +89,7 @@ def overhead(makespan: Fraction, work: Sequence[Fraction]) -> Fraction | None:
 
 
 def headline(spent: Idle, unit: Unit, *, span_first: bool = False) -> str:
-    """Both times with what is idle of them, as every command writes it; the span only where it is another.
+    """Both times with their idle part, as every command writes them; the span only if it differs.
 
     ``makespan 27 = 24 work + 3 idle   bubble 11.1 % (1/9);  span 24, bubble by span 0 %``
     """

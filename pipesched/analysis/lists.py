@@ -1,6 +1,6 @@
-"""Lists that wait for each other, run once, greedily: what timelines and queues are made of.
+"""Lists that wait for each other, run once, greedily: timelines and queues are made of them.
 
-    list 0   a ─ b ─── c            an entry begins when the one before it is over and each of its inputs is there
+    list 0   a ─ b ─── c            an entry begins when the one before it is over and all its inputs have arrived
                  │    ↗
     list 1   d ──┴─ e               end = cost + max(end of the entry before, end of each input + its delay)
 

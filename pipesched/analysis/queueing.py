@@ -10,7 +10,7 @@ the buffer has a free place, and the message is there tC later. The ideal timeli
 to post and no queues, so it is never longer. The message of a shape takes no time. Copies to host memory and back wait
 for no message (`analysis.copies`).
 
-All of that is lists that wait for each other (`analysis.lists`): one a rank, and beside them the queues of messages
+All of that is lists that wait for each other (`analysis.lists`): one per rank, and beside them the queues of messages
 where these are not in the order of the rank's own list.
 """
 
@@ -64,10 +64,10 @@ def makespan(
 
 
 class _Queues:
-    """The lists of a program: entries are its instructions, and behind those what has an order of its own.
+    """The lists of a program: entries are its instructions, then those of queues with an order of their own.
 
-    late: how long each message takes, at both of its ends. head: where each instruction blocks. sources: what is over
-    when a message begins, by end, -1 for nothing.
+    late: how long each message takes, at both of its ends. head: where each instruction blocks. sources: by end of a
+    message, the entry whose end begins it, -1 for none.
     """
 
     def __init__(self, pairing: Pairing, ticks: Ticks) -> None:

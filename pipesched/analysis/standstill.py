@@ -122,7 +122,7 @@ def of_program(program: Program, model: Model) -> Standstill | None:
         return None
     blocked = (_blocked(program, rank, stop) for rank, stop in enumerate(graph.stops) if stop >= 0)
     hops = Cycle(graph).hops()
-    alone = any(program.peer[hop.here] == hop.rank for hop in hops)  # its own peer, which is no cycle
+    alone = any(program.peer[hop.here] == hop.rank for hop in hops)  # its own peer, which is not a cycle
     cycle = () if alone else tuple(_link(graph, hop) for hop in hops)
     return Standstill(str(model), graph.fired[: len(program)][computes(program.op)], tuple(blocked), cycle)
 

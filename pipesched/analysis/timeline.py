@@ -1,8 +1,8 @@
 """When every operation starts and ends.
 
-A rank runs its slots in order, one at a time. A slot starts when the slot before it has ended and its inputs are
-there; an input from another rank is there tC after its producer's end. Sends are asynchronous here, whatever the
-communication model of the deadlock check. An overlap pair starts when both inputs are there, and ends as one.
+A rank runs its slots in order, one at a time. A slot starts when the slot before it has ended and its inputs have
+arrived; an input from another rank arrives tC after its producer's end. Sends are asynchronous here, whatever the
+communication model of the deadlock check. An overlap pair starts when both inputs have arrived, and ends as one.
 
     end = cost + max(end of the slot before, end of each producer + tC if it is on another rank)
 

@@ -22,7 +22,7 @@ from pipesched.extension import Verb, rows
 from pipesched.formats.targets import targets
 
 Forms: TypeAlias = Mapping[str, tuple[str, ...]]
-"""What a verb makes, each with the endings of files that hold it."""
+"""The outputs of a verb, each with its endings of files."""
 
 LINES: Forms = {"text": (".txt",), "concise": (".txt",), "github": (".txt",), "json": (".json",)}
 OWN: Mapping[str, Forms] = {

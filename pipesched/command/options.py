@@ -210,5 +210,5 @@ def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> O
 
 
 def settings_of(definitions: Iterable[tuple[str, sizes.Several | str | float]]) -> dict[str, str | float]:
-    """The definitions that are no sizes."""
+    """The definitions other than sizes."""
     return {name: given for name, given in definitions if not isinstance(given, tuple)}

@@ -63,7 +63,7 @@ def _range(part: str) -> range:
 
 
 def setting(value: object) -> str | float | None:
-    """An option of a framework that is no size: yes or no, a decimal, a name; None for whatever else."""
+    """An option of a framework that is not a size: yes or no, a decimal, a name; None for anything else."""
     if isinstance(value, bool | float) or not isinstance(value, str):
         return value if isinstance(value, bool | float) else None
     if _WORD.fullmatch(value):
@@ -83,10 +83,10 @@ def definition(value: str) -> tuple[str, Several | str | float]:
 
 
 def _list_file(path: str) -> tuple[int, ...]:
-    """The whole numbers of a file, between blanks, commas or line ends; brackets around them say nothing.
+    """The whole numbers of a file, between blanks, commas or line ends; brackets around them have no meaning.
 
     Raises:
-        PipeschedError: PS225, none, or what is no whole number; PS809.
+        PipeschedError: PS225, no number, or an entry that is not a whole number; PS809.
     """
     from pipesched.library.inputs import read_path
 
@@ -95,7 +95,7 @@ def _list_file(path: str) -> tuple[int, ...]:
     if wrong is not None or not words or len(words) > MOST_ENTRIES:
         found = f"{short(wrong)} in it" if wrong is not None else f"{len(words):,} numbers in it"
         help = f"it holds whole numbers, such as 4,3,7,2, at most {MOST_ENTRIES:,}"
-        raise fail(Code.USAGE, f"{path} is no list: {found}", help=help)
+        raise fail(Code.USAGE, f"{path} is not a list: {found}", help=help)
     return tuple(map(int, words))
 
 

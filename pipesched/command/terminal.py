@@ -1,6 +1,6 @@
 """Where text goes: results to stdout or a file, complaints to stderr.
 
-Colour is for people: off for files and pipes, and as NO_COLOR, FORCE_COLOR and TERM=dumb say. A stream that is not
+Colour is for people: off for files and pipes, and as NO_COLOR, FORCE_COLOR and TERM=dumb ask. A stream that is not
 UTF-8 gets ASCII. Nothing that steers a terminal gets to one, wherever it came from. A file appears whole or not at all.
 """
 
@@ -23,7 +23,7 @@ from pipesched.support.safe import Form, safe
 
 
 class Found(Protocol):
-    """Result of a verb. text: for people, with keywords of its own."""
+    """Result of a verb. text: for people; its keywords depend on the verb."""
 
     @property
     def exit_status(self) -> int: ...
@@ -50,7 +50,7 @@ class Verdict(Found, Protocol):
     def line(self) -> Callable[..., str]: ...
 
 
-_CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cuts short is no error
+_CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cuts short is not an error
 
 
 def wants_color(choice: str, stream: TextIO | None) -> bool:
@@ -109,7 +109,7 @@ class Output:
 
     @property
     def how(self) -> dict[str, bool]:
-        """How a text is asked for that says what is assumed."""
+        """Keywords of a text that names all assumptions."""
         return {"verbose": True} if self.verbose else {}
 
     @property
@@ -118,7 +118,7 @@ class Output:
 
     @property
     def width(self) -> int | None:
-        """The columns of the terminal that results go to, None where they do not go to one."""
+        """Width of the terminal that results go to, None if they do not go to one."""
         return None if self._file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
     def result(self, found: Found, **how: object) -> int:
@@ -127,7 +127,7 @@ class Output:
         return found.exit_status
 
     def verdict(self, report: Verdict) -> int:
-        """A verdict in full; what the command line is to blame for goes to stderr. Returns how the command ends."""
+        """Write a verdict in full; errors of the command line go to stderr. Returns the exit status."""
         if self.format == "json":
             self.line(dumps(report.to_json()))
         elif self.format == "text" and report.exit_status == 2:
@@ -137,7 +137,7 @@ class Output:
         return report.exit_status
 
     def shown(self, report: Verdict) -> str:
-        """A verdict as text, or its findings a line each."""
+        """A verdict as text, or its findings, one per line."""
         if self.format == "text":
             return report.text(color=self.color, **self.how)
         findings = [LINES[self.format](found, report.source) for found in report.diagnostics]

@@ -44,8 +44,8 @@ _GLOO = (
     "gloo keeps the order of a channel alone: async for what is posted; a blocking send waits for its receive: strict"
 )
 _MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"
-_MEETING = "what waits for its partner is strict"
-_EAGER = "buffered(k) holds k messages a channel, buffered(inf) all"
+_MEETING = "an operation that waits for its partner is strict"
+_EAGER = "buffered(k) holds k messages per channel, buffered(inf) all"
 _POSTED = "what is only posted is one-stream, pair-stream or async"
 _USED_BY = {  # what people name instead of a model, and the models that are true of it
     **dict.fromkeys(("nccl", "rccl", "hccl", "xccl", "cuda"), _NCCL),

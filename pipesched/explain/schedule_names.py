@@ -124,7 +124,7 @@ def target(found: Sequence[Diagnostic], text: str) -> Sequence[Diagnostic]:
         help = f"write `{as_option(size[1], size[2] or size[3] or '')}`"
         return [Diagnostic(Code.USAGE, f"{short(text)} is a size, not a file", help=help)]
     if re.fullmatch(r"[0-9]+", text) or text in ("p", "v", "m"):
-        return [Diagnostic(Code.USAGE, f"{short(text)} is no file", help="sizes are options: `--p 4`, `--m 8`")]
+        return [Diagnostic(Code.USAGE, f"{short(text)} is not a file", help="sizes are options: `--p 4`, `--m 8`")]
     return found
 
 

@@ -90,7 +90,7 @@ class Jitter(Part):
 
 
 def _near(value: Fraction, unit: Unit) -> str:
-    """A drawn time, which is no exact number, with four digits."""
+    """A drawn time, which is not an exact number, with four digits."""
     return unit.text(value) if unit else f"{float(value):.4g}"
 
 

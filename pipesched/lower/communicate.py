@@ -5,10 +5,10 @@ The schedule has been list-scheduled once (`analysis.timeline`). All events are 
     a compute    at its start
     a message    at the end of its producer, before the computes that start then
 
-and each message writes its SEND on one rank and its RECV on the other at that place of the order. A rank's list is
-what it gets, in order. Contracting each message to one point, the global order orders all of them, so the program
-finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of messages, so they
-match by position. It fails only if the compute order itself is a cycle. (Compare torch's `_add_send_recv`.)
+and each message writes its SEND on one rank and its RECV on the other at that place of the order. A rank's list is all
+that is written there, in order. Contracting each message to one point, the global order orders all of them, so the
+program finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of messages,
+so they match by position. It fails only if the compute order itself is a cycle. (Compare torch's `_add_send_recv`.)
 
     REDUCE_GRAD   after the last W or B of a stage, and the messages of that instant
     SYNC          for the trained stages with copies, ascending, at the end: rendezvous of two of them after another
@@ -26,7 +26,7 @@ from pipesched.model.lists import Chosen
 from pipesched.model.ops import COMPUTES, RECEIVES, SENDS, Op, Result
 from pipesched.model.schedule import Program, Schedule
 
-MESSAGE, REDUCE, COMPUTE = 0, 1, 2  # what comes first among the events of one instant
+MESSAGE, REDUCE, COMPUTE = 0, 1, 2  # precedence among the events of one instant
 
 
 def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Program:

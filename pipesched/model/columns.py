@@ -51,7 +51,7 @@ def unpacked(key: int) -> tuple[int, Op]:
 
 
 NEIGHBOUR: Ints = np.array([op.kind.of for op in Op])
-"""By kind of instruction: the stage that has or gets its result, counted from its own."""
+"""By kind of instruction: the offset from its own stage to the one that has or gets its result."""
 
 RESULT: Ints = np.array([-1 if op.kind.result is None else op.kind.result for op in Op])
 """By kind of instruction: what it takes, sends, receives or waits for."""

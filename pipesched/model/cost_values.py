@@ -68,7 +68,7 @@ def grid(rows: Sequence[Sequence[Fraction | int]], what: str) -> Cost:
     lengths = [len(row) for row in rows]
     if len(set(lengths)) != 1 or not lengths[0]:
         message = f"{what} has rows of {' and '.join(map(str, sorted(set(lengths))))} numbers"
-        raise fail(Code.COSTS, message, help="give each stage one number, or each stage a list of one a microbatch")
+        raise fail(Code.COSTS, message, help="give each stage one number, or each stage a list of one per microbatch")
     made = Grid.of(rows)
     return made.column if made.even else made
 
@@ -116,7 +116,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
         PipeschedError: PS222, it is of other sizes.
     """
     made = cost if isinstance(cost, Grid) else spread(cost if isinstance(cost, tuple) else (cost,) * stages)
-    (rows, columns), wrong, help = made.whole.shape, "", "give one number a stage, or one number"
+    (rows, columns), wrong, help = made.whole.shape, "", "give one number per stage, or one number"
     by_microbatch = isinstance(cost, Grid)
     if rows != stages:
         wrong = f"lists {rows} stages; there are {stages}"
@@ -124,7 +124,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
     elif by_microbatch and microbatches is None:
         if not made.even:
             wrong = "differs from microbatch to microbatch"
-            help = "here every microbatch costs the same: give one number a stage"
+            help = "here every microbatch costs the same: give one number per stage"
         made = spread(made.column)
     elif by_microbatch and columns != microbatches:
         wrong = f"lists {columns} microbatches; there are {microbatches}"

@@ -13,7 +13,7 @@ who gives costs in milliseconds means 1 for the others. What was assumed in this
 
 Each is a number, a list with one entry a stage, or a grid by stage and microbatch: of the stage that runs; for tFB the
 stage and the microbatch of the F; for tC the stage that sends. All are integers or `Fraction`; time is counted in ticks
-of 1 / (common denominator), so that no sum is ever rounded. tM and tK are no times: a stage counts tM * ranks / stages
+of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not times: a stage counts tM * ranks / stages
 in the unit of peaks.
 """
 
@@ -133,7 +133,7 @@ RULES = (
     Rule("O", "", "F", _copy("F")),
     Rule("L", "", "O", _copy("O")),
 )
-"""Of the rules for a cost the first one counts of which all that it asks for was given."""
+"""A cost is derived by the first of its rules whose inputs were all given."""
 ORDER = tuple(dict.fromkeys(rule.key for rule in RULES))
 """The costs in the order in which they follow from each other."""
 BASE = frozenset("".join(rule.given for rule in RULES))
@@ -157,7 +157,7 @@ class Costs:
             _check_key(key, {})
             numbers: tuple[object, ...] = (least(cost),) if isinstance(cost, Grid) else listed(cost)
             if not numbers:
-                raise fail(Code.COSTS, f"cost {key} lists no stages", help="give one number a stage, or one number")
+                raise fail(Code.COSTS, f"cost {key} lists no stages", help="give one number per stage, or one number")
             for x in numbers:
                 if not isinstance(x, int | Fraction) or x < 0:
                     raise fail(Code.COSTS, f"cost {key} is {x!r}", help="give an int or a Fraction from 0 up")
@@ -293,10 +293,10 @@ class Costs:
         common_scale([x for key in TIMES if key in self.given for x in alike(listed(self.given[key]))], _COARSER)
 
     def ticks(self, stages: int, microbatches: int | None = None) -> Ticks:
-        """The times as integers. microbatches: how many there are; None where they count alike.
+        """The times as integers. microbatches: how many there are; None if all of them cost the same.
 
         Raises:
-            PipeschedError: PS222, a list that has not one entry a stage, a grid of another size, numbers too fine for
+            PipeschedError: PS222, a list without one entry per stage, a grid of another size, numbers too fine for
                 64 bits, or a cost that is not given and would be negative.
         """
         self.require_fit(stages, microbatches)
@@ -353,7 +353,7 @@ class Costs:
         """``F=1,I=1,W=1,C=0,FB=3``; in brackets a list by stage, ``F=[1,2]``, or for each a list by microbatch.
 
         Raises:
-            PipeschedError: PS222, an unknown key, a key given twice or a value that is no number.
+            PipeschedError: PS222, an unknown key, a key given twice or a value that is not a number.
         """
         given: dict[str, Cost] = {}
         for entry in filter(None, (e.strip() for e in _ENTRY.findall(text))):
@@ -373,7 +373,7 @@ class Costs:
         JSON is read too, as `to_json` has it, or the object that `calibrate` and `run --rank` print.
 
         Raises:
-            PipeschedError: PS222, not TOML, an unknown key or a value that is no number; PS843, it costs more than its
+            PipeschedError: PS222, not TOML, an unknown key or not a number; PS843, it costs more than its
                 budget.
         """
         try:

@@ -161,12 +161,12 @@ def column(records: Sequence[Compute | Instruction], name: str) -> Column:
 
 
 def known(name: str) -> bool:
-    """True if an extension makes what has this name."""
+    """True if an extension makes a fact of this name."""
     return any(row.name == name for row in rows(Drawing))
 
 
 def make(name: str, *arguments: object) -> object:
-    """What an extension makes of an order.
+    """A fact of an order, made by an extension.
 
     Raises:
         PipeschedError: PS820, there is no such extension.

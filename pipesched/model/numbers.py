@@ -73,7 +73,7 @@ def quantity(value: int | Fraction, ladder: Ladder) -> str:
 
 
 def digits(value: int | Fraction) -> str:
-    """Three significant digits, and all whole ones: ``5.74``, ``2.90``; what is exact in fewer has no zeros: ``80``."""
+    """Three significant digits, and all whole ones: ``5.74``, ``2.90``; if fewer are exact, without zeros: ``80``."""
     rounded = abs(float(f"{float(value):.{_SIGNIFICANT - 1}e}"))
     decimals = max(0, _SIGNIFICANT - 1 - floor(log10(rounded))) if rounded else 0
     text = f"{float(value):,.{decimals}f}"
@@ -164,7 +164,7 @@ def exact(**values: object) -> dict[str, object]:
 
 
 def _each(write: Callable[[Fraction], object], value: object) -> object:
-    """Every number in it, written; null, and what is no number, stays."""
+    """Every number in it, written; null, and all that is not a number, stays."""
     match value:
         case bool() | None:
             return value

@@ -14,7 +14,7 @@ O and L are copies: engines of their own run them while the rank computes, one o
 
 Dependencies, completeness, memory and messages follow from these rows. To add a kind of compute is a row, its letter in
 the grammar, its rule in `model.costs`, and what a runtime does for it (`tests/core/test_kinds.py` does that).
-Letters are those of torch.distributed.pipelining. The zero-bubble papers write B for what is I here.
+Letters are those of torch.distributed.pipelining. The zero-bubble papers write B for our I.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Op(enum.IntEnum):
 
     @property
     def parts(self) -> tuple[Op, ...]:
-        """The kinds that together make what this one makes, () if it is no such sum: I and W for B."""
+        """The kinds that together make what this one makes, () if it is not such a sum: I and W for B."""
         return tuple(op for op in COMPUTES if set(op.kind.makes) < set(self.kind.makes))
 
 
@@ -174,7 +174,7 @@ MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes)
 OLDEST: Final[dict[Op, Op]] = {Op.W: Op.I, Op.R: Op.F, Op.O: Op.F, Op.L: Op.O}
 """The kinds whose next one is not the next microbatch, but that of the oldest of these that has had none."""
 RESTORES: Final = tuple(op for op in OLDEST if op.takes)
-"""Those of them that take again what a backward uses: of the slices of a sequence the last one first, as backwards."""
+"""Those of them that bring back what a backward uses; of the slices of a sequence, the last comes first, as there."""
 FOR_BACKWARDS: Final = (RECOMPUTED, OFFLOADED, LOADED)
 """Results that a backward of the same stage and microbatch waits for, where they are made at all."""
 USERS: Final = {

@@ -1,4 +1,4 @@
-"""Who holds which stage.
+"""Placement of stages on ranks.
 
 A table: `rank_of[route, stage]` is the rank that holds the route's copy of the stage, and every microbatch takes
 one route. Every placement in the literature is such a table (here 4 ranks):
@@ -16,12 +16,12 @@ readers:
     │     └───────────^
     └───────────^
 
-Of a stage that is frozen no weights are trained. What is then made of it, and by which kinds, follows from who is
-before it; *fed* is a stage with a trained one somewhere before it:
+The weights of a frozen stage are not trained. Which of its results are made, and by which kinds, follows from the
+stages before it; *fed* is a stage with a trained one somewhere before it:
 
-    trained                F, R, O, L, and B or I and W   of the first trained one the gradient has no taker
-    frozen and fed         F, R, O, L and I               a B there is an I, and there is no W
-    frozen and not fed     F                              no gradient comes to it, and nothing is kept for one
+    trained                F, R, O, L, and B or I and W   no stage takes the gradient of the first trained one
+    frozen and fed         F, R, O, L and I               its B is an I, and it has no W
+    frozen and not fed     F                              it receives no gradient, and keeps nothing for one
 """
 
 from __future__ import annotations

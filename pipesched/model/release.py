@@ -82,7 +82,7 @@ def caps_by_rank(asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool =
     """A cap for each rank, from one for all or one for each; None where there is none. zero: whether one may be 0.
 
     Raises:
-        PipeschedError: PS225, a cap that is too small, or not one a rank.
+        PipeschedError: PS225, a cap that is too small, or not one per rank.
     """
     if asked is None:
         return None
@@ -90,5 +90,5 @@ def caps_by_rank(asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool =
     if least < 0 or not (least or zero):
         raise fail(Code.USAGE, f"a cap is {least}", help=f"a cap is {'0 or more' if zero else 'above 0'}, as 4 or 5.5")
     if len(asked) not in (1, ranks):
-        raise fail(Code.USAGE, f"{len(asked)} caps for {ranks} ranks", help="give one cap, or one a rank")
+        raise fail(Code.USAGE, f"{len(asked)} caps for {ranks} ranks", help="give one cap, or one per rank")
     return asked * (ranks // len(asked))

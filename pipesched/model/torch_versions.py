@@ -23,7 +23,7 @@ WAITS = frozenset({Op.WAIT_SEND_F, Op.WAIT_SEND_B, Op.WAIT_REDUCE_GRAD})
 
 @dataclass(frozen=True, slots=True)
 class TorchVersion:
-    """A version, as its number and what a schedule file must know of it."""
+    """A version: its number, and the facts about it that matter to a schedule file."""
 
     number: tuple[int, int]
     accepts: frozenset[Op] = _ACTIONS

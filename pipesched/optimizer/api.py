@@ -46,7 +46,7 @@ def optimize(
 
     target: a schedule whose placement, sizes and kind of backward count; without one there are p, v and m.
     placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement counts. mem_cap: in
-    microbatches through 1/p of the model, one, or one a rank. backward: ``split`` or ``fused``. time_limit: seconds.
+    microbatches through 1/p of the model, one, or one per rank. backward: ``split`` or ``fused``. time_limit: seconds.
     certify: what rests on an engine's word is proved.
     seed: where chance begins; the same question and seed have the same answer, unless a time limit ends the search.
     progress: is given the state of the search about every second; KeyboardInterrupt, also from there, ends the search

@@ -24,7 +24,7 @@ def plan(*, plot: str | None, executor: str, **given: Any) -> int:
     pipesched plan --model mine.toml --gpus 64 --device h100 --explain p=8,t=4 -o plan.html
 
     \b
-    p pipeline  t tensor  c context  d data  e experts  v stages a rank  b sequences a microbatch
+    p pipeline  t tensor  c context  d data  e experts  v stages per rank  b sequences per microbatch
 
     Each row has the commands that verify, optimize and emit it. Exit status: 1 if nothing fits.
     """

@@ -28,7 +28,7 @@ _DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "split", "b")
 _HEADERS = ("m", "recompute", "ZeRO", "step", "tokens/s", "MFU", "bubble", "most\nof a GPU")
 
 _SENT = {
-    "tensor": "over t: all-reduces of 2 s b h / c bytes, 2 a layer in F and 2 in the backward, 2 (t-1)/t of it each; "
+    "tensor": "over t: all-reduces of 2 s b h / c bytes, 2 per layer in F and 2 in the backward, 2 (t-1)/t of it each; "
     "those of F again where all is recomputed (Narayanan et al., SC 2021, 3.2)",
     "context": "over c: keys and values pass c - 1 ranks in F, and again, with their gradients, in the backward "
     "(Dubey et al. 2024, 3.3.2)",

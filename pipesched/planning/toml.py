@@ -21,7 +21,7 @@ def read(
     """Values and places by key.
 
     Raises:
-        PipeschedError: the code, at the place where it is no TOML; PS843, it costs more than its budget.
+        PipeschedError: the code, at the place where it is not TOML; PS843, it costs more than its budget.
     """
     try:
         with budgeted(source):

@@ -138,7 +138,7 @@ class Report(Judged):
         """The most activations of every rank.
 
         Raises:
-            PipeschedError: what is wrong with a file that is no order.
+            PipeschedError: what is wrong with a file that is not an order.
         """
         return self.memory.peak
 

@@ -89,7 +89,7 @@ def run_rank(
 def calibrate(*traces: File, digits: int = 3) -> Calibration:
     """The costs of every stage, fitted to a measured run: `result.costs` is what every other function takes.
 
-    traces: what ``run --trace`` writes, or the files of torch's profiler, one a rank.
+    traces: what ``run --trace`` writes, or the files of torch's profiler, one per rank.
 
     Raises:
         PipeschedError: PS225, PS809; PS816, PS818, traces that say too little.

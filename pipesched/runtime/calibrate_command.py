@@ -15,7 +15,7 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
     """Fit F, I, W, B, FB and C of every stage, in microseconds, to a measured run.
 
     \b
-    TRACE is what `pipesched run --trace` writes, or the files that torch's profiler exports, one a rank:
+    TRACE is what `pipesched run --trace` writes, or the files that torch's profiler exports, one per rank:
       pipesched run zb_h1 --p 4 --m 8 --trace run.json
       pipesched calibrate run.json -o costs.toml
       pipesched optimize --p 4 --m 8 --mem-cap 4 --costs costs.toml

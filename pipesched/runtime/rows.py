@@ -24,7 +24,7 @@ ROWS = (
     Option(
         "measured",
         Lazy[Reading]("runtime.values:files"),
-        "text, svg: a run of it under the plan; a file a rank.",
+        "text, svg: a run of it under the plan; one file per rank.",
         "TRACE",
         (),
         typed=Lazy("command.values:text"),

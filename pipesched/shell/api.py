@@ -16,7 +16,7 @@ parameters of the schedule: p, v, m, ….
                    a dict from rank to torch's actions, a schedule of torch
     comm           the communication model whose failure counts, strict unless named; named, a report has the makespan
                    where messages wait for their turn under it
-    mem_cap        in microbatches through 1/p of the model: one, or one a rank
+    mem_cap        in microbatches through 1/p of the model: one, or one per rank
     costs          a text ``F=1,B=2``, a dict, the `Path` of a TOML file, or `Costs`
     model, device, efficiency    a transformer and its training, for memory in bytes; on a device, for costs in
                    milliseconds at a share of its peak
@@ -74,7 +74,7 @@ def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Sche
     """A torch pipelining CSV; of compute_comms with its messages, as `load`.
 
     Raises:
-        PipeschedError: PS3xx, PS8xx, the cells that are no actions.
+        PipeschedError: PS3xx, PS8xx, the cells that are not actions.
     """
     version = options.value("torch_version", values.version, torch_version)
     made = torch_csv.read(sources.source(target), torch_version=version)

@@ -43,9 +43,8 @@ def require_lines(words: Sequence[str]) -> None:
     """
     for number, word in enumerate(words, 1):
         if at := [character for character, marked in zip(word, foreign(word), strict=True) if character != marked]:
-            message = (
-                f"word {number} of the command line has the character U+{ord(at[0]):04X}: it ends or steers a line"
-            )
+            found = f"the character U+{ord(at[0]):04X}, which ends a line or steers a terminal"
+            message = f"word {number} of the command line has {found}"
             raise _mistake(message, "leave it out; a file with such a name must be renamed first")
 
 

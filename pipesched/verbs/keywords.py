@@ -62,7 +62,7 @@ def apart(parameters: Mapping[str, object]) -> tuple[dict[str, Several], dict[st
 
 
 def _require_known(command: str, target: object, names: Sequence[str], own: Iterable[str]) -> None:
-    """Raises PipeschedError: PS225, a keyword that is no parameter of a .ps file, and close to one of the function."""
+    """Raises PipeschedError: PS225, a keyword that no .ps file has as a parameter, and close to one of the function."""
     near = {name: close[0] for name in names if (close := get_close_matches(name, own, 1, 0.75))}
     if not near or not isinstance(target, str | PathLike | Source):
         return

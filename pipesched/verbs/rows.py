@@ -27,7 +27,7 @@ ROWS = (
     Verb(
         "emit",
         "Make",
-        "Write what runs: instruction streams, torch's CSV, or the order.",
+        "Write the programs that run: instruction streams, torch's CSV, or the order.",
         Lazy("verbs.emit_command:emit"),
         place=12,
     ),

@@ -15,7 +15,7 @@ from pipesched.support.source import Source
 
 
 def verify(source: Source, options: Options) -> Report:
-    """Everything we know of a file at a size. What is wrong is in the report; nothing is raised."""
+    """All facts about a file at a size. Errors are in the report; none is raised."""
     try:
         row = reader_of(source)
         if not isinstance(row, Reader) or row.verify is None:
@@ -28,7 +28,7 @@ def verify(source: Source, options: Options) -> Report:
 
 
 def verify_loaded(loaded: Loaded, options: Options) -> Report:
-    """Everything we know of what was loaded."""
+    """All facts about a loaded schedule."""
     made = examine(loaded, options)
     return _judged(made.report, made, options)
 

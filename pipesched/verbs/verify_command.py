@@ -29,7 +29,7 @@ def verify(files: tuple[str, ...], **given: object) -> int:
 
     \b
     FRAMEWORK:NAME executes code of others, as torch:ZBVZeroBubble or python:module:function,
-    in a process without sockets and with a temporary home. That is no sandbox: a generator is its
+    in a process without sockets and with a temporary home. That is not a sandbox: a generator is its
     author's code. `pipesched list` has the frameworks; -D NAME=VALUE gives their options.
 
     \b
@@ -39,7 +39,7 @@ def verify(files: tuple[str, ...], **given: object) -> int:
     \b
     MODEL is strict, buffered(k), one-stream, pair-stream or async. Where it is named,
     the makespan with messages that wait for their turn is shown with the ideal one.
-    An answer is judged by what can be derived anew; an engine's word is called that, and is no proof.
+    An answer is judged by what can be derived anew; an engine's word is reported as such, not as a proof.
     Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file.
     """
     from pipesched.verbs.library import lists

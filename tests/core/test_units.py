@@ -148,7 +148,7 @@ def test_a_cap_is_written_as_it_was_given(capsys: pytest.CaptureFixture[str]) ->
     text = told(capsys, *VERBS["optimize"])
     assert text.splitlines()[1].endswith(", cap 100 GB") and "cap 7" not in text and "release I=" not in text
     planned = told(capsys, *VERBS["plan"], "--mem-cap", "64GiB")
-    assert "at most 64 GiB a GPU" in planned and "--mem-cap 64GiB" in planned
+    assert "at most 64 GiB per GPU" in planned and "--mem-cap 64GiB" in planned
 
 
 SAYING = ("verify", "several", "over", "why", "compare", "diff", "optimize", "plan")

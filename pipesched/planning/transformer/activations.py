@@ -11,7 +11,7 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
 
 34 is 11 of attention, 19 of the feed-forward part, 4 of the two norms; the 10 that t alone does not split are inputs of
 norms, of q, k, v and of the feed-forward part, and dropout masks. Flash attention makes no scores, so it leaves out
-5 a s / h too (its fp32 sum of each row, 4 a / t bytes a token, is not counted). A gated feed-forward part keeps gate,
+5 a s / h too (its fp32 sum of each row, 4 a / t bytes per token, is not counted). A gated feed-forward part keeps gate,
 value and their product: 3 f instead of 2 f. Experts keep that, and their input and output, for each token sent to them.
 Context parallelism leaves s / c tokens on a rank.
 """

@@ -54,7 +54,7 @@ class Device:
 
 
 def _row(name: str, tera: str, giga: tuple[int, int, int, int], source: str) -> tuple[str, Device]:
-    """tera: FLOP/s; giga: bytes of memory; of node, network and host a second, in one direction."""
+    """tera: FLOP/s; giga: bytes of memory; of node, network and host bytes per second, in one direction."""
     memory, node, network, host = (Fraction(value) * 10**9 for value in giga)
     return name, Device(name, Fraction(tera) * 10**12, memory, node, network, host=host, node_size=8, source=source)
 
@@ -80,7 +80,7 @@ _WRITTEN = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,9})?(?:e[0-9]{1,2})?)\s*([KM
 MOST = 10**24
 _RATES = ("flops", "node", "network", "host")
 _KINDS = {"flops": "FLOP/s, such as 400e12 or '400 TFLOP/s'", "memory": "bytes, such as '80 GB'"}
-_LINK = "bytes a second, such as '300 GB/s'"
+_LINK = "bytes per second, such as '300 GB/s'"
 _WHAT = {**_KINDS, "node": _LINK, "network": _LINK, "host": _LINK, "node_size": "a whole number from 1"}
 _NAME, _SYNTAX, _KEY, _VALUE = (
     PlanningCode.NO_DEVICE,

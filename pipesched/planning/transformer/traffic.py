@@ -1,6 +1,6 @@
 """Bytes that one rank sends to the ranks with which it shares a layer, a sequence, experts or gradients.
 
-    tensor       two all-reduces a layer in F and in I, of 2 s b h: 2 (t - 1) / t of it each; the same under sequence
+    tensor       two all-reduces per layer in F and in I, of 2 s b h: 2 (t - 1) / t of it each; the same under sequence
                  parallelism, as a reduce-scatter and an all-gather
     context      keys and values pass c - 1 ranks in F; in I they do so again, and their gradients with them
     experts      a token goes to its experts and comes back, in F and in I: (e - 1) / e of them are on other ranks

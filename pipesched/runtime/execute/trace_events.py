@@ -1,6 +1,6 @@
 """Write a measured run as Chrome's trace events, which Perfetto, chrome://tracing and `pipesched calibrate` open.
 
-    process  one a rank         slice (X)  an instruction, under torch's name: 0F1, 2SEND_B0, (3F0;3B1)OVERLAP
+    process  one per rank       slice (X)  an instruction, under torch's name: 0F1, 2SEND_B0, (3F0;3B1)OVERLAP
     args     op, stage, microbatch, step, index; start, end, waited in seconds; `with`: the second part of an overlap
 
 `ts` and `dur` are microseconds from the first instruction; `waited` is the part of a slice spent waiting for a message.

@@ -1,4 +1,4 @@
-"""A measured run laid over its plan: as characters, two rows a rank; as SVG, the plan above and the run below.
+"""A measured run laid over its plan: as characters, two rows per rank; as SVG, the plan above and the run below.
 
 rank 0 plan  F0F1F2·· B0  B1            both on one clock, in units of cost: a cost of 1 lasts this many ms
        run   F0F1 F2···B0  B1

@@ -3,7 +3,7 @@
     {"ph": "X", "name": "PP:2F1", "ts": 12.5, "dur": 80.25}                              torch's profiler
     {"ph": "X", "args": {"op": "F", "stage": 2, "microbatch": 1}, "ts": …, "dur": …}     `pipesched run --trace`
 
-torch's pipeline runtime records each action under its name in a CSV, one file a rank (`_get_profiler_function_name`
+torch's pipeline runtime records each action under its name in a CSV, one file per rank (`_get_profiler_function_name`
 in torch.distributed.pipelining.schedules, 2.13); the file gives its rank under `distributedInfo`, and the origin of its
 times under `baseTimeNanoseconds`. Times are microseconds there, and whole nanoseconds here. A trace of `pipesched run`
 may hold all ranks, and tells how long an operation waited. The number of times that an operation occurs is the number

@@ -82,7 +82,7 @@ const further = new Map();
 for (const [from, to] of meta.further) further.set(to, [...(further.get(to) ?? []), from]);
 const inputsOf = (index) => [needs[index], ...(further.get(index) ?? [])].filter((from) => from >= 0);
 
-// A number a stage, or a list of one a microbatch.
+// A number per stage, or a list of one per microbatch.
 function latency(from) {
   const late = meta.message[Math.min(Math.max(stageOf[from], 0), meta.stages - 1)];
   return Array.isArray(late) ? late[Math.min(Math.max(microbatch[from], 0), late.length - 1)] : late;
