@@ -18,7 +18,9 @@ from pipesched import extension
 if TYPE_CHECKING:
     from pipesched.shell.public import *  # noqa: F403  all names, for type checkers
 
-extension.register("views", "explain", "lift", "planning", "interop", "runtime", "optimizer", "prover", "insight")
+extension.register(
+    "common", "views", "explain", "lift", "planning", "interop", "runtime", "optimizer", "prover", "insight"
+)
 
 
 class _Check(ModuleType):

@@ -242,8 +242,8 @@ def _require(device: str) -> None:
 @contextmanager
 def _raising(code: AnyCode, who: str) -> Iterator[None]:
     """Report an exception of the user's code, with its line."""
+    from pipesched.common.functions import Unknown
     from pipesched.runtime.execute.errors import RunError
-    from pipesched.support.functions import Unknown
 
     try:
         yield
@@ -272,7 +272,7 @@ def _factory(name: str) -> Callable[[int, int], object]:
     """
     import torch  # noqa: F401  before any folder of the user's, which may have a file of that name
 
-    from pipesched.support.functions import found
+    from pipesched.common.functions import found
 
     path = name.rpartition(":")[0]
     folder = str(Path(path).resolve().parent if path.endswith(".py") else Path.cwd())

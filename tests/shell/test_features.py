@@ -1,6 +1,6 @@
 """A consumer accepts a schedule only if it knows its every feature: the default is refusal, by name.
 
-The picture in `model/features.py` is a claim: each of its cells is tried with a schedule that has that feature alone.
+The picture in `common/features.py` is a claim: each of its cells is tried with a schedule that has that feature alone.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 import pipesched
+from pipesched.common import features
+from pipesched.common.features import FEATURES, Consumer, Feature, Found
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.interop.targets import deepspeed_write
 from pipesched.interop.torch.torch_order import TORCH_COMMS, TORCH_CSV
-from pipesched.model import features
-from pipesched.model.features import FEATURES, Consumer, Feature, Found
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.solve.instance import BOUNDED, OPTIMIZER
 from pipesched.support.source import Source

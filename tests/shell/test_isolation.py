@@ -112,7 +112,7 @@ def test_python_m_runs_it_neither(tmp_path: Path) -> None:
 
 def test_an_empty_entry_of_the_path_is_not_handed_on() -> None:
     """``PYTHONPATH=$PYTHONPATH:/there`` puts the current folder before the standard library."""
-    asked = "from pipesched.support import child; print(repr(child.environment()['PYTHONPATH']))"
+    asked = "from pipesched.common import child; print(repr(child.environment()['PYTHONPATH']))"
     for given, handed_on in ((":/there", "/there"), ("/a::/b:", "/a:/b"), ("", "")):
         found = subprocess.run(
             [sys.executable, "-P", "-c", asked],

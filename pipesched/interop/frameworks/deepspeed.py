@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+from pipesched.common.functions import Unknown, found
 from pipesched.interop.frameworks import pipe_instructions
 from pipesched.interop.frameworks.fakes import Finder
 from pipesched.interop.frameworks.recording import (
@@ -31,7 +32,6 @@ from pipesched.interop.frameworks.recording import (
     shown,
     version_of,
 )
-from pipesched.support.functions import Unknown, found
 
 FILE = "deepspeed.runtime.pipe.schedule"
 

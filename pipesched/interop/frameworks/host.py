@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypedDict
 
+from pipesched.common import child
 from pipesched.diagnostics import Label, PipeschedError, budgeted, fail
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.frameworks.frameworks import FRAMEWORKS, Call, Framework
-from pipesched.support import child, files
+from pipesched.support import files
 from pipesched.support.budget import Spent
 from pipesched.support.foreign import Foreign, foreign, json_of, real
 from pipesched.support.source import Source

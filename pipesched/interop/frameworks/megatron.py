@@ -24,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+from pipesched.common.functions import Unknown
 from pipesched.interop.frameworks.fakes import Fake, Finder
 from pipesched.interop.frameworks.megatron_rank import (
     PIPELINE,
@@ -39,7 +40,6 @@ from pipesched.interop.frameworks.megatron_rank import (
     words,
 )
 from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Options, Recorded, needed, version_of
-from pipesched.support.functions import Unknown
 
 FUNCTIONS = {
     "1f1b": "forward_backward_pipelining_without_interleaving",

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import GeneratorType
 
+from pipesched.common.functions import Unknown, found
 from pipesched.interop.frameworks import pipe_instructions
 from pipesched.interop.frameworks.recording import (
     FOLDERS,
@@ -27,7 +28,6 @@ from pipesched.interop.frameworks.recording import (
     shown,
     version_of,
 )
-from pipesched.support.functions import Unknown, found
 
 _MORE = "--max-ops raises the limit"
 RANK = ("rank", "r", "stage_id", "pp_rank")

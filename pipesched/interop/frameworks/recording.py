@@ -31,8 +31,8 @@ from importlib.metadata import version as installed
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, TypedDict
 
+from pipesched.common.functions import Unknown
 from pipesched.interop.frameworks import fence
-from pipesched.support.functions import Unknown
 
 if TYPE_CHECKING:
     from pipesched.interop.frameworks.kept import Kept

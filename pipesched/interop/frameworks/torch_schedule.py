@@ -17,8 +17,8 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from types import FunctionType, ModuleType, SimpleNamespace
 
+from pipesched.common.functions import Unknown
 from pipesched.interop.frameworks.recording import Nonsense, Options, Place, Recorded, needed, shown
-from pipesched.support.functions import Unknown
 
 _GIVEN = {"stage", "stages", "n_microbatches", "loss_fn"}
 

@@ -29,10 +29,7 @@ from typing import cast
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.formats.targets import Head, Writer
-from pipesched.model.columns import among, computes
-from pipesched.model.features import (
+from pipesched.common.features import (
     COPIES,
     EMPTY_RANKS,
     FORWARD_ONLY,
@@ -43,6 +40,9 @@ from pipesched.model.features import (
     UNEVEN_COSTS,
     Consumer,
 )
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.formats.targets import Head, Writer
+from pipesched.model.columns import among, computes
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion

@@ -24,10 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from pipesched.check.findings import label, limited, notes, rows
-from pipesched.diagnostics import AnyCode, Code, Diagnostic
-from pipesched.interop.codes import InteropCode
-from pipesched.model.columns import among
-from pipesched.model.features import (
+from pipesched.common.features import (
     COPIES,
     EMPTY_RANKS,
     FORWARD_ONLY,
@@ -39,6 +36,9 @@ from pipesched.model.features import (
     Consumer,
     stages_on_several_ranks,
 )
+from pipesched.diagnostics import AnyCode, Code, Diagnostic
+from pipesched.interop.codes import InteropCode
+from pipesched.model.columns import among
 from pipesched.model.ops import COMPUTES, SHAPES, Op, Result
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import ACTIONS, NEWEST

@@ -20,8 +20,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from pipesched.common.features import COPIES, EMPTY_RANKS, FORWARD_ONLY, OVERLAP, UNEVEN_COSTS, Consumer
 from pipesched.diagnostics import Code, fail
-from pipesched.model.features import COPIES, EMPTY_RANKS, FORWARD_ONLY, OVERLAP, UNEVEN_COSTS, Consumer
 from pipesched.model.numbers import Value, require_counts, whole
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement

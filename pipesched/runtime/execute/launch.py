@@ -23,8 +23,8 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TypedDict
 
+from pipesched.common import child
 from pipesched.runtime.execute.errors import NEEDS, RANK_LOST, Fault, Place, RunError
-from pipesched.support import child
 
 FAULTS = (
     *("kill", "freeze", "raise", "raise-backward", "nan", "shape", "dtype", "stall", "leave", "collective", "weights"),

@@ -31,10 +31,10 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 
+from pipesched.common import child
 from pipesched.diagnostics import PipeschedError
 from pipesched.optimizer.solve.engines.decide import decide
 from pipesched.optimizer.solve.problem import Answer, Problem, Question
-from pipesched.support import child
 
 _WORKER = "pipesched.optimizer.solve.engines.worker_pool"
 _BY_SIGNAL = sys.platform == "linux"
