@@ -1,4 +1,4 @@
-"""Columns of characters given to what runs in them, so that shares of columns are shares of time.
+"""Columns of characters given to operations that run in them, so that shares of columns are shares of time.
 
     time      |F  |B      |F  |B      |F  |B          an F takes 2 of 6 ticks, a column holds 4
     columns   |  F   |  B   |  B   |  F   | ...       every third column is an F

@@ -1,7 +1,7 @@
 """Time as columns of characters.
 
-    exact     k columns a unit of time, if that fits: nothing is rounded
-    scaled    else a round number of units a column: 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten
+    exact     k columns per unit of time, if that fits: nothing is rounded
+    scaled    else a round number of units per column: 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten
 
 The unit is the largest time that divides every start and end, so that F=10, B=20 look like F=1, B=2.
 """
@@ -42,7 +42,7 @@ class Viewport:
         if end > begin or (self.begin, self.end) == (None, None):
             return begin, max(end, begin + 1)
         there = f"the makespan is {chart.unit.text(chart.makespan)}"
-        raise fail(Code.USAGE, f"there is no time from {chart.said(begin)} on to draw; {there}")
+        raise fail(Code.USAGE, f"there is nothing to draw from {chart.said(begin)} on; {there}")
 
 
 WHOLE = Viewport()
@@ -50,7 +50,7 @@ WHOLE = Viewport()
 
 @dataclass(frozen=True)
 class Axis:
-    """begin, end: in ticks. step: ticks a column. unit: columns a unit of time, 0 if scaled."""
+    """begin, end: in ticks. step: ticks per column. unit: columns per unit of time, 0 if scaled."""
 
     begin: int
     end: int

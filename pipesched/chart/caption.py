@@ -44,7 +44,7 @@ def timeless(chart: Chart) -> int:
 
 
 def stopped(chart: Chart, stop: Standstill) -> str:
-    """Who waits, under which model, from when on; with the code."""
+    """A standstill in words: its code, its model, the ranks that wait, and when they stop."""
     when = f"stops at {chart.unit.text(chart.makespan)}"
     if stop.cycle:
         return f"deadlock {stop.code} {stop.under}: {together(stop.ranks)}; {when}"

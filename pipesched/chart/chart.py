@@ -27,7 +27,7 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """wrong: the code of what is wrong with the file, which a picture of it must not hide. name: in the place of the
+    """wrong: the code of what is wrong with the file, which a picture of it must not hide. name: instead of the
     schedule's.
     """
 

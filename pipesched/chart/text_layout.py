@@ -1,4 +1,4 @@
-"""Where a chart of characters puts things: names of ranks, columns of time, peaks; and what each slot is called.
+"""Layout of a chart of characters: names of ranks, columns of time, peaks; and the label of each slot.
 
 F5       forward of microbatch 5         f5    the same of an odd chunk (or of the second route)
 F9.5     of stage 9, where a rank has more than two chunks and it fits
@@ -96,7 +96,7 @@ class Layout:
 
     @cached_property
     def copies(self) -> Bars | None:
-        """The copies, where activations are offloaded: two rows a rank, out and in."""
+        """The copies, where activations are offloaded: two rows per rank, out and in."""
         schedule, found = self.chart.schedule, self.chart.times.copies
         if found is None:
             return None

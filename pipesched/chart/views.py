@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GRAPHML = "graphml"
 
 COLUMNS = 80
-"""Of a text, where there is no terminal."""
+"""Width of a text without a terminal."""
 
 
 @dataclass(frozen=True)

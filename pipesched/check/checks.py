@@ -99,7 +99,7 @@ PROGRAM_CHECKS: list[Check[Subject]] = [
         place=40,
     ),
     Check(
-        "a rank computes with what it has received and sends what it has computed",
+        "each rank computes with received inputs and sends computed results",
         ("PS308", "PS309"),
         lambda x: check_handover(x.own, x.analysis.schedule, x.analysis.dependencies),
         Needs.OWN,

@@ -101,7 +101,7 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     for op in COMPUTES:
         at = np.flatnonzero((schedule.op == op) & dependencies.valid)[::-1]
         first = np.full(schedule.stages * schedule.microbatches, -1, dtype=np.int64)
-        first[schedule.key(at)] = at  # of repeated keys the last one stays
+        first[schedule.key(at)] = at  # the last of repeated keys stays
         for kinds, how in ((op,), "again"), (op.parts, f"although {op.name} did it"):
             alike = np.flatnonzero(among(schedule.op, kinds) & dependencies.valid)
             earlier = first[schedule.key(alike)]
@@ -172,7 +172,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
-    """By (stage, microbatch): whether what a kind makes is missing, and no more: of I, not the W with it."""
+    """By (stage, microbatch): whether exactly the results of a kind are missing: for I, not those of W too."""
     wants, m = schedule.placement.wants, schedule.microbatches
 
     def missing(op: Op) -> Bools:
@@ -234,6 +234,6 @@ def _copies(schedule: Schedule) -> Iterator[Diagnostic]:
             Code.COPIES,
             f"stage {stage} has {len(copies[stage])} copies, on ranks {ranks}",
             (),
-            notes("SYNC sums the gradients of two copies at a time, so that there are 1, 2, 4, 8 or so", more),
+            notes("SYNC sums the gradients of two copies at a time, so their number must be a power of 2", more),
             "place each stage on two ranks, or four",
         )

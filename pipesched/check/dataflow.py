@@ -119,7 +119,7 @@ def _cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> I
         Code.COMPUTE_CYCLE,
         f"the compute orders of ranks {', '.join(ranks[:-1])} and {ranks[-1]} wait for each other",
         tuple(labels),
-        ("no communication model helps: there is no order of messages in which this ends",),
+        ("no communication model helps: it cannot finish with any order of messages",),
         "on one of these ranks, run the awaited operation before the one that waits",
     )
     yield from explained("cycle", [found], schedule, cycle)

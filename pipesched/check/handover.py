@@ -79,8 +79,8 @@ def _unproduced(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diag
     for (send, computed), more in limited(found):
         yield Diagnostic(
             Code.NOT_PRODUCED,
-            f"{program[send]} on rank {int(program.rank[send])} sends what this rank has not computed before it",
-            labels(program, (send, "sends what is not computed yet"), (computed, "computed here")),
+            f"{program[send]} on rank {int(program.rank[send])} sends a value that this rank has not computed yet",
+            labels(program, (send, "sends a value that is not computed yet"), (computed, "computed here")),
             notes(more),
             "send after the operation that makes the value",
         )

@@ -1,7 +1,7 @@
-"""No rank holds more activations than its cap, nor messages that its order gives no reason to hold.
+"""No rank holds more activations than its cap, or messages that its order gives no reason to hold.
 
     rank 0    F0 SEND_F0  F1 SEND_F1  F2 SEND_F2  …
-    rank 1    RECV_F0 RECV_F1 RECV_F2 …  F0 B0  F1 B1  F2 B2        all m activations are there before the first is used
+    rank 1    RECV_F0 RECV_F1 RECV_F2 …  F0 B0  F1 B1  F2 B2        all m activations arrive before the first is used
 
 The lowering of the same order sends what is made and receives what is sent, so it says how many messages have to wait.
 Received and not yet used: torch's lowering, which takes the ranks in turn without a clock, has up to ranks - 1 more
@@ -29,7 +29,7 @@ _UNSENT = "made and not yet sent", "send each message right after the operation 
 
 
 def check_memory(memory: Memory, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
-    """PS501 for the ranks furthest over their caps; caps in the unit of `analysis.holdings`, one a rank."""
+    """PS501 for the ranks furthest over their caps; caps in the unit of `analysis.holdings`, one per rank."""
     for rank, more in furthest(memory.peak, caps):
         first, top, most = memory.first_over(rank, caps[rank]), memory.peak_at[rank], shown(memory.peak[rank])
         live = memory.live(top)

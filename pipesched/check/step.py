@@ -75,7 +75,7 @@ def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     """SYNCs of what has no two copies, or not these."""
     mates = {i: _mates(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
     for i, more in limited([i for i in mates if program.peer[i] not in mates[i]]):
-        where = f"its other copy is on rank {mates[i][0]}" if mates[i] else "there is no other copy of it"
+        where = f"its other copy is on rank {mates[i][0]}" if mates[i] else "the stage has no other copy"
         where = f"it meets those on ranks {', '.join(map(str, mates[i]))}" if len(mates[i]) > 1 else where
         where = "the stage is frozen" if int(program.stage[i]) in program.placement.frozen else where
         yield _finding(program, i, f"is with rank {int(program.peer[i])}, but {where}", more, "remove it")

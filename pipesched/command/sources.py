@@ -21,7 +21,7 @@ _PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
 
 
 def named(target: object, sizes: dict[str, Value], *, computes: bool = False) -> tuple[Source, dict[str, Value]]:
-    """The source and its sizes: a schedule of torch with one stage a rank is that of its name in the library.
+    """The source and its sizes: a schedule of torch with one stage per rank is that of its name in the library.
 
     computes: of a program its computes alone.
     """

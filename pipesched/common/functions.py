@@ -1,4 +1,4 @@
-"""A function of somebody's own by its name: ``module:function``, or ``path/to/file.py:function``."""
+"""A user's function, by its name: ``module:function``, or ``path/to/file.py:function``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 class Unknown(Exception):
-    """A name or an option that is not there. help: what is."""
+    """A name or an option is unknown. help: the known ones."""
 
     def __init__(self, message: str, help: str | None = None) -> None:
         super().__init__(message)

@@ -50,7 +50,7 @@ NEAR = {
     "graphpipe": "GraphPipe has stages that are a graph; `reads` in a file makes one, as in `unet`",
     "vocabularyparallelism": "it has passes of the vocabulary on all ranks, which no file says",
     "1f1bplus": "nnScaler's 1f1b_plus has stages on all ranks, which no file says; the rest of it is `1f1b`",
-    "pipelineschedulesingle": "torch's class for one stage a rank: `1f1b`, `gpipe`",
+    "pipelineschedulesingle": "torch's class for one stage per rank: `1f1b`, `gpipe`",
     "pipelineschedulemulti": "torch's class for several stages per rank: `interleaved`, `looped_bfs`, `zb_v` and more",
     "helixpipe": "HelixPipe places by stage and microbatch, which no file says",
     "varuna": "Varuna orders at run time; `greedy` in a file is such a rule, and `mario` recomputes too",

@@ -1,12 +1,12 @@
 """An order that is not in a file: rows of cells or words, actions of torch by rank, or a schedule of torch.
 
-    ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]          a row a rank, as in torch's CSV
+    ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]          a row per rank, as in torch's CSV
     ["F0.0 F0.1 B0.0 B0.1", "F1.0 B1.0 F1.1 B1.1"]  the same as an order
     {0: [F, F, None, B, B], 1: …}                   whatever prints as torch's actions do; None is a bubble
-    pandas.read_csv("mine.csv", header=None)        a row a rank; NaN is a bubble
+    pandas.read_csv("mine.csv", header=None)        a row per rank; NaN is a bubble
     ScheduleInterleaved1F1B(stages, m)              what its runtime runs: `pipeline_order_with_comms`
 
-It is written down, and read as a file is: a finding shows the row. Torch's classes of one stage a rank run by a loop
+It is written down, and read as a file is: a finding shows the row. Torch's classes of one stage per rank run by a loop
 of their own, and the `pipeline_order` that they give is another (in 2.13 that of Schedule1F1B names F4 of four
 microbatches), so they are taken for the schedule of the library that goes by their name.
 """
@@ -49,7 +49,7 @@ _WORD = re.compile(rf"{KIND}\d|[a-z]+:|\(( |$)|step\b|rank\b")
 
 
 def written(order: object) -> Source | None:
-    """The order as a text; None for what is none.
+    """The order as a text; None if it is not an order.
 
     Raises:
         PipeschedError: PS225, rows of something else, or ranks that are not 0, 1, ….
@@ -72,7 +72,7 @@ def written(order: object) -> Source | None:
 
 
 def single(order: object) -> tuple[str, dict[str, int]] | None:
-    """The class and the sizes of a schedule of torch with one stage a rank; None for everything else."""
+    """The class and the sizes of a schedule of torch with one stage per rank; None for everything else."""
     stage, microbatches = getattr(order, "_stage", None), getattr(order, "_n_microbatches", None)
     if stage is None or not isinstance(microbatches, int) or hasattr(order, "_stages"):
         return None

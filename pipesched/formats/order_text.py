@@ -134,10 +134,10 @@ def read_word(text: str) -> list[tuple[Op, list[str]]] | Bad:
     for part in (first, rest) if plus else (first,):
         found = _part(part)
         if isinstance(found, Bad):
-            return Bad(f"{short(text)!r} is no operation: {found.reason}", found.help)
+            return Bad(f"{short(text)!r} is not an operation: {found.reason}", found.help)
         entries.append(found)
     if plus and not overlap(entries[0][0], entries[1][0]):
-        return Bad(f"{short(text)!r} is no overlap pair", "a pair is an F, then a B or an I, as in F3.1+B2.0")
+        return Bad(f"{short(text)!r} is not an overlap pair", "a pair is an F, then a B or an I, as in F3.1+B2.0")
     return entries
 
 
@@ -166,11 +166,9 @@ def _why(word: str) -> Bad:
         return found
     beyond = next((x for x in re.findall("[0-9]+", word) if number(x) > LARGEST), None)
     what = (
-        f"{short(beyond)} is beyond the limit of {LARGEST:,}"
-        if beyond
-        else "stage 0 makes no gradient that anybody could receive"
+        f"{short(beyond)} is beyond the limit of {LARGEST:,}" if beyond else "no stage receives the gradient of stage 0"
     )
-    return Bad(f"{short(word)!r} is no operation: {what}", HELP, Code.OUT_OF_RANGE if beyond else Code.CELL)
+    return Bad(f"{short(word)!r} is not an operation: {what}", HELP, Code.OUT_OF_RANGE if beyond else Code.CELL)
 
 
 # Lines

@@ -51,7 +51,7 @@ def require_ranks(ranks: int, most: int) -> None:
     """
     if ranks > most:
         message = f"the file has {ranks:,} ranks; the limit is {most:,}"
-        help = f"a rank is a line; --max-ops raises the limit: a rank counts as {OPS_A_RANK} operations"
+        help = f"each rank has one line; --max-ops raises the limit: a rank counts as {OPS_A_RANK} operations"
         raise fail(Code.TOO_MANY_OPERATIONS, message, help=help)
 
 
@@ -94,7 +94,7 @@ class Rows:
 
     @cached_property
     def placed(self) -> Ints:
-        """The entries that say where a stage lives, in the order in which they are believed.
+        """The entries that place a stage, in order of precedence.
 
         Forwards, then other computes, then messages; each in the order of the file.
         """
@@ -157,7 +157,7 @@ def _names(routes: Column) -> tuple[str, ...]:
 
 
 def other_stage(op: Column, stage: Column) -> Column:
-    """The stage at the other end of each message; its own stage where the entry is no message."""
+    """The stage at the other end of each message; its own stage where the entry is not a message."""
     return np.asarray(stage + NEIGHBOUR[op])
 
 
@@ -185,7 +185,7 @@ def implied(rows: Rows, file: str, given: Mapping[str, object], placement: Seque
 
 
 SHOWN, READ = 8, 20
-"""So many places of one kind are reported; after so many bad words or cells, the rest of a file is not read."""
+"""The most places of one kind that are reported; the bad words or cells after which a file is not read on."""
 
 SIZES = {"p": ("rank", "ranks"), "stages": ("stage", "stages"), "m": ("microbatch", "microbatches")}
 """By option, what it counts: one, and several."""
@@ -198,8 +198,8 @@ def table_of(rows: Rows) -> Column:
         raise fail(
             Code.EMPTY,
             "the file has no computes and no messages",
-            there(rows.origin, 0, "nothing here runs a stage"),
-            help="one row a rank, one cell an action, as in 0F0,0F1,0B0,0B1",
+            there(rows.origin, 0, "no operation here is on a stage"),
+            help="one row per rank, one cell per action, as in 0F0,0F1,0B0,0B1",
         )
     stage, microbatch = rows.stage[placed], rows.microbatch[placed]
     shape = int(stage.max()) + 1, int(microbatch.max()) + 1
@@ -288,7 +288,7 @@ def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic
 
 
 def require_no_gap(rows: Rows) -> None:
-    """Raises PipeschedError: PS304, nothing bears a number, although a later one is there: often a slip in that one."""
+    """Raises PipeschedError: PS304, a number is missing although a later one is there: often a slip in that one."""
     found = []
     for (what, many), column in ((SIZES["stages"], rows.stage), (SIZES["m"], rows.microbatch)):
         present = np.unique(column[rows.placed])

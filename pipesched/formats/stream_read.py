@@ -27,10 +27,10 @@ from pipesched.support.foreign import json_of
 from pipesched.support.source import Source
 
 _OPS = {op.name: op for op in Op if op.name in FIELDS}
-_INNERMOST = re.compile(r"\{[^{}]*\}")  # behind the beginning of the ranks, an instruction that is no compound
+_INNERMOST = re.compile(r"\{[^{}]*\}")  # behind the beginning of the ranks, an instruction that is not a compound
 
 _RANK, _BATCHED = -1, len(Op)
-"""Codes of what a line holds: an Op, that of a part of a batch, which is so much more, or the beginning of a rank."""
+"""Codes of lines: an Op for an instruction, plus `_BATCHED` for a part of a batch; and the beginning of a rank."""
 _BLOCK = 1_000_000  # characters that are read at once
 _FIELDS = {"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0, "other": -1}
 _BETWEEN = "      "
@@ -41,7 +41,7 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
     """The program of a stream, and its parameters.
 
     given: parameters that the file must agree with; p and m always can be.
-    Raises PipeschedError: PS811 what is no stream, PS812 another version, PS813 a fingerprint of something else,
+    Raises PipeschedError: PS811 what is not a stream, PS812 another version, PS813 a fingerprint of something else,
     PS304 numbers beyond all bounds, PS803 a file that disagrees with what was given, PS843 one that costs more than
     its budget.
     """

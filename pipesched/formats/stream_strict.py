@@ -1,4 +1,4 @@
-"""The strict reader of streams: everything that is no stream is reported with its place.
+"""The strict reader of streams: everything that is not a stream is reported with its place.
 
 JSON, version, fields and fingerprint are the business of `pipesched.stream.loads`; here what it says gets a code and a
 place, and what is right as JSON and cannot be a program is refused.
@@ -25,8 +25,8 @@ from pipesched.support.source import Source
 def right(source: Source) -> Stream:
     """The stream of a text.
 
-    Raises PipeschedError: PS811 what is no stream, PS812 another version, PS813 a fingerprint of something else, PS304
-    numbers beyond all bounds.
+    Raises PipeschedError: PS811 what is not a stream, PS812 another version, PS813 a fingerprint of something else,
+    PS304 numbers beyond all bounds.
     """
     try:
         json_of(source.text)  # its mistakes have places, and a budget
@@ -72,7 +72,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
         return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"), help=help)
     if error.path == "fingerprint":
         message = "the fingerprint is not that of this placement and these instructions"
-        help = "emit the stream again from its schedule: what was changed by hand is another program, without a verdict"
+        help = "emit the stream again from its schedule: a stream changed by hand is another, unverified program"
         return Diagnostic(Code.FINGERPRINT, message, _at(source, error.path, "of another program"), help=help)
     help = "the fields of a stream and of each instruction are in emit/README.md"
     if error.path == "ranks" and '"instructions"' in source.text:
@@ -83,8 +83,8 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
 
 
 def _not_json(source: Source, wrong: json.JSONDecodeError) -> Diagnostic:
-    """The place from which a text is no JSON."""
-    label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is no JSON from here on")
+    """The place from which a text is not JSON."""
+    label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is not JSON from here on")
     ended = not source.text[wrong.pos :].strip()
     help = "the file ends too early: write it again" if ended else "mend the JSON there, or emit the stream again"
     return Diagnostic(Code.STREAM, f"not a stream: {wrong.msg[:1].lower()}{wrong.msg[1:]}", (label,), (), help)
@@ -105,7 +105,7 @@ def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
         many = f"{len(made.ranks):,} ranks, " if len(made.ranks) > RANKS else ""
         sizes = f"{many}{made.stages:,} stages and {made.microbatches:,} microbatches"
         message = f"{sizes}, but {operations:,} instructions"
-        yield Diagnostic(Code.OUT_OF_RANGE, message, _at(source, "placement", "so many are declared here"))
+        yield Diagnostic(Code.OUT_OF_RANGE, message, _at(source, "placement", "these are declared here"))
     else:
         yield from _nowhere(source, made)
         routes = route_of(made.placement).tolist()
@@ -138,7 +138,7 @@ def _wrong(instruction: Instruction, routes: list[int], made: Stream) -> tuple[C
     return None
 
 
-# Where a value is in a JSON text. Asked only when something is wrong, so the text is walked and not indexed.
+# Position of a value in a JSON text. Asked only when something is wrong, so the text is walked and not indexed.
 
 _NEXT = re.compile(r'[\s,]*(?:("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*)?')
 """What is before a value: a comma, and its key in an object."""

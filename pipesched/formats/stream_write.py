@@ -43,7 +43,7 @@ def pieces(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
     """The text of a stream, a rank at a time. Lines are made twice: the fingerprint comes before them.
 
     Raises:
-        PipeschedError: PS814, what a stream has no words for.
+        PipeschedError: PS814, an operation that a stream cannot express.
     """
     head, mark = _head(program, parameters)
     yield from text(head, ([_rank(program, rank)] for rank in range(program.ranks)), mark)
@@ -53,7 +53,7 @@ def by_rank(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
     """The text of each rank's own file: its instructions, under the fingerprint of the whole stream.
 
     Raises:
-        PipeschedError: PS814, what a stream has no words for.
+        PipeschedError: PS814, an operation that a stream cannot express.
     """
     stream, mark = _head(program, parameters)
     head, _, _ = "".join(text(stream, [], mark)).rpartition('  "ranks": [')
@@ -77,7 +77,7 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
     """The routes, each with its microbatches as one range.
 
     Raises:
-        PipeschedError: PS814, the microbatches of a route are no range.
+        PipeschedError: PS814, the microbatches of a route are not a range.
     """
     routes = []
     for number, ranks in enumerate(placement.rank_of.tolist()):
@@ -86,7 +86,7 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
         gaps = taken[:-1][np.diff(taken) > 1] + 1
         if len(gaps):
             takes = f"{gaps[0] - 1} takes it and {gaps[0]} does not"
-            message = f"the microbatches of route {name or number} are no range: {takes}"
+            message = f"the microbatches of route {name or number} are not a range: {takes}"
             note = "a stream gives each route the microbatches from a first to a last one"
             help = "number the microbatches so that those of a route follow each other"
             raise fail(Code.TARGET, message, help=help, notes=(note,))

@@ -1,4 +1,4 @@
-"""torch's pipeline CSV: one row a rank, one cell an action, no header.
+"""torch's pipeline CSV: one row per rank, one cell per action, no header.
 
     compute_only     0F0,0F1,,0B0,0B1               empty cells are bubbles       -> Schedule
     compute_comms    0F0,0SEND_F0,0RECV_B0,0B0,…    what runs, so no empty cells  -> Program
@@ -55,7 +55,7 @@ def read(
     """The schedule or program of a file, with its placement inferred.
 
     given (`rows.SIZES`), placement (the rank of each stage): what the file must agree with.
-    Raises PipeschedError: PS801 cells that are no action of this torch, PS802 empty cells of a program and ranks
+    Raises PipeschedError: PS801 cells that are not an action of this torch, PS802 empty cells of a program and ranks
     without actions, PS304 numbers beyond all bounds or after a gap, PS803 a file that disagrees with what was given,
     PS104 a file that runs nothing, PS210 more ranks than `most_ranks`.
     """
@@ -109,7 +109,7 @@ def _require_text(source: Source) -> None:
             help="save the file as UTF-8 without a byte order mark",
         )
     if not source.text.strip():
-        raise fail(Code.EMPTY, "the file is empty: it has no ranks", help="one row a rank, one cell an action")
+        raise fail(Code.EMPTY, "the file is empty: it has no ranks", help="one row per rank, one cell per action")
 
 
 def _bad_cells(source: Source, rank: int, version: TorchVersion) -> Iterator[Diagnostic]:
@@ -210,7 +210,7 @@ def notation(version: TorchVersion) -> Notation:
 
 
 def pieces(order: AnyOrder) -> Iterator[str]:
-    """The rows, a rank at a time. SYNC and STEP are no actions of torch: who has them lowers them first."""
+    """The rows, a rank at a time. SYNC and STEP are not actions of torch: a program with them is lowered first."""
     for begin, end in pairwise(order.start.tolist()):
         op, stage, microbatch, second = (x[begin:end] for x in (order.op, order.stage, order.microbatch, order.second))
         part = numbered.parts(op, second)

@@ -99,9 +99,9 @@ class Notation(dict[bytes, int]):
 
 
 class TextOrigin:
-    """Finds the text of an operation: the match of a pattern, counted within its rank. Made when somebody asks.
+    """Finds the text of an operation: the match of a pattern, counted within its rank. Computed on demand.
 
-    start: the first operation of each rank. within: from where to where the text of a rank reaches.
+    start: the first operation of each rank. within: begin and end of the text of a rank.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
     found = [x for n, words in enumerate(made.commands, 1) for x in of_words(f"{path} (command {n})", words)]
     ended = "its time was over" if made.status is None else f"it ended with status {made.status}"
     notes = [f"{path} was executed, its programs replaced by recorders: {len(made.commands)} were started"]
-    notes += [f"{ended}: what it would have started later is not known"] if made.status != 0 else []
+    notes += [f"{ended}: later commands are not known"] if made.status != 0 else []
     notes += [f"{name} was asked, which tells of the machine that trains" for name in made.asked]
     text = read_path(path)
     found = [replace(_as_run(x, text), taken=(*x.taken, *notes), launch={} if made.asked else x.launch) for x in found]
@@ -178,7 +178,7 @@ def _telling(row: Trainer, case: Case) -> Diagnostic | None:
     if told is None:
         return None
     message = f"{told.written} is of no release of {row.name} that is known here: {', '.join(row.releases)}"
-    help = f"--trainer {row.typed}==RELEASE says which it is for"
+    help = f"--trainer {row.typed}==RELEASE selects the trainer and release"
     return Diagnostic(InteropCode.CONFIG_UNKNOWN, message, (told.label,), (), help)
 
 
@@ -283,7 +283,7 @@ def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
         yield Fact("processes", f"{case.processes}, by {_processes(case.settings)[1]}")
     file = case.settings("job.config_file").value
     if case.settings.kind == "shell" and isinstance(file, str) and beside(case.settings.source.name, file) is None:
-        yield Note(f"there is no file {file[:100]}: what it sets is not known, its defaults are taken")
+        yield Note(f"there is no file {file[:100]}: its settings are not known, defaults are assumed")
 
 
 def _with_file(settings: Settings) -> Settings:

@@ -1,4 +1,4 @@
-"""Codes of what interop finds."""
+"""Codes of the findings of interop."""
 
 from __future__ import annotations
 

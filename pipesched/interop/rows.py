@@ -28,7 +28,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Target(
         "deepspeed",
-        "a Python module that makes DeepSpeed's pipeline engine run it, of one stage a rank",
+        "a Python module that makes DeepSpeed's pipeline engine run it, for one stage per rank",
         ".py",
         Lazy("interop.targets.deepspeed_write:DEEPSPEED"),
         messages=True,
@@ -59,7 +59,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "framework_path",
         Lazy("command.values:text"),
-        "Where a framework is installed: a folder of packages, an environment.",
+        "Installation of a framework: a folder of packages, an environment.",
         "DIR",
         on=_READING,
         after="frozen",
@@ -87,7 +87,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "recorded",
         Lazy("interop.values:folder"),
-        "What the ranks of a real run posted, held against the schedule.",
+        "Records of a real run, to compare its messages with the schedule.",
         "DIR",
         on=("verify",),
         after="proof",

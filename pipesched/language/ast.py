@@ -176,7 +176,7 @@ class Require(Node):
 
 
 class Stages(Node):
-    """Where stages live.
+    """Placement of stages.
 
     ``stage s in low .. high on rank e`` (variable and high set) or ``stage low on rank e`` (both None), after
     ``route NAME:`` if there is more than one way through the ranks, before ``for microbatch a .. b``. reads: the stages

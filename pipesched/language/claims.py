@@ -103,7 +103,7 @@ def _text(node: ast.Node) -> str:
 
 
 def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Verdict]:
-    """The verdict on every claim. What is known under a release rule is found once, and paid for.
+    """The verdict on every claim. Facts under a release rule are derived once, and paid for then.
 
     A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names no rank (PS221) is an error
     and not applicable.

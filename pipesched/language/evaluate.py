@@ -89,7 +89,7 @@ def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int =
 
 
 def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:
-    """The kinds as frozen stages run them, and where they run: what nobody wants and no microbatch names is no more."""
+    """The kinds as frozen stages run them, and which remain: unneeded ones go, unless they name their microbatch."""
     wanted = placement.wanted[op, keys // placement.microbatches]
     named = np.array([site.named for site in checked.sites], dtype=np.bool_)[sites]
     return np.where(named & (wanted < 0), op, wanted), np.flatnonzero(named | (wanted >= 0))
@@ -211,7 +211,7 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
         if count < 1:
             raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="it has at least one")
         if placement.microbatches % count:
-            message = f"{placement.microbatches} microbatches are no whole number of sequences of {count} slices"
+            message = f"{placement.microbatches} microbatches are not a whole number of sequences of {count} slices"
             raise fail(Code.SLICES, message, label, help="m counts slices: choose a multiple")
         cuts = np.flatnonzero(np.diff(placement.route_of)) + 1
         if len(cuts[cuts % count != 0]):

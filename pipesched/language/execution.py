@@ -77,7 +77,7 @@ class Budget:
         return cls(BUDGET * max_ops, BUDGET * max_ops)
 
     def pay(self, cost: int) -> None:
-        """For what is run next."""
+        """Pay for the next step."""
         self.left -= cost
         if self.left < 0:
             raise self._spent("no more can be run here")
@@ -160,7 +160,7 @@ def reported(source: Source) -> Iterator[None]:
 def report(
     error: Halt | ZeroDivisionError, source: Source, what: str = "", loops: Sequence[Loop] = ()
 ) -> PipeschedError:
-    """The diagnostic of an exception that translated code raised; `what` says which rank."""
+    """The diagnostic of an exception that translated code raised; `what` names the rank."""
     span, bindings = locate(error, source, loops)
     where = ", ".join(filter(None, [what, bindings]))
     halt = error if isinstance(error, Halt) else Halt(Code.DIVISION, "division by zero", "divides by zero")

@@ -7,7 +7,7 @@ what they can, until none does. How long operations and messages take is for the
 result where it is silent, and never for those of the command line: the order is a function of the file and its
 parameters. Ranks without such lines run their list on the same clock, and so does what comes before them in a program.
 
-An operation can run once what it takes has been made, and brought where that is on another rank. What is held is the
+An operation can run once its inputs are made and, from another rank, have arrived. What is held is the
 running sum of `model.release`, freed at W: a rank is asked only when nothing runs there.
 """
 

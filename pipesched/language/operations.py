@@ -31,10 +31,10 @@ Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 
 @dataclass(slots=True)
 class Turn:
-    """Whose turn it is among the microbatches low .. end of a chunk, for one kind: the smallest that has not run.
+    """The next microbatch of a chunk, for one kind: the smallest in low .. end that has not run.
 
-    key: that of microbatch 0 of its stage. slices: of the sequences that run backwards, which turns are counted along.
-    named: the turns of those that ran before theirs.
+    key: that of microbatch 0 of its stage. slices: of each sequence, of which the last has the first turn. named: the
+    turns of microbatches that ran before theirs.
     """
 
     low: int
@@ -64,8 +64,8 @@ class Turn:
 class Pending:
     """The I of a rank whose W is missing, oldest first: those of each chunk, and of all chunks under None.
 
-    Or the F whose R or O is, or the O whose L is. of: by chunk and microbatch, how many are missing. slices: of the
-    sequences whose last slice has its turn first.
+    Or the F whose R or O is missing, or the O whose L is. of: by chunk and microbatch, how many are missing. slices:
+    of each sequence, whose last slice has its turn first.
     """
 
     def __init__(self, chunks: int = 1, slices: int = 1) -> None:
@@ -271,10 +271,10 @@ class Emitter:
         bare = f"a rank with one stage needs none: write `{op}`, or `{op}({chunk})` for microbatch {chunk}"
         help = bare if count == 1 else f"there are {op}[0] to {op}[{count - 1}]" if count else "give it a stage"
         message = f"{said or f'{op}[{chunk}]'}: rank {self.rank} holds {held}"
-        return Halt(Code.CHUNK, message, "there is no such chunk here", f"chunks count from 0; {help}")
+        return Halt(Code.CHUNK, message, "the rank has no such chunk", f"chunks count from 0; {help}")
 
     def _none_left(self, op: Op, chunk: int | None) -> Halt:
-        """There is no next one of a kind."""
+        """The error of an operation of a kind that has no next microbatch."""
         name, on = op.name, f"rank {self.rank}"
         if op is Op.W:
             fused = not self.pending.begun and any(x.next > x.low for x in self.turns[Result.GRADIENT].values())
@@ -288,7 +288,7 @@ class Emitter:
             of = OLDEST[op].name
             message = f"{here}: every {of} of stage {stage} so far has had its {name}"
             return Halt(Code.PAST_THE_END, message, label, f"an {of} comes first, and one {name} for each")
-        message = f"{here}: all microbatches {low} .. {end} of stage {stage} have had theirs"
+        message = f"{here}: all microbatches {low} .. {end} of stage {stage} have had their {name}"
         help = "check the bounds of the loops: they ask for more operations than there are microbatches"
         return Halt(Code.PAST_THE_END, message, label, help)
 

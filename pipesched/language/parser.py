@@ -92,11 +92,11 @@ def _refuse_large(source: Source, words: int) -> None:
 
 
 def _refuse_steering(source: Source) -> None:
-    """Characters that steer a terminal, or make a line look other than it is read, wherever they are."""
+    """Refuse characters that steer a terminal, or make a line look other than it is read, wherever they are."""
     found = STEERING.search(source.text, source.text.startswith("\ufeff"))
     if found is not None:
         point = f"U+{ord(found.group()):04X}"
-        message = f"the file has the character {point}, which a terminal would obey and nobody can see"
+        message = f"the file has the character {point}, an invisible control character"
         here = Label(source.span(found.start(), found.end()), point)
         raise fail(Code.CHARACTER, message, here, help="remove it; comments and documentation have none either")
 
@@ -112,12 +112,12 @@ def _refuse_deep(tree: ast.File) -> None:
         left += [(child, depth) for child in ast.children(node)]
 
 
-# Rules into nodes, the moment they are recognised: a row a rule. A row is given the rule's children in order, tokens
-# included, so a node reaches from its first child to its last.
+# Rules into nodes, the moment they are recognised: a row for each rule. A row is given the rule's children in order,
+# tokens included, so a node reaches from its first child to its last.
 
 
 class _Part(ast.Node):
-    """A part with a place that is no node of its own: a block, a range, the inside of brackets."""
+    """A part with a place that is not a node of its own: a block, a range, the inside of brackets."""
 
     value: Any
 

@@ -179,8 +179,8 @@ def _stages(routes: list[Route]) -> int:
         if len(route.stages) < stages:
             hole = next(s for s in range(stages) if s not in route.stages)
             code, on = (Code.ROUTES, f" on route {route.name}") if len(routes) > 1 else (Code.PLACEMENT, "")
-            here = f"says where {len(route.stages)} of {stages} stages live"
-            help = "stages count from 0, as in `stage s in 0 .. p`" if hole == 0 else "a stage of its own has a line"
+            here = f"places {len(route.stages)} of {stages} stages"
+            help = "stages count from 0, as in `stage s in 0 .. p`" if hole == 0 else "one line can place one stage"
             raise _wrong(f"stage {hole} is placed nowhere{on}", route.span, here, help, code)
     return stages
 
@@ -190,7 +190,7 @@ def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, in
     first, unknown = routes[0].span, Code.MICROBATCHES_UNKNOWN
     if microbatches is None and any(route.microbatches is None for route in routes):
         help = "declare the parameter m, or write `for microbatch 0 .. n` here"
-        message = "nothing says how many microbatches there are"
+        message = "the number of microbatches is not given"
         raise _wrong(message, first, "runs microbatches 0 .. m", help, unknown)
     ranges = [route.microbatches or (0, microbatches or 0) for route in routes]
     total = max(high for _, high in ranges) if microbatches is None else microbatches

@@ -51,7 +51,7 @@ class _Layout:
     lines: list[Line] = field(default_factory=list)
     depth: int = 0  # braces around
     seen: int = 0  # the end of what is laid out
-    closed: bool = True  # whether the next word begins a line, whatever it is
+    closed: bool = True  # whether the next word begins a line in any case
     opened: bool = True  # whether the block is still empty, or the file
     flat: int = -1  # the last word of a block that stays on its line
 

@@ -25,7 +25,7 @@ from pipesched.model.placement import Placement
 from pipesched.support.source import Source, Span
 
 _LATER = {
-    "R": ("what is held depends on which F will be run again", "runs a forward again"),
+    "R": ("held activations depend on which F will run again", "runs a forward again"),
     "O": ("a copy has a clock of its own", "offloads an activation"),
     "L": ("a copy has a clock of its own", "loads an activation back"),
 }

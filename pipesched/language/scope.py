@@ -16,11 +16,11 @@ from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.support.source import Span
 
-FINDINGS = 20  # so many are reported of one file
+FINDINGS = 20  # the most that are reported of one file
 
 Kind: TypeAlias = Literal["number", "boolean", "list", "unknown"]
 Arity: TypeAlias = tuple[int, int | None] | None
-_NO_RECURSION = "there is no recursion: every file ends; use `for` or a closed form"
+_NO_RECURSION = "recursion is not allowed: every file ends; use `for` or a closed form"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Scope:
     """A chain of blocks, the innermost first; what is wrong is collected, not raised. code: by the id of a node.
 
     reserved: names that have a meaning in claims, so that the top level of a file may not give them another. there:
-    what to say of the names that there are, to who uses another. defining: the name whose value is read here.
+    the known names, in words, as help for an unknown one. defining: the name whose value is read here.
     """
 
     names: ChainMap[str, Binding]

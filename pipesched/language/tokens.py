@@ -55,7 +55,7 @@ def known_release(rule: str) -> bool:
 class Words:
     """The terminals of the grammar. kinds: by their text, where it is fixed.
 
-    patterns: kind and regular expression, in the order in which they are tried; of words that are no names, too.
+    patterns: kind and regular expression, in the order in which they are tried; of words that are not names, too.
     """
 
     def __init__(self, patterns: Sequence[tuple[str, str]], kinds: Mapping[str, str], ignored: Container[str]) -> None:

@@ -171,7 +171,7 @@ class Expressions:
         if found.kind not in ("list", "unknown"):
             what = "a function" if found.arity is not None else "a value"
             help = "lists are declared in the head: `schedule f(p, m, length[m] = 1)`"
-            scope.report(Code.TYPE, f"`{name}` is {what}, no list", node.span, "taken as a list", help)
+            scope.report(Code.TYPE, f"`{name}` is {what}, not a list", node.span, "taken as a list", help)
         made = call("entry", python.Constant(name), python.Name(f"v_{name}", python.Load()), index.code)
         return Term(made, "number" if found.kind == "list" else "unknown", CALL + index.cost)
 

@@ -1,4 +1,4 @@
-"""The verdict as a value: what was checked, what was found, what it costs.
+"""The verdict as a value: the checks, the findings, the costs.
 
     ok  interleaved 1F1B  p=4 v=2 m=8   128 ops, 112 messages
         complete · data flow · channels FIFO · deadlock-free (strict, so under every model)

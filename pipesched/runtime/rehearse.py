@@ -342,7 +342,7 @@ def _inputs(
     """Inputs of a stage, one microbatch: from the factory, else from the model.
 
     Raises:
-        PipeschedError: PS829, they are unknown, no tensors, or on the meta device.
+        PipeschedError: PS829, they are unknown, not tensors, or on the meta device.
     """
     from torch import Tensor
 

@@ -1,6 +1,6 @@
-"""The work that a file costs its reader grows with its size and no faster.
+"""Reading a file takes time linear in its size.
 
-    digits    of a number                   at most 300: whatever a double holds has fewer
+    digits    of a number                   at most 300: any double has fewer
     parts     of a dotted key               at most 100
     bytes     of TOML, read slowly          at most 512 KiB
     levels    of brackets in brackets       at most 100
@@ -8,7 +8,7 @@
 
 A file that costs more is refused before the work is done: `Spent`, which `diagnostics.budgeted` makes PS843. Python has
 limits of its own on digits and on recursion; they differ between its versions and with the environment, and end in
-errors that nobody can read.
+unreadable errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEVELS = 100
 EACH, SPARE = 4, 100_000
 
 DECIMAL = b"0123456789"
-"""Digits of JSON, where those in quotes are no number."""
+"""Digits of JSON, where those in quotes are not numbers."""
 WRITTEN = b"0123456789_abcdefABCDEF"
 """Digits of TOML, whose numbers may be hexadecimal."""
 SEXAGESIMAL = WRITTEN + b":"

@@ -58,12 +58,12 @@ def _first(pipe: int) -> bytes:
     except BlockingIOError:
         return b""  # a writer that takes its time
     if not head and not known:
-        raise OSError("nobody writes to this pipe")
+        raise OSError("the pipe has no writer")
     return head
 
 
 def text(blocks: Iterable[bytes]) -> bytes:
-    """The blocks as one, each looked at as it comes, so that what is no text is not read to its end.
+    """The blocks as one, each checked as it comes, so that a file that is not text is not read to its end.
 
     Raises:
         NotText: as `read`.
@@ -98,7 +98,7 @@ def replace(path: str, pieces: Iterable[bytes]) -> None:
 
 
 def _write_to(descriptor: int, pieces: Iterable[bytes]) -> None:
-    """Carries on where a descriptor of ours is, after what is on its way there."""
+    """Write at the position of a descriptor of ours, once the standard streams are flushed."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

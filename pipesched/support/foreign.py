@@ -1,10 +1,10 @@
 """Text from outside is marked where it comes in, so that every line end and every colour of an output is ours.
 
     "a\\n::add-mask::b"             a value of a file
-    "a\\U0010000a::add-mask::b"     the same as `Foreign`: what ends or steers a line has become its shadow
+    "a\\U0010000a::add-mask::b"     the same as `Foreign`: a character that ends or steers a line is its shadow
 
 A shadow is a character of the private plane 16, as far from its begin as its character is from 0. It does nothing to a
-terminal, and stays what it is in whatever the text becomes part of: joined, split, quoted in a message, wrapped. On the
+terminal, and survives when the text is joined, split, quoted in a message or wrapped. On the
 way out (`safe`) it is shown as one mark; JSON has the character itself, escaped.
 
 Values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and their like

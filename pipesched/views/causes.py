@@ -46,7 +46,7 @@ class Causes:
     """The tight predecessor of every operation; both parts of a pair have the same. Shape (operations,).
 
     cause: an operation, -1 where there is none, or where the operation never runs. lag: ticks of the message or of the
-    copies from it, 0 without one. crosses: whether it is by them that it is the cause.
+    copies from it, 0 without one. crosses: whether these make it the cause.
     """
 
     cause: Ints

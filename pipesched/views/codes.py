@@ -1,4 +1,4 @@
-"""Codes of what views finds."""
+"""Codes of the findings of views."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def _alarms(scheme: int) -> list[tuple[str, str]]:
 
 
 def plain_sheet() -> str:
-    """The ground, and the words on it, of what is no figure itself."""
+    """Rules for the ground of a page and the words on it, outside of figures."""
     light, dark = (
         f"rect.pipesched{{fill:{ground}}}text.pipesched{{font:{SIZE}px sans-serif;fill:{ink}}}"
         for ground, ink in zip(GROUND, ("#222", "#ddd"), strict=True)

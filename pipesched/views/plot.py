@@ -94,8 +94,8 @@ def plot(
     notes: Sequence[str] = (),
     said: tuple[Said, Said] = (shown, shown),
 ) -> str:
-    """The points as an SVG file; x, y: what the axes mean; frontier: join what nothing beats, left and below; notes:
-    what is said under the plot; said: how a point's figures are written where the mouse is.
+    """The points as an SVG file; x, y: what the axes mean; frontier: join the points that no other one beats, left and
+    below; notes: text under the plot; said: how a point's figures are written under the mouse.
     """
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1

@@ -114,7 +114,7 @@ class _Page:
         self.height = max((y for _, y, _, _ in self.key), default=self.foot + 12) + 24
 
     def _pixels(self) -> Fraction:
-        """Pixels a tick: whole ones a unit of time where they fit."""
+        """Pixels per tick: whole ones per unit of time where they fit."""
         if self.how.pixels is not None:
             return self.how.pixels
         one = unit(self.chart, self.begin)

@@ -1,11 +1,11 @@
 """A schedule as Chrome's trace events, which Perfetto, chrome://tracing and TensorBoard open.
 
-    process  one a rank, in their order
+    process  one per rank, in their order
     thread 0 compute    a complete slice (X) a slot; an overlap pair is one slice, since slices of a thread must nest
     thread 1 messages   a slice for each message in flight, and one where it arrives; more threads where they overlap:
 
         rank 0   F0.0 |=== SEND ====|           a message leaves when its producer ends,
-        rank 1                      |RECV| F1.0      and is there tC later, whenever its consumer starts
+        rank 1                      |RECV| F1.0      and arrives tC later, whenever its consumer starts
 
     thread 10000, 10001 copies out, copies in: a slice for each, where activations are offloaded
     flow     s, f       an arrow from every SEND to its RECV, with an id of its own

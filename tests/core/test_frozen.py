@@ -235,7 +235,7 @@ WRONG = (  # lines after the placement, the programs, the code, the line of the 
     ("frozen 0", ALL.replace("B[0]", "B[0](0)"), "PS310", 4, "B0.0 runs, but stage 0 is frozen: no stage before it"),
     ("frozen s in 0 .. 2", ALL.replace("B[0]", "I[0](1)"), "PS310", 4, "leave I0.1 out"),
     ("frozen 2", ALL.replace("B[1]", "I[1] W[1](0)"), "PS310", 4, "W2.0 runs, but stage 2 is frozen: its weights"),
-    ("frozen 0", ALL.replace("B[0]", "B[0] B[0]"), "PS213", 4, "all microbatches 0 .. 2 of stage 0 have had theirs"),
+    ("frozen 0", ALL.replace("B[0]", "B[0] B[0]"), "PS213", 4, "all microbatches 0 .. 2 of stage 0 have had their B"),
     ("frozen 0", ALL.replace("B[0]", "W[0]"), "PS214", 4, "no W is pending"),
     ("frozen 3", ALL.replace("repeat m { B[1] }", ""), "PS301", 4, "stage 3 never runs I"),
     (

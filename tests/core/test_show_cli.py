@@ -64,7 +64,7 @@ def test_streams_and_orders_look_like_their_schedule(folder: Path, capsys: pytes
     [
         (["--width", "10"], "10 columns are too few"),
         (["--from", "40"], "the makespan is 33"),
-        (["--from", "9", "--to", "3"], "no time from 9 on"),
+        (["--from", "9", "--to", "3"], "nothing to draw from 9 on"),
         (["--cost", "F=1.000000001", "--to", "9999999999"], "too far to draw"),
         (["--to", "x"], "not a number"),
         (["--messages"], "--messages is for svg, not for text"),

@@ -346,7 +346,7 @@ def test_of_one_microbatch_no_gradient_is_divided() -> None:
         (
             0,
             Instruction(Op.SYNC, 1, peer=1),
-            "the SYNC of stage 1 on rank 0 is with rank 1, but there is no other copy of it",
+            "the SYNC of stage 1 on rank 0 is with rank 1, but the stage has no other copy",
         ),
     ],
 )

@@ -88,7 +88,7 @@ def _class(schedule: ModuleType, name: str) -> type:
     if ":" in name:
         _, kind = found(name, FOLDERS)
         if not (inspect.isclass(kind) and issubclass(kind, base)):
-            raise Unknown(f"{name.rpartition(':')[2]} is no subclass of DeepSpeed's PipeSchedule")
+            raise Unknown(f"{name.rpartition(':')[2]} is not a subclass of DeepSpeed's PipeSchedule")
         return kind
     if name not in kinds:
         near = get_close_matches(name, kinds, 1)
@@ -104,9 +104,9 @@ def _instructions(
     files: dict[str, str] = {}
     for count, given in enumerate(one for step in steps for one in step):
         if not isinstance(given, schedule.PipeInstruction):
-            raise Nonsense(f"it yields {type(given).__name__}, which is no PipeInstruction")
+            raise Nonsense(f"it yields {type(given).__name__}, which is not a PipeInstruction")
         if count > 8 * most:
-            raise Nonsense(f"a stage goes on after {count:,} instructions", "--max-ops raises the limit")
+            raise Nonsense(f"a stage still yields after {count:,} instructions", "--max-ops raises the limit")
         file, line = vars(given)["made_at"]
         if file not in files:
             files[file] = shown(file)

@@ -25,10 +25,10 @@ from typing import NoReturn
 class Undecided(Exception):
     """The code needs the value of a Fake of this name to decide."""
 
-    help = "its order hangs on what is not executed: leave out the option that leads there"
+    help = "its order depends on code that is not executed: leave out the option that leads there"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is not there to decide")
+        super().__init__(f"the value of {name} is unknown")
 
 
 class Fake(ModuleType):

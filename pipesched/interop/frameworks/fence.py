@@ -63,13 +63,13 @@ def close(folder: str, refuse: Callable[[str], None]) -> None:
         elif event == "sqlite3.connect" and elsewhere(_database(arguments[0])):
             refuse(f"opens the database {_named(arguments[0])}")
         elif event in _BEGINS and not held:
-            refuse("begins a process, which nothing on this system would hold")
+            refuse("starts a process, which this system cannot confine")
 
     sys.addaudithook(hook)
 
 
 def _named(path: object) -> str:
-    """Path as a text, empty if `path` is no path (a number, None)."""
+    """Path as a text, empty if `path` is not a path (a number, None)."""
     return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
 
 

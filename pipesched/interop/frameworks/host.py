@@ -121,14 +121,14 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
     """Folders to put before the installed packages, and the command line. path: as in `record`.
 
     Raises:
-        PipeschedError: PS850, `path` is no folder.
+        PipeschedError: PS850, `path` is not a folder.
     """
     command = child.command(_MODULE)
     if path is None:
         return [], command
     if not os.path.isdir(path):
         help = "a folder of packages (pip install --target FOLDER), or an environment (python -m venv)"
-        raise fail(InteropCode.FRAMEWORK, f"--framework-path {path} is no folder", help=help)
+        raise fail(InteropCode.FRAMEWORK, f"--framework-path {path} is not a folder", help=help)
     own = Path(path, "bin", "python").absolute()
     if own.exists():  # any version of Python: -I is older than -P
         return [], [str(own), "-I", *command[2:]]

@@ -4,7 +4,7 @@
     ForwardPass(0)  F0.1     overwritten by microbatch 1, which B0.0 then takes   PS865
     BackwardPass(0) B0.0     to here
 
-An engine whose instructions name a buffer takes what was put there last. It may have one place for the loss, or for a
+An engine whose instructions name a buffer reads its latest value. It may have one place for the loss, or for a
 received gradient, of all microbatches: then the B of each microbatch must run before the next loss or gradient arrives.
 """
 

@@ -58,7 +58,7 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     """Load the order that a framework answered to a call, by the reader of its format.
 
     Raises:
-        PipeschedError: PS853, the answer is no order; PS8xx, the errors of that reader.
+        PipeschedError: PS853, the answer is not an order; PS8xx, the errors of that reader.
     """
     text, version = _written(source, answer)
     sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}

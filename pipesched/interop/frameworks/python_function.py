@@ -134,7 +134,7 @@ def _cells(row: object, rank: int, most: int) -> Iterator[tuple[object, Place | 
         raise Nonsense(f"row {rank} is {_short(row)}")
     for count, (step, place) in enumerate(_yielded(row)):
         if count > most:
-            raise Nonsense(f"row {rank} goes on after {most:,} actions", _MORE)
+            raise Nonsense(f"row {rank} has more than {most:,} actions", _MORE)
         for cell in step if isinstance(step, (list, tuple)) and type(step) in (list, tuple) else [step]:
             yield cell, place
 

@@ -83,8 +83,8 @@ class Recorded:
 
     A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the given sizes p,
     v and m, the options of ``-D``, and `max-ops`, the limit of operations, which ``-D`` does not take. It raises
-    `Unknown` for a name, a size or an option that it does not have, and `Nonsense` for a result that is no order; every
-    error of the framework passes through.
+    `Unknown` for a name, a size or an option that it does not have, and `Nonsense` for a result that is not an order;
+    every error of the framework passes through.
     """
 
     rows: Sequence[str | Sequence[str]]
@@ -96,7 +96,7 @@ class Recorded:
 
 
 class Nonsense(Exception):
-    """The result of a generator is no order. help: the remedy, if it is not simply to give an order."""
+    """The result of a generator is not an order. help: the remedy, if it is not simply to give an order."""
 
     def __init__(self, message: str, help: str | None = None) -> None:
         super().__init__(message)

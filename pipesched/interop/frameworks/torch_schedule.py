@@ -40,7 +40,7 @@ def record(name: str, options: Options) -> Recorded:
     if not single:
         return _lowered(schedules, kind, (p, v, m), own, version, lowered=lowered)
     if v != 1:
-        raise Unknown(f"{kind.__name__} has one stage a rank; v is {v}")
+        raise Unknown(f"{kind.__name__} has one stage per rank; v is {v}")
     return (_looped if lowered else _computed)(schedules, kind, (p, m), own, version)
 
 

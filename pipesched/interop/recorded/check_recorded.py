@@ -74,9 +74,7 @@ def _cut(held: Held) -> Diagnostic:
     return Diagnostic(
         InteropCode.RECORD,
         f"the dump of {held.recorded.cut}: those before are overwritten, and no message can be counted",
-        notes=(
-            "what was posted is not held against the schedule; what is not over is paired from its first message on",
-        ),
+        notes=("messages are not compared with the schedule; unfinished ones are paired from the first one on",),
         help="set TORCH_FR_BUFFER_SIZE to more entries than a run has",
     )
 

@@ -123,7 +123,7 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
     pipelines: dict[tuple[int, ...], list[_Group]] = defaultdict(list)
     for group in sorted(chosen, key=lambda group: (len(group.name), group.name)):
         pipelines[group.ranks].append(group)
-    left_out = [f"process group {g.name} ({g.purpose}) is no pipeline of this plan" for g in groups if g not in chosen]
+    left_out = [f"process group {g.name} ({g.purpose}) is not of this plan" for g in groups if g not in chosen]
     return [_recorded(of, dumps, tables, program, left_out) for _, of in sorted(pipelines.items())]
 
 
@@ -152,7 +152,7 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
     """Read the messages of a file that rank `rank` of the job wrote.
 
     Raises:
-        PipeschedError: PS891, the file is no dump, or another rank wrote it.
+        PipeschedError: PS891, the file is not a dump, or another rank wrote it.
     """
     try:
         groups = {key: _group(key, about, left) for key, about in value.get("pg_config", {}).items()}
@@ -167,7 +167,7 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
         message = f"{name} is not of rank {rank}: it has {error}"
         raise fail(InteropCode.RECORD, message, help="name each dump by the rank of the job that wrote it") from None
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
-        message = f"{name} is no dump of {BY}: {f'{type(e).__name__}: {e}'[:80]}"
+        message = f"{name} is not a dump of {BY}: {f'{type(e).__name__}: {e}'[:80]}"
         raise fail(InteropCode.RECORD, message, help="version 2.10 is read, as torch 2.13 writes it") from None
 
 
@@ -185,7 +185,7 @@ def _rank(given: object) -> int:
     if isinstance(given, str) and _DIGITS.fullmatch(given):
         return int(given)
     if type(given) is not int:
-        raise TypeError("a rank of a process group is no number")
+        raise TypeError("a rank of a process group is not a number")
     return given
 
 

@@ -107,14 +107,14 @@ class Reader:
     def append(self, values: list[object]) -> None:
         made = self.stack[-1]
         if type(made) is not list:
-            raise ValueError("values are appended to what is no list")
+            raise ValueError("values are appended to an object that is not a list")
         made.extend(values)
 
     def insert(self, values: list[object]) -> None:
         """Add keys and values, which alternate in `values`, to the table on top of the stack."""
         names, table = values[::2], self.stack[-1]
         if type(table) is not dict or len(values) % 2 or not all(type(name) is str for name in names):
-            raise ValueError("a table has a key that is no text")
+            raise ValueError("a dict has a key that is not a string")
         table.update(zip(names, values[1::2], strict=True))
 
     def tuple(self, count: int) -> None:

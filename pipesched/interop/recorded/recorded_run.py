@@ -1,6 +1,6 @@
 """Messages that a real run posted, compared with the plan: the i-th on a channel is the i-th planned there.
 
-    plan      rank 0 > rank 1   F0.0 F0.1 F0.2 |            n messages a step
+    plan      rank 0 > rank 1   F0.0 F0.1 F0.2 |            n messages per step
     recorded  rank 0 > rank 1   F0.0 F0.1 F0.2 | F0.0 F0.1      entry i is message i mod n of step i div n
 
 Each side of a channel is compared with the plan by itself, so that a message with different names at its two ends is

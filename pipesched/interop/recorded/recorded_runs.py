@@ -57,7 +57,7 @@ def _read(folder: str, program: Program) -> list[Recorded]:
     if other is not None:
         raise fail(
             InteropCode.NO_RECORD,
-            f"{other} in {folder} is no record of a rank",
+            f"{other} in {folder} is not the record of a rank",
             help=f"give a folder with {_KINDS} alone",
         )
     if len(found := sorted({kind for kind in kinds.values() if kind is not None})) > 1:

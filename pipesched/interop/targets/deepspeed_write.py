@@ -92,7 +92,7 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
     placement = schedule.placement
     if not placement.bidirectional and placement.rank_of[0].tolist() != list(range(schedule.ranks)):
         by_stage = " ".join(map(str, placement.rank_of[0].tolist()))
-        help = "use a schedule with one stage a rank, as 1F1B and GPipe"
+        help = "use a schedule with one stage per rank, such as 1F1B and GPipe"
         yield CONSUMER.refusal(schedule, f"its stages are on ranks {by_stage}", "there stage s is on rank s", help)
 
 

@@ -39,15 +39,15 @@ def settings(order: Schedule | Program, path: str) -> list[str]:
     if name is None:
         by_stage = ",".join(map(str, placement.rank_of[0].tolist()))
         return [
-            f"torchtitan cannot build this placement (ranks by stage: {by_stage}): it knows one stage a rank, the loop "
-            "and the V with two stages a rank",
+            f"torchtitan cannot build this placement (ranks by stage: {by_stage}): it supports one stage per rank, "
+            "the loop, and the V with two stages per rank",
             f"your own script can: give each rank its PipelineStages, n_microbatches={microbatches}, and load the file "
             "with _PipelineScheduleRuntime._load_csv(path)",
         ]
     each = placement.stages // ranks
     return [
         *_torchtitan(placement, name, path),
-        f"NeMo AutoModel: pp_schedule_csv = {json.dumps(path)}, {each} stage{'s' if each > 1 else ''} a rank, "
+        f"NeMo AutoModel: pp_schedule_csv = {json.dumps(path)}, {each} stage{'s' if each > 1 else ''} per rank, "
         f"{microbatches} microbatches",
         *([_SPLIT] if order.split else []),
     ]

@@ -78,7 +78,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Note:
-    """A remark that is no error, or that says what could not be judged."""
+    """A remark that is not an error, or that says what could not be judged."""
 
     text: str
 

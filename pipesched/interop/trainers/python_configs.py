@@ -64,7 +64,7 @@ def settings(source: Source) -> list[Settings]:
 
 
 def _settings(source: Source, config: PythonConfig, modules: tuple[str, ...]) -> Settings:
-    handed = "the configuration is made or changed by what is not in the file"
+    handed = "the configuration is made or changed by code outside the file"
     open_at: tuple[Mention, ...] = (Mention(handed, config.open),) if config.open else ()
     open_at += tuple(Mention(f"{x.key} is not a call with names", x.at) for x in _unlisted(config) if x.at)
     given = {key: replace(x, value=_ELSEWHERE) for key, x in config.given.items()} if config.open else config.given

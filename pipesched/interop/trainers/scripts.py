@@ -198,8 +198,8 @@ def _require_whole(source: Source, script: Script) -> None:
         option = command.fields[0].chars if command.fields else ""
         broken = _BROKEN.search(source.text, 0, max(command.at, 0))
         if option.startswith("--") and broken and _TRAINING.search(" ".join(x.chars for x in command.fields)):
-            label = Label(source.span(broken.start(), broken.start() + 1), "the command ends behind this backslash")
-            message = f"{source.name}: {option.partition('=')[0][:40]} is no option of the command before it"
+            label = Label(source.span(broken.start(), broken.start() + 1), "the command ends after this backslash")
+            message = f"{source.name}: {option.partition('=')[0][:40]} is not an option of the command before it"
             help = "end the line with the backslash, and go on in the next line, without a comment between"
             raise fail(InteropCode.CONFIG_SYNTAX, message, label, help=help)
 

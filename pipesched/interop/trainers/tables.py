@@ -18,7 +18,7 @@
 A condition (`when`) is an expression of Python. Its names are those of `Facts`, those of the table of facts, and keys,
 which stand for themselves.
 Texts have such expressions in braces. An error is reported at the settings `at`, or at the keys of its condition. A row
-with `fact` is no error, but a fact about that; `notes` is a note.
+with `fact` is not an error, but a fact about that; `notes` is a note.
 """
 
 from __future__ import annotations

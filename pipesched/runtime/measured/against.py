@@ -65,7 +65,7 @@ def text(chart: Chart, run: Against, how: Text | None = None) -> str:
     """
     how = how or Text()
     if how.width < _LEAST:
-        raise fail(Code.USAGE, f"{how.width} columns are too few to draw in", help=f"give at least {_LEAST}")
+        raise fail(Code.USAGE, f"{how.width} columns are too few for a chart", help=f"give at least {_LEAST}")
     return "".join(line.rstrip() + "\n" for line in _lines(chart, run, how))
 
 

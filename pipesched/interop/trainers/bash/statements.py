@@ -2,7 +2,7 @@
 
     text ──tokens──> words and signs ──statements──> Simple, If, Case, Loop, Group, Function
 
-A heredoc is the body of its ``<<`` sign. A text that is no statement of these kinds raises `Unclosed`.
+A heredoc is the body of its ``<<`` sign. A text that is not a statement of these kinds raises `Unclosed`.
 """
 
 from __future__ import annotations
