@@ -71,7 +71,7 @@ def _word(x: Compute | Instruction) -> str:
 
 @dataclass(frozen=True)
 class Words(Writer):
-    """The order notation, a line a rank; messages: with those."""
+    """The order notation, a line per rank; messages: with those."""
 
     messages: bool
 

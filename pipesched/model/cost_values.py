@@ -120,7 +120,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
     by_microbatch = isinstance(cost, Grid)
     if rows != stages:
         wrong = f"lists {rows} stages; there are {stages}"
-        help = "give a list for each stage, with one number a microbatch" if by_microbatch else help
+        help = "give a list for each stage, with one number per microbatch" if by_microbatch else help
     elif by_microbatch and microbatches is None:
         if not made.even:
             wrong = "differs from microbatch to microbatch"
@@ -128,7 +128,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
         made = spread(made.column)
     elif by_microbatch and columns != microbatches:
         wrong = f"lists {columns} microbatches; there are {microbatches}"
-        help = "give one number a microbatch, in a list for each stage"
+        help = "give one number per microbatch, in a list for each stage"
     if wrong:
         raise fail(Code.COSTS, f"cost {key} {wrong}", help=help)
     return made

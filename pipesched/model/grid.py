@@ -1,6 +1,6 @@
 """Exact numbers by stage and microbatch: whole numbers over one scale.
 
-    F[s, i] = length[i] / 2          whole  6 8 3 7      a row a stage, a column a microbatch
+    F[s, i] = length[i] / 2          whole  6 8 3 7      a row per stage, a column per microbatch
     at lengths 6, 8, 3, 7            scale  6 8 3 7      2
 
 A million of them are ordinary, so they are one array; rows or columns that are alike may be one in memory.

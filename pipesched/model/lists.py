@@ -143,7 +143,7 @@ class RankLists:
         return cast("MultiDiGraph", make("graph", self.computes, costs))
 
     def to_pandas(self, costs: Costs | None = None) -> DataFrame:
-        """A row an operation, as a `pandas.DataFrame`: rank, step, op, stage, microbatch, second, start, end, held.
+        """A row per operation, as a `pandas.DataFrame`: rank, step, op, stage, microbatch, second, start, end, held.
 
         Raises:
             PipeschedError: PS820, pandas is not installed.

@@ -119,7 +119,7 @@ class Schedule(RankLists):
 
     @classmethod
     def from_orders(cls, orders: Sequence[Sequence[Compute]], placement: Placement, name: str = "order") -> Schedule:
-        """A schedule from small records, one list a rank."""
+        """A schedule from small records, one list per rank."""
         flat = [c for order in orders for c in order]
         op, stage, microbatch, second = (lists.column(flat, x) for x in ("op", "stage", "microbatch", "second"))
         start = np.cumsum([0] + [len(order) for order in orders], dtype=np.int64)

@@ -195,7 +195,7 @@ def show(
 ) -> Picture:
     """A schedule as a picture: ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
 
-    begin, end: ``--from`` and ``--to``. measured: a run of it under the plan, a file a rank. model: a transformer and
+    begin, end: ``--from`` and ``--to``. measured: a run of it under the plan, a file per rank. model: a transformer and
     its training, whose bytes are drawn over time, as ``text``, ``svg`` or ``html``. `str()` is what is drawn; in a
     notebook a figure shows itself. What is wrong is drawn as far as it runs, with its diagnostics.
 

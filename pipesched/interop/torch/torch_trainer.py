@@ -76,7 +76,7 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
     if name == "PipelineScheduleMulti":
         lines.append(
             f"both: parallelism.pipeline_parallel_layers_per_stage so that the model makes {placement.stages} stages, "
-            f"{each} a rank" + ("; may be left out" if each == 2 else "")
+            f"{each} per rank" + ("; may be left out" if each == 2 else "")
         )
     return lines
 
