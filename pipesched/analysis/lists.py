@@ -151,11 +151,7 @@ def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
     size = len(lists.cost)
     end, turn = array("q", [-1]) * size, array("i", [-1]) * size
     end.append(0)  # of an absent input
-    (need, delay), *columns = lists.inputs
-    more: dict[int, list[tuple[int, int]]] = {}  # by entry, the inputs besides
-    for waits in (*(_waits(*column, size) for column in columns), lists.further):
-        for entry, *wait in zip(*(column.tolist() for column in waits), strict=True):
-            more.setdefault(entry, []).append((wait[0], wait[1]))
+    (need, delay), more = lists.inputs[0], _more(lists)
     ready: list[Iterator[int]] = []
     waiting: dict[int, list[Iterator[int]]] = {}
     clock = 0
@@ -195,6 +191,15 @@ def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
     ends = np.frombuffer(end, dtype=np.int64)[:size]
     ran = np.concatenate([[0], np.cumsum(ends >= 0)])[lists.cut]
     return ends, np.frombuffer(turn, dtype=PLACE), lists.cut[:-1] + np.diff(ran)
+
+
+def _more(lists: Lists) -> dict[int, list[tuple[int, int]]]:
+    """By entry its inputs besides the first."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for waits in (*(_waits(*column, len(lists.cost)) for column in lists.inputs[1:]), lists.further):
+        for entry, producer, delay in zip(*(column.tolist() for column in waits), strict=True):
+            found.setdefault(entry, []).append((producer, delay))
+    return found
 
 
 def _waits(need: Column, delay: Ints | None, size: int) -> Waits:

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from pipesched.chart.views import views
-from pipesched.diagnostics import Code, fail
+from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.extension import Verb, rows
 from pipesched.formats.targets import targets
 
@@ -52,14 +52,19 @@ def form(path: str | None, asked: str | None, default: str, forms: Forms | None 
         return default if ending in made.get(default, ()) else named
     if asked is not None and ending in made.get(asked, ()):
         return asked
-    stem = os.path.splitext(str(path))[0]
+    raise _unfit(str(path), asked, verb, made, named, bool(forms))
+
+
+def _unfit(path: str, asked: str | None, verb: str, made: Forms, named: str | None, here: bool) -> PipeschedError:
+    """PS225. named: the form of the ending; here: whether the verb makes others elsewhere."""
+    stem, ending = os.path.splitext(path)
     if asked is None:
         right = dict.fromkeys(f"{stem}{endings[0]}" for endings in made.values())
-        message = f"cannot write {path}: `{verb}` makes no {ending} file{' here' * bool(forms)}"
-        raise fail(Code.USAGE, message, help=f"name it {' or '.join(right)}")
+        message = f"cannot write {path}: `{verb}` makes no {ending.lower()} file{' here' * here}"
+        return fail(Code.USAGE, message, help=f"name it {' or '.join(right)}")
     flag = "--json" if asked == "json" else f"--{'target' if verb == 'emit' else 'format'} {asked}"
     help = f"name it {stem}{made[asked][0]}" + f", or leave out {flag}" * (named is not None)
-    raise fail(Code.USAGE, f"cannot write {path}: {flag} is given, and {ending} is another form", help=help)
+    return fail(Code.USAGE, f"cannot write {path}: {flag} is given, and {ending.lower()} is another form", help=help)
 
 
 def given(option: str) -> bool:

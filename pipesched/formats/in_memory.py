@@ -48,18 +48,22 @@ _ACTION = re.compile(rf"\d+{KIND}\d|{KIND}\d+\.\d")
 _WORD = re.compile(rf"{KIND}\d|[a-z]+:|\(( |$)|step\b|rank\b")
 
 
+def _rows(order: object) -> object:
+    """The rows of a schedule of torch, of a table, or of a mapping by rank; anything else as it is."""
+    if hasattr(order, "pipeline_order"):
+        order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
+    if isinstance(order, Frame):
+        order = _of_frame(order)
+    return _by_rank(order) if isinstance(order, Mapping) else order
+
+
 def written(order: object) -> Source | None:
     """The order as a text; None if it is not an order.
 
     Raises:
         PipeschedError: PS225, rows of something else, or ranks that are not 0, 1, ….
     """
-    if hasattr(order, "pipeline_order"):
-        order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
-    if isinstance(order, Frame):
-        order = _of_frame(order)
-    if isinstance(order, Mapping):
-        order = _by_rank(order)
+    order = _rows(order)
     if isinstance(order, str | bytes) or not isinstance(order, Iterable):
         return None
     rows = [_cells(row, rank) for rank, row in enumerate(order)]

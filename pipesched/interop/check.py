@@ -272,7 +272,7 @@ def _processes(settings: Settings) -> tuple[int | None, str]:
     said = f"{each} and {nodes if nodes in given else f'one node, as {nodes} is not given'}"
     count, of = given[each], given.get(nodes, 1)
     elsewhere = each == "nproc_per_node" and nodes not in given and given.keys() & {"N", "nodes"}
-    if elsewhere or not (isinstance(count, int) and isinstance(of, int) and count > 0 and of > 0):
+    if elsewhere or not isinstance(count, int) or not isinstance(of, int) or min(count, of) < 1:
         return None, said
     return count * of, said
 

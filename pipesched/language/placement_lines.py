@@ -196,6 +196,11 @@ def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, in
     total = max(high for _, high in ranges) if microbatches is None else microbatches
     if total <= 0:
         raise _wrong(f"there are {total} microbatches", first, "nothing to run", code=unknown)
+    _require_each_once(ranges, routes, total)
+    return ranges
+
+
+def _require_each_once(ranges: list[tuple[int, int]], routes: list[Route], total: int) -> None:
     at = 0
     for (low, high), route in sorted(zip(ranges, routes, strict=True), key=lambda pair: pair[0]):
         if low == high and 0 <= low <= total:
@@ -208,7 +213,6 @@ def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, in
         at = high
     if at != total:
         raise _wrong(f"microbatch {at} takes no route", routes[-1].span, "none follows", code=Code.ROUTES)
-    return ranges
 
 
 def _wrong(message: str, span: Span, here: str, help: str | None = None, code: Code = Code.PLACEMENT) -> PipeschedError:

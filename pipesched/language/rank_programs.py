@@ -126,23 +126,27 @@ class Programs:
         if len(general) > 1:
             again = Label(general[1].span, "and this one")
             raise fail(Code.RANK_PROGRAM, "two programs for every rank", Label(general[0].span, "this one"), again)
-        own: dict[int, ast.Rank] = {}
-        for item in items:
-            if id(item.rank) in self.names.code:
-                rank = self.names.number(item.rank)
-                wrong = f"rank {rank} has two programs" if rank in own else ""
-                wrong = wrong if 0 <= rank < ranks else f"no stage is on rank {rank}; ranks are 0 .. {ranks}"
-                if wrong:
-                    raise fail(Code.RANK_PROGRAM, wrong, Label(item.rank.span, f"this is rank {rank}"))
-                own[rank] = item
-        bare = [r for r in range(ranks) if r not in own and not general]
-        if bare:
+        own = self._own(items)
+        bare = next((r for r in range(ranks) if r not in own), None)
+        if bare is not None and not general:
             label = Label(self.checked.file.name.span, f"has {len(own)} programs for {ranks} ranks")
-            known = [item.rank.id for item in items if isinstance(item.rank, ast.Name)]
-            help = f"`{known[0]}` is a value here, so `rank {known[0]}` is one rank; use a new name" if known else None
-            help = help or f"write `rank {bare[0]} {{ … }}`"
-            raise fail(Code.RANK_PROGRAM, f"rank {bare[0]} has no program", label, help=help)
-        return [own.get(r) or general[0] for r in range(ranks)]
+            known = next((item.rank.id for item in items if isinstance(item.rank, ast.Name)), None)
+            help = f"`{known}` is a value here, so `rank {known}` is one rank; use a new name"
+            help = help if known else f"write `rank {bare} {{ … }}`"
+            raise fail(Code.RANK_PROGRAM, f"rank {bare} has no program", label, help=help)
+        return [own[r] if r in own else general[0] for r in range(ranks)]
+
+    def _own(self, items: Sequence[ast.Rank]) -> dict[int, ast.Rank]:
+        """The programs of single ranks."""
+        own: dict[int, ast.Rank] = {}
+        for item in (item for item in items if id(item.rank) in self.names.code):
+            rank = self.names.number(item.rank)
+            if rank in own or not 0 <= rank < self.placement.ranks:
+                none = f"no stage is on rank {rank}; ranks are 0 .. {self.placement.ranks}"
+                wrong = f"rank {rank} has two programs" if rank in own else none
+                raise fail(Code.RANK_PROGRAM, wrong, Label(item.rank.span, f"this is rank {rank}"))
+            own[rank] = item
+        return own
 
     def _function(self, item: ast.Rank) -> Callable[..., None]:
         self.names.run(item)

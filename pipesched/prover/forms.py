@@ -98,6 +98,16 @@ def minus(a: Form, b: Form) -> Form:
     return {name: a.get(name, Fraction(0)) - b.get(name, Fraction(0)) for name in {**a, **b}}
 
 
+def _added(a: Form, b: Form, sign: int) -> Form:
+    """The sum of two forms, the second one times a sign."""
+    return {name: a.get(name, Fraction(0)) + sign * b.get(name, Fraction(0)) for name in {**a, **b}}
+
+
+def _scaled(found: list[tuple[list[Form], Form]], number: Fraction) -> list[tuple[list[Form], Form]]:
+    """Pieces of which each form is so many times itself."""
+    return [(where, {name: number * x for name, x in form.items()}) for where, form in found]
+
+
 def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
     """An expression of costs, as forms, each with the forms that are at least 0 where it is that.
 
@@ -116,18 +126,14 @@ def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
             return [(where, minus({}, form)) for where, form in pieces(operand, scope)]
         case ast.Binary(operator="+" | "-", left=left, right=right):
             sign = 1 if node.operator == "+" else -1
-            both = product(pieces(left, scope), pieces(right, scope))
             return [
-                ([*w, *x], {n: a.get(n, Fraction(0)) + sign * b.get(n, Fraction(0)) for n in {**a, **b}})
-                for (w, a), (x, b) in both
+                ([*w, *x], _added(a, b, sign)) for (w, a), (x, b) in product(pieces(left, scope), pieces(right, scope))
             ]
         case ast.Binary(operator="*", left=left, right=right):
-            weight, of = (left, right) if not costs_in(left) else (right, left)
-            number = _number(weight, scope)
-            return [(where, {n: number * x for n, x in form.items()}) for where, form in pieces(of, scope)]
+            weight, of = (right, left) if costs_in(left) else (left, right)
+            return _scaled(pieces(of, scope), _number(weight, scope))
         case ast.Binary(operator="/", left=left, right=right):
-            number = 1 / _number(right, scope)
-            return [(where, {n: number * x for n, x in form.items()}) for where, form in pieces(left, scope)]
+            return _scaled(pieces(left, scope), 1 / _number(right, scope))
         case ast.Call(function=ast.Name(id="min" | "max" | "abs" as name)):
             return [*_extremes(name, [pieces(x, scope) for x in node.arguments])]
     raise NotAffine(node.span, "it is no sum of costs")
@@ -192,26 +198,27 @@ def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
             return 1 if name in COSTS else facts.get(name, 0)
         case ast.Unary(operator="-", operand=operand):
             return degree(operand, facts)
-        case ast.Call(function=ast.Name(id=name)) if name in facts:
-            if any(costs_in(x) or _speaks(x, facts) for x in node.arguments):
-                raise NotAffine(node.span, "which rank it speaks of depends on costs")
+        case ast.Call(function=ast.Name(id=name)) if name in facts and all(_of_sizes(x, facts) for x in node.arguments):
             return facts[name]
         case ast.Call(function=ast.Name(id="min" | "max" | "abs")) if not _speaks(node, facts):
             return _alike(node, node.arguments, facts)
         case ast.Binary(operator="+" | "-", left=left, right=right):
             return _alike(node, (left, right), facts)
         case ast.Binary(operator="*", left=left, right=right):
-            both = degree(left, facts), degree(right, facts)
-            return None if None in both else sum(x or 0 for x in both)
+            a, b = degree(left, facts), degree(right, facts)
+            return None if a is None or b is None else a + b
         case ast.Binary(operator="/", left=left, right=right) if degree(right, facts) == 0:
             return degree(left, facts)
-        case ast.Conditional(condition=condition, yes=yes, no=no) if not costs_in(condition) and not _speaks(
-            condition, facts
-        ):
+        case ast.Conditional(condition=condition, yes=yes, no=no) if _of_sizes(condition, facts):
             return _alike(node, (yes, no), facts)
-    if not costs_in(node) and not _speaks(node, facts):
+    if _of_sizes(node, facts):
         return 0
     raise NotAffine(node.span, "it is not linear in costs")
+
+
+def _of_sizes(node: ast.Expression, facts: Mapping[str, int]) -> bool:
+    """True if an expression names neither a cost nor a figure."""
+    return not costs_in(node) and not _speaks(node, facts)
 
 
 def _speaks(node: ast.Node, facts: Mapping[str, int]) -> bool:

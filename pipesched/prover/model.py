@@ -9,7 +9,7 @@ from typing import Any
 
 from pipesched.language import ast
 from pipesched.prover.placing import Placing, placing
-from pipesched.prover.presburger import Set, Space, isl
+from pipesched.prover.presburger import PwAff, Set, Space, isl
 from pipesched.prover.scope import NotAffine, Scope, Value, define, evaluate
 from pipesched.prover.statements import Place, Statement, Walker, depth
 
@@ -168,13 +168,14 @@ class Model:
         if len(general) > 1 or (not general and not left.is_empty()):
             raise NotAffine(self.file.name.span, "not every rank has one program")
         for item in general:
-            if "p" in self.varying:
-                yield item, left, rank
-                continue
-            for number in range(self._ranks):
-                own = left.intersect(rank.eq_set(self.space.number(number)))
-                if not own.is_empty():
-                    yield item, own, number
+            yield from ((item, left, rank),) if "p" in self.varying else self._one_by_one(item, left, rank)
+
+    def _one_by_one(self, item: ast.Rank, ranks: Set, rank: PwAff) -> Iterator[tuple[ast.Rank, Set, Value]]:
+        """A program for each of its ranks, where p is one number."""
+        for number in range(self._ranks):
+            own = ranks.intersect(rank.eq_set(self.space.number(number)))
+            if not own.is_empty():
+                yield item, own, number
 
     def _lifted(self, ranks: Set) -> Set:
         """A set of ranks as points of statements."""

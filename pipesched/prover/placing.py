@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
 from typing import Any
 
@@ -31,21 +32,26 @@ class Placing:
 Names = Callable[[Space, Set | None], Scope]
 
 
+def _route(line: ast.Stages) -> str:
+    """The name of a line's route; "" where there is one alone."""
+    return line.route.id if line.route else ""
+
+
 def placing(file: ast.File, names: Names, context: Any, parameters: tuple[str, ...]) -> Placing:
     """The placement of a file. names: the scope of its top level in a space.
 
     Raises:
         NotAffine: it has no such form.
     """
-    lines = [item for item in file.items if isinstance(item, ast.Stages)]
-    routes = list(dict.fromkeys(line.route.id if line.route else "" for line in lines))
+    lines = [(_route(item), item) for item in file.items if isinstance(item, ast.Stages)]
+    routes = list(dict.fromkeys(name for name, _ in lines))
     space = Space(context, parameters, ("s",))
     home: list[Map] = [None] * len(routes)
     ends: list[tuple[ast.Expression, ast.Expression] | None] = [None] * len(routes)
     reads: list[Map] = []
     alone: list[Set] = [space.universe.complement()] * len(routes)
-    for line in lines:
-        route = routes.index(line.route.id if line.route else "")
+    for name, line in lines:
+        route = routes.index(name)
         found, taken = _line(line, names(space, None))
         before = home[route]
         if before is not None and not found.domain().is_disjoint(
@@ -59,12 +65,10 @@ def placing(file: ast.File, names: Names, context: Any, parameters: tuple[str, .
         reads += taken
         ends[route] = line.microbatches or ends[route]
     stages = home[0].domain()
-    read = reads[0]
-    for more in reads[1:]:
-        read = read.union(more)
+    read = reduce(lambda one, other: one.union(other), reads)
     _require_stages(home, stages, file)
     _require_routes(home, ends, file, names)
-    if any(line.reads for line in lines):
+    if any(line.reads for _, line in lines):
         _require_reads(read, stages, file, several=len(routes) > 1)
     return Placing(tuple(home), _chunks(home, file, context), stages, read.intersect_range(stages), tuple(ends))
 

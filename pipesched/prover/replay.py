@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipesched.prover.presburger import points
@@ -126,8 +126,7 @@ class Replay:
         """The first instances, by identity, of slots to which one way is the longest at all generators; and those of
         them that are on such a way to a slot that ends last at all.
         """
-        times = [self.times(costs) for costs in generators]
-        starts, ends = [*zip(*(x for x, _ in times), strict=True)], [*zip(*(x for _, x in times), strict=True)]
+        starts, ends = ([*zip(*column, strict=True)] for column in zip(*map(self.times, generators), strict=True))
         late = tuple(costs.get("C", 0) for costs in generators)
         arrivals = [tuple(x + c for x, c in zip(end, late, strict=True)) for end in ends] if any(late) else ends
         before: dict[int, Slot | None] = {}
@@ -143,13 +142,18 @@ class Replay:
                 own[slot.size, slot.rank][end] = slot
                 if end == most[slot.size]:
                     last[slot.size] = slot
-        way: set[int] = set()
-        for ending in last.values():
-            at: Slot | None = ending
-            while at is not None and id(at.first) not in way:
-                way.add(id(at.first))
-                at = before[at.number]
-        return {id(slot.first) for slot in self.slots if slot.number in before}, way
+        return {id(slot.first) for slot in self.slots if slot.number in before}, _ways(last.values(), before)
+
+
+def _ways(endings: Iterable[Slot], before: Mapping[int, Slot | None]) -> set[int]:
+    """First instances, by identity, of the slots that lead to these. before: by number, the one that leads to it."""
+    way: set[int] = set()
+    for ending in endings:
+        at: Slot | None = ending
+        while at is not None and id(at.first) not in way:
+            way.add(id(at.first))
+            at = before[at.number]
+    return way
 
 
 def cost_of(kind: str, costs: Costs) -> int:

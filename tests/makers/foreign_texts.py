@@ -369,6 +369,7 @@ BASES = {
     "optimize": "--p=2 --m=2",
     "show": "1f1b --p=2 --m=2",
     "why": "1f1b --p=2 --m=2",
+    "prove": "none.ps",
     "compare": "1f1b gpipe --p=2 --m=2",
     "plan": "--model=llama3-70b --gpus=0",
     "diff": "1f1b gpipe --p=2 --m=2",

@@ -30,7 +30,7 @@ REPEATED = [
     ("F[0] F[1] repeat m - 1 { F[0] F[1] I[1] I[0] W[0] W[1] } I[1] W[1] I[0] W[0]", 1, 4),
 ]
 OTHERS = {
-    "m says more": [
+    "m determines more": [
         ("for i in 0 .. m { if i < 9 { F I W } }", 1, 2),
         ("repeat m { F } repeat m { I W }", 1, 2),
         ("repeat 2 * m - m { F I W }", 1, 2),
@@ -41,11 +41,11 @@ OTHERS = {
         ("F F repeat (m - 2) // 2 { F F I W I W } repeat 2 { I W }", 1, 2),
     ],
     "names its microbatch": [("F(1) F(0) repeat m - 2 { F I W } I I W W", 1, 2)],
-    "any stage": [
+    "a W names no stage": [
         ("repeat m { F[0] F[1] I[1] I[0] W W }", 1, 4),
         ("repeat m { F[0] F[1] I[1] I[0] } drain W", 1, 4),
     ],
-    "what was before": [("repeat m { F I if pending > 2 { W } } drain W", 1, 2)],
+    "depends on earlier ones": [("repeat m { F I if pending > 2 { W } } drain W", 1, 2)],
     "calls": [("let f(k) = k  repeat m + f(r) - r { F I W }", 1, 2)],
 }
 

@@ -169,7 +169,7 @@ ROWS: dict[str, tuple[Any, str]] = {
     "offloading": (test_runtime_offload.test_gradients_and_where_activations_are, "zb_h1"),
     "forward only": (test_runtime_steps.test_forward_only, ""),
     "packed sequences": (test_runtime_packed.test_gradients_and_live_tokens, "split"),
-    "other shapes than expected": (test_shapes_that_change, "step"),
+    "unexpected shapes": (test_shapes_that_change, "step"),
     "hooks on weights": (test_what_is_refused, "hooks on weights"),
 }
 
