@@ -2,7 +2,7 @@
 
     .ps tree ──statements──> instances, placement ──counters──> who runs what ──> order, data flow
                                                                                      │
-       fitted from small sizes, never believed ──> clock, start times, peaks ──> is this a subset of that?
+       fitted to small sizes, then proved      ──> clock, start times, peaks ──> is this a subset of that?
 
 isl decides the last question for all sizes at once; what it does not decide is said to be not settled.
 """

@@ -16,7 +16,7 @@ def prove(target: Target, **parameters: Parameter) -> Theorems:
     """What a .ps file says, for every p, every m and all costs; a parameter that is given has one value.
 
     Raises:
-        PipeschedError: it is no .ps file, or wrong whatever the sizes; PS225; PS820, islpy is not installed.
+        PipeschedError: it is not a .ps file, or wrong whatever the sizes; PS225; PS820, islpy is not installed.
     """
     _, sizes = keywords.read("prove", locals())
     from pipesched.prover import prove as verb

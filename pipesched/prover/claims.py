@@ -75,7 +75,7 @@ class Proof:
         if claim.release not in (None, "W"):
             raise Unsettled(f"`release {claim.release}`")
         if not isinstance(claim.claim, ast.Binary) or claim.claim.operator not in _COMPARES:
-            raise Unsettled("it is no `==`, `<=` or `>=`")
+            raise Unsettled("it is not a `==`, `<=` or `>=`")
         of_costs, of_sizes = _sides(claim.claim)
         if {degree(x, _DEGREE) for x in of_costs} - {None} != {1} or {degree(x, _DEGREE) for x in of_sizes} - {0, None}:
             raise Unsettled("its sides are not linear in costs")
@@ -98,18 +98,18 @@ class Proof:
         used = costs_in(node) | {name for form in part.forms for name, _ in form}
         if "peak" in ast.names_in(node):
             if not used <= _MEMORY or ast.names_in(node) & (set(FIGURES) - {"peak"}):
-                raise Unsettled("it speaks of memory and of time")
+                raise Unsettled("it mentions both memory and time")
             if "K" in used:
-                raise Unsettled("it speaks of what an F keeps for its R")
+                raise Unsettled("it depends on what an F keeps for its R")
             return ["M"]
         names = [*dict.fromkeys((*question.timeline.letters, "C", *sorted(used)))]
         if len(names) > VARY or used & _MEMORY:
-            raise Unsettled("it speaks of too many costs")
+            raise Unsettled("it mentions too many costs")
         return names
 
 
 def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]]:
-    """What a claim says of costs, and the two sizes of whose quotient it speaks: ``a / b == c / d``."""
+    """What a claim says of costs, and the two sizes whose quotient it has: ``a / b == c / d``."""
     match node:
         case ast.Binary(
             operator="==",
@@ -162,7 +162,7 @@ class _Part:
         return getattr(left, _COMPARES[self.node.operator])(right)
 
     def _equal(self, a: PwAff, b: PwAff, c: PwAff, d: PwAff) -> Set:
-        """Where ``a / b == c / d``: b and d are above 0, and ``a d - b c`` is no other polynomial than 0."""
+        """Where ``a / b == c / d``: b and d are above 0, and ``a d - b c`` is the polynomial 0."""
         ranks = self.question.model.ranks
         polynomials = [isl().PwQPolynomial.from_pw_aff(x.intersect_domain(ranks)) for x in (a, d, b, c)]
         if not polynomials[0].mul(polynomials[1]).sub(polynomials[2].mul(polynomials[3])).is_zero():
@@ -210,7 +210,7 @@ class _Part:
             below = r.lt_set(model.count(space).scale_val(space.value(chunks))).intersect(r.ge_set(space.number(0)))
             if model.placing.stages.intersect_params(model.sizes).is_equal(below.intersect_params(model.sizes)):
                 return chunks
-        raise Unsettled("peak: the stages are no multiple of the ranks")
+        raise Unsettled("peak: the number of stages is not a multiple of that of ranks")
 
     def _figure(self, of: Sequence[PwAff], at: int) -> Figure:
         """A figure as claims name it, at a generator."""
@@ -223,7 +223,7 @@ class _Part:
                 return of[at]
             varies = place.involves_dims(isl().dim_type.in_, 0, 1)
             if varies or not ranks.params().is_subset(ranks.intersect(place.eq_set(r)).params()):
-                raise Unsettled("it speaks of a rank that is not there, or varies")
+                raise Unsettled("it names a rank that does not exist, or varies")
             return self._at(of[at], ranks.intersect(place.eq_set(r)))
 
         def largest() -> Value:

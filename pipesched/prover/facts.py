@@ -129,7 +129,7 @@ class Facts:
             number = rel.number[x.name]
             guess = rel.guesses[number].through([counted[id(each)] for each in rel.sample.of(number)])
             if guess is None:
-                raise Unsettled("peak: no expression with few cases fits what was freed")
+                raise Unsettled("peak: no expression with few cases fits the freed activations")
             found[x.name] = guess
         freed, turns = rel.valued(found), rel.valued(rel.turns(freeing))
         less = isl().UnionMap.read_from_str(rel.model.context, "{ [a] -> [b] : a < b }")
@@ -138,7 +138,7 @@ class Facts:
         none = freed.intersect_range(isl().UnionSet.read_from_str(rel.model.context, "{ [0] }")).domain()
         tight = before.intersect(turns.apply_range(last).apply_range(freed.reverse())).range()
         if not rel.points(taking).is_subset(freed.domain()):
-            raise Unsettled("peak: what was freed is not known everywhere")
+            raise Unsettled("peak: the freed activations are not known everywhere")
         if not before.apply_domain(turns).apply_range(freed).is_subset(less):
             raise Unsettled("peak: more was freed")
         if not rel.points(taking).is_subset(tight.union(none)):

@@ -27,7 +27,7 @@ def costs_in(node: ast.Node) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Part:
-    """Where a claim speaks: sizes for which all conditions hold, costs for which all forms are at least 0."""
+    """Where a claim applies: sizes for which all conditions hold, costs for which all forms are at least 0."""
 
     sizes: tuple[ast.Expression, ...] = ()
     forms: tuple[tuple[tuple[str, Fraction], ...], ...] = ()
@@ -112,13 +112,13 @@ def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
     """An expression of costs, as forms, each with the forms that are at least 0 where it is that.
 
     Raises:
-        NotAffine: a weight of a cost varies with sizes, or it is no sum of costs.
+        NotAffine: a weight of a cost varies with sizes, or it is not a sum of costs.
     """
     if not costs_in(node):
         value = evaluate(node, scope)
         if value == 0:
             return [([], {})]
-        raise NotAffine(node.span, "it is no sum of costs")
+        raise NotAffine(node.span, "it is not a sum of costs")
     match node:
         case ast.Name(id=name):
             return [([], {COSTS[name]: Fraction(1)})]
@@ -136,7 +136,7 @@ def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
             return _scaled(pieces(left, scope), 1 / _number(right, scope))
         case ast.Call(function=ast.Name(id="min" | "max" | "abs" as name)):
             return [*_extremes(name, [pieces(x, scope) for x in node.arguments])]
-    raise NotAffine(node.span, "it is no sum of costs")
+    raise NotAffine(node.span, "it is not a sum of costs")
 
 
 def _extremes(name: str, given: Sequence[list[tuple[list[Form], Form]]]) -> Iterator[tuple[list[Form], Form]]:
@@ -186,7 +186,7 @@ def bends(node: ast.Node, scope: Scope) -> Iterator[Form]:
 
 
 def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
-    """Of costs: 1 of a sum of costs, 0 of what names none; None of nothing, which is both.
+    """Degree in costs: 1 of a sum of costs, 0 without any; None of the number 0, which fits both.
 
     Raises:
         NotAffine: neither.
@@ -222,7 +222,7 @@ def _of_sizes(node: ast.Expression, facts: Mapping[str, int]) -> bool:
 
 
 def _speaks(node: ast.Node, facts: Mapping[str, int]) -> bool:
-    """True if an expression speaks of a figure."""
+    """True if an expression has a figure."""
     return not ast.names_in(node).isdisjoint(facts)
 
 

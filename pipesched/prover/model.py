@@ -101,7 +101,7 @@ class Model:
         m = self.names(space).lifted(evaluate(ast.Name(lines[0].span, "m"), self.names(space)))
         rest = m.sub(m.scale_down_val(space.value(count)).floor().scale_val(space.value(count)))
         if not self.sizes.is_subset(rest.zero_set().params()):
-            raise NotAffine(lines[0].span, "microbatches are no whole number of sequences at some sizes")
+            raise NotAffine(lines[0].span, "microbatches are not a whole number of sequences at some sizes")
         return count
 
     @cached_property
@@ -161,7 +161,7 @@ class Model:
                 scope = self.names(self.space)
                 own = rank.eq_set(scope.lifted(evaluate(item.rank, scope))).intersect(every)
                 if not self.sizes.is_subset(own.intersect(left).params()):
-                    raise NotAffine(item.rank.span, "at some sizes this rank is not there, or has two programs")
+                    raise NotAffine(item.rank.span, "at some sizes this rank does not exist, or has two programs")
                 left = left.subtract(own)
                 yield item, own, None
         general = [item for item in items if isinstance(item.rank, ast.Name) and not self.known(item.rank)]
@@ -201,4 +201,4 @@ class Model:
                 name = f"{statement.name}_{number}"
                 yield replace(statement, name=name, chunk=number, domain=own.coalesce())
         if not left.is_empty():
-            raise NotAffine(statement.span, "at some sizes it names a chunk that its rank has not")
+            raise NotAffine(statement.span, "at some sizes it names a chunk that its rank does not have")

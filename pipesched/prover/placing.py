@@ -105,7 +105,7 @@ def _require_routes(
     if not whole.is_subset(last.eq_set(scope.lifted(evaluate(ast.Name(at, "m"), scope)))):
         raise NotAffine(at, "a microbatch takes no route at some sizes")
     if len(home) > 2 and (len(home) & (len(home) - 1) or any(not a.is_disjoint(b) for a, b in combinations(home, 2))):
-        raise NotAffine(at, "a stage may have a number of copies that is no power of 2")
+        raise NotAffine(at, "a stage may have a number of copies that is not a power of 2")
 
 
 def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> None:

@@ -1,6 +1,6 @@
-"""What a file says of every size: each property proved, refuted at its smallest size, or not settled.
+"""The properties of a file at every size: each proved, refuted at its smallest size, or not settled.
 
-Asked is first of every p at once; what that leaves open is asked of p = 2, 3 and 4, one by one.
+First every p at once; properties that stay open are then tried at p = 2, 3 and 4, one by one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
     """All that is proved of a file. parameters: those that are given have one value; p and m vary else.
 
     Raises:
-        PipeschedError: the file is no .ps file, or something is wrong with it whatever the sizes; PS225, its order has
+        PipeschedError: the file is not a .ps file, or wrong whatever the sizes; PS225, its order has
             one size; PS820, islpy is not installed.
     """
     isl()

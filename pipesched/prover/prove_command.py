@@ -15,14 +15,14 @@ OPTIONS = (*SIZES, *OUTPUT)
 @click.argument("schedule", type=flags.target)
 @flags.options("prove")
 def prove(schedule: str, **given: object) -> int:
-    """Prove what a .ps file says, for every p, every m and all costs.
+    """Prove the properties and claims of a .ps file, for every p, every m and all costs.
 
     \b
     Completeness, that no operations wait for each other, and every claim: each is proved for a domain,
     refuted with the smallest size at which it fails, or not settled. A parameter that is given has one value.
       pipesched prove 1f1b
       pipesched prove interleaved --p 4          every m at one p
-    What is not settled for every p at once is asked of p = 2, 3 and 4. Needs islpy: pip install 'pipesched[prover]'
+    Properties not settled for every p at once are tried at p = 2, 3 and 4. Needs islpy: pip install 'pipesched[prover]'
     Exit status: 0 all is proved, 1 something is refuted, 2 the command line, 3 something is not settled.
     """
     from pipesched.compile import read

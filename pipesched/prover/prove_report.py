@@ -30,7 +30,7 @@ class Finding:
 
     @property
     def said(self) -> list[str]:
-        """What is said below its name."""
+        """The text below its name."""
         if self.counterexample is None:
             return [self.detail] if self.outcome != "proved" else []
         found = render.concise(self.counterexample.found, None)

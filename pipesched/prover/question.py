@@ -97,7 +97,7 @@ class Question:
         return self._narrowed[conditions]
 
     def times(self, generators: Sequence[Costs]) -> Times:
-        """Start times at all costs between generators; kept, as is that there are none.
+        """Start times at all costs between generators; the result is kept, a failure too.
 
         Raises:
             Unsettled: they were not proved.

@@ -58,7 +58,7 @@ class Small:
         return [each for each in made if takes(file, each)]
 
     def wrong(self) -> Counterexample | None:
-        """The smallest size at which something is wrong beside claims."""
+        """The smallest size with a fault other than that of a claim."""
         for size in self.sizes:
             for found in self.report(size, {}).diagnostics:
                 if found.severity == "error" and found.code is not Code.CLAIM:

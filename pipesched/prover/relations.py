@@ -278,5 +278,5 @@ def first(x: Statement) -> int:
 
 
 def _alike(x: Statement, other: Statement) -> bool:
-    """True if one speaks of the chunk of the other."""
+    """True if one names the chunk of the other."""
     return None in (x.chunk, other.chunk) or x.chunk == other.chunk

@@ -6,7 +6,7 @@ ROWS: tuple[Row, ...] = (
     Verb(
         "prove",
         "Look",
-        "Prove what a file says, for all sizes and costs.",
+        "Prove the properties and claims of a file, for all sizes and costs.",
         Lazy("prover.prove_command:prove"),
         Lazy("prover.prove_command:OPTIONS"),
         place=1,

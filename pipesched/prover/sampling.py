@@ -1,6 +1,6 @@
-"""The instances of small sizes, run in their order: what guesses are made from. Nothing here is believed.
+"""The instances of small sizes, run in their order: guesses are made from them. Nothing here is a proof.
 
-Who takes which microbatch follows from the order: F, I and B the next one of their chunk, W the oldest I, R the oldest
+The order decides the microbatch of each: F, I and B take the next one of their chunk, W the oldest I, R the oldest
 F that has had none.
 """
 
@@ -43,7 +43,7 @@ class Instance:
 
 
 class Stuck(Exception):
-    """An order that takes what is not there: a microbatch past the last one, or a W before its I."""
+    """An order that takes something that does not exist: a microbatch past the last one, or a W before its I."""
 
 
 @dataclass(eq=False)

@@ -42,9 +42,9 @@ class Figure:
 
 @dataclass
 class Scope:
-    """What names mean at a point of a file. definitions: lets whose value is found when it is asked for.
+    """Meaning of names at a point of a file. definitions: lets, whose values are found on demand.
 
-    context: where this point is reached. floors: quotients by numbers that came up.
+    context: where this point is reached. floors: quotients by numbers so far.
     """
 
     space: Space
@@ -125,7 +125,7 @@ def define(node: ast.Let, scope: Scope) -> None:
 
 
 def _divides(node: ast.Node) -> bool:
-    """True if an expression, or a part of it, divides by what is no number."""
+    """True if an expression, or a part of it, divides by an expression that is not a number."""
     if isinstance(node, ast.Call):
         return True
     quotient = isinstance(node, ast.Binary) and node.operator in ("//", "%", "/")
