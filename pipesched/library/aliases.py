@@ -1,6 +1,6 @@
 """Aliases of the schedules of the library: names in papers, frameworks and trainers, and as people type them.
 
-A name is looked up without case, hyphens, underscores and blanks, and without `Schedule` before or behind it, as torch
+A name is looked up without case, hyphens, underscores and blanks, and without `Schedule` before or after it, as torch
 and others have it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is known by its own name so, and by all
 names of the row that has it. Only what is the same order, operation for operation, is in a row.
 """

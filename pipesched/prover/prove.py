@@ -1,6 +1,6 @@
 """The properties of a file at every size: each proved, refuted at its smallest size, or not settled.
 
-First every p at once; properties that stay open are then tried at p = 2, 3 and 4, one by one.
+First for every p at once; properties that stay open are then tried at p = 2, 3 and 4, one by one.
 """
 
 from __future__ import annotations

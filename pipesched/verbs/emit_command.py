@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 _LISTED = "\n".join(f"{row.name:<13}{row.title}" for row in targets().values())
-_HELP = f"""Verify a .ps file, a torch CSV, an order, a stream, a built-in name or - for stdin, and write what runs:
-F2.5 is the forward of stage 2 for microbatch 5; A+B is an overlap pair, one slot.
+_HELP = f"""Verify a .ps file, a torch CSV, an order, a stream, a built-in name or - for stdin, and write the programs
+that run. F2.5 is the forward of stage 2 for microbatch 5; A+B is an overlap pair, one slot.
 
 \b
 {_LISTED}"""
