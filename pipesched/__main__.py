@@ -58,7 +58,7 @@ def _discard_output() -> None:
 
 
 def _say(line: str) -> None:
-    """A line to stderr, if there is anybody to read it."""
+    """Write a line to stderr, if stderr is open."""
     with contextlib.suppress(OSError, AttributeError):
         sys.stderr.write(line.encode("ascii", "replace").decode("ascii") + "\n")
 

@@ -197,7 +197,7 @@ class Judged:
 
     @property
     def ok(self) -> bool:
-        """True if all was judged and nothing is wrong; warnings leave the verdict as it is."""
+        """True if everything was checked and nothing is wrong; warnings do not change the verdict."""
         return exit_status(self.diagnostics) == 0
 
     @property

@@ -159,7 +159,7 @@ class Examination:
 
     @property
     def judged(self) -> checks.Subject:
-        """The subject of the checks."""
+        """The subject of the checks: the analysis, the caps and the version of torch."""
         loaded, options = self.loaded, self.options
         explicit = (options.torch_version or loaded.torch_version) is not None
         return checks.Subject(

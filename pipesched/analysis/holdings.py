@@ -174,7 +174,7 @@ def _tops(total: Ints, start: Ints) -> tuple[int, ...]:
 
 
 def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
-    """By rank, the most that is held, at least 0."""
+    """Peak memory held on each rank, at least 0."""
     return tuple(int(total[low:high].max(initial=0)) for low, high in pairwise(start.tolist()))
 
 

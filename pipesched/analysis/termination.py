@@ -1,6 +1,6 @@
 """Termination of a program under each communication model, and the buffering that it needs.
 
-One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways to know.
+One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways to tell.
 A *clock* proves it in one pass: if it rises along every list and both ends of each message show the same instant,
 then the messages can happen in clock order. Lowering hands its own clock over; it is checked, never believed.
 Without a clock, run the program: a message whose two ends have both begun is over, and a rank steps on when all of the

@@ -43,7 +43,7 @@ __all__ = ["Text", "render"]
 
 
 def render(chart: Chart, how: Text | None = None) -> str:
-    """The chart as lines of at most `width` characters, each ended.
+    """Render the chart as lines of at most `width` characters, each ending in a newline.
 
     Raises:
         PipeschedError: PS225, a width below 24 columns, or a viewport without time.

@@ -88,7 +88,7 @@ class Layout:
 
     @cached_property
     def slots(self) -> Bars:
-        """The slots of every rank that run."""
+        """The slots of each rank, without operations that did not run."""
         schedule, times = self.chart.schedule, self.chart.times
         op = np.flatnonzero((times.start >= 0) & ~schedule.joined)
         cut = np.searchsorted(schedule.rank[op], np.arange(schedule.ranks + 1))

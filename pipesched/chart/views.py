@@ -53,7 +53,7 @@ class Request:
 
     @property
     def viewport(self) -> Viewport:
-        """The part of time that is drawn."""
+        """The time range that is drawn."""
         from pipesched.chart.axis import Viewport
 
         return Viewport(self.begin, self.end)

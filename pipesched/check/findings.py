@@ -40,7 +40,7 @@ def limited(found: Sequence[Item], shown: int = SHOWN) -> Iterator[tuple[Item, s
 def by_statement(found: Sequence[Mistake], where: Schedule | Program) -> Iterator[tuple[Mistake, str]]:
     """The first mistake of operations of the same statements, with a note on the others: it is reported once.
 
-    A mistake has the indices of operations, and words. An operation without a place is a statement of its own.
+    A mistake is a tuple of operation indices and words. An operation without a place is a statement of its own.
     """
     first: dict[object, list[Mistake]] = {}
     for mistake in found[:LOOKED_AT]:

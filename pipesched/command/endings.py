@@ -22,7 +22,7 @@ from pipesched.extension import Verb, rows
 from pipesched.formats.targets import targets
 
 Forms: TypeAlias = Mapping[str, tuple[str, ...]]
-"""The outputs of a verb, each with its endings of files."""
+"""The output forms of a verb, each with its file name extensions."""
 
 LINES: Forms = {"text": (".txt",), "concise": (".txt",), "github": (".txt",), "json": (".json",)}
 OWN: Mapping[str, Forms] = {

@@ -1,4 +1,4 @@
-"""Options, declared once: name, reader, default, help; those that verbs share, and those of the core's verbs.
+"""Options, declared once (name, reader, default, help): those shared by several verbs, and those of the core verbs.
 
     Option("mem_cap", caps, "Most activations that …", "K|K0,K1,...")     --mem-cap 4,4,3,3      mem_cap=[4, 4, 3, 3]
 

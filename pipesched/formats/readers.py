@@ -157,7 +157,7 @@ def _stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
 
 
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
-    """An order of which these stages are not trained: a B there is an I.
+    """The same order with these stages frozen: each of their Bs becomes an I.
 
     A torch CSV has a B of every stage: where no I is wanted, it is nothing.
 

@@ -220,7 +220,7 @@ def pieces(order: AnyOrder) -> Iterator[str]:
 
 
 def _cell(x: Compute | Instruction, part: int) -> str:
-    """The text, with ``%d`` for the microbatch."""
+    """The text of one cell, with ``%d`` in place of the microbatch."""
     name = f"{x.stage}{x.op.name}" + "%d" * (x.microbatch >= 0)
     if part == numbered.FIRST:
         return f"({name};"

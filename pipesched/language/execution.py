@@ -83,7 +83,7 @@ class Budget:
             raise self._spent("no more can be run here")
 
     def steps(self, low: int, high: int, weight: int) -> range:
-        """The passes of a loop, paid for."""
+        """Charge the budget for a loop and return its range."""
         self.left -= 1 + max(high - low, 0) * weight
         if self.left < 0:
             raise self._spent(f"would run {max(high - low, 0)} times")

@@ -297,6 +297,6 @@ Part = TypeVar("Part")
 
 
 def _by_chunk(parts: Sequence[Part]) -> dict[int | None, Part]:
-    """By chunk; under None, for an operation that names none, where there is one chunk alone."""
+    """Parts by chunk; a single one is under None too, for operations that name no chunk."""
     made: dict[int | None, Part] = dict(enumerate(parts))
     return made | {None: parts[0]} if len(parts) == 1 else made

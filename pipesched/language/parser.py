@@ -188,7 +188,7 @@ NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]
     "boolean": (ast.Boolean, lambda c: (c[0].text == "true",)),
     "name": (ast.Name, lambda c: (c[0].text,)),
 }
-"""The fields of a node, by its rule."""
+"""For each grammar rule: its node class, and how to get the node's fields from the parsed children."""
 
 
 class Build:
@@ -230,7 +230,7 @@ class Build:
         return self._part(lambda _: rule, c)
 
     def group(self, c: Children) -> ast.Expression:
-        """The inner expression, its place widened by the brackets."""
+        """The inner expression, with its span widened to include the parentheses."""
         inner: ast.Expression = c[1]
         return replace(inner, span=self._span(c))
 

@@ -100,7 +100,7 @@ def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
 
 
 def _ends(node: ast.Stages | ast.Frozen, names: Names) -> tuple[int, int]:
-    """The stages of a line, half open."""
+    """The range of stages that a line names, half-open."""
     low = names.number(node.low)
     return low, low + 1 if node.high is None else names.number(node.high)
 

@@ -166,7 +166,7 @@ class Programs:
         return Place(span, self._bindings(rank, index - int(self.start[rank])))
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
-        """By operation its site, and by site its place."""
+        """The site of every operation, a statement of the file; and the place of every site."""
         sites = self.sites if self.kept is None else self.sites[self.kept]
         return sites, [site.span for site in self.checked.sites]
 

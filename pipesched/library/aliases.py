@@ -2,7 +2,7 @@
 
 A name is looked up without case, hyphens, underscores and blanks, and without `Schedule` before or after it, as torch
 and others have it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is known by its own name so, and by all
-names of the row that has it. Only what is the same order, operation for operation, is in a row.
+names of the row that has it. A row lists only names of the same order, operation for operation.
 """
 
 from __future__ import annotations

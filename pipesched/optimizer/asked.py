@@ -1,4 +1,4 @@
-"""The proof that a user requires of an answer: options that the optimizer adds to `verify`, as one value."""
+"""The proof that a user demands: the options that `optimize` adds to `verify`, as one value."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ class Terms:
 
     @property
     def assumed(self) -> dict[str, str]:
-        """Costs that count but were not given while others were: each with the cost that it follows from."""
+        """Costs that matter but were not given although others were, each mapped to the cost it is derived from."""
         return self.costs.assumed_of(self.kinds)
 
     @property

@@ -6,7 +6,7 @@ from pipesched.diagnostics import AnyCode
 
 
 class PlanningCode(AnyCode):
-    """Kinds of finding of planning."""
+    """Codes of the planner's findings."""
 
     MODEL_SYNTAX = "PS230"
     MODEL_UNKNOWN = "PS231"

@@ -153,7 +153,7 @@ def _legend(made: _Stack) -> Iterator[str]:
 
 
 def _panel(made: _Stack, rank: int, top: int, tall: int) -> Iterator[str]:
-    """Draw the kinds of a rank, the cap, and the scale."""
+    """Draw a rank's memory stacked by kind, with the cap and the scale."""
     bottom, stack = top + tall, made.columns[rank]
     heights = np.concatenate([np.zeros((1, _COLUMNS), dtype=np.int64), np.cumsum(stack, axis=0)])
     pixel = np.round(bottom - tall * heights / made.top, 1)

@@ -1,4 +1,4 @@
-"""Claims of a file, for all sizes and all costs of their conditions.
+"""Proves the claims of a file for all sizes and all costs that satisfy their conditions.
 
 A claim is cut where its condition or its costs say so. Each part is a cone, in which both sides are linear: so a
 claim that holds at the generators of the cone holds in it.

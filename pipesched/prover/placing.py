@@ -74,7 +74,7 @@ def placing(file: ast.File, names: Names, context: Any, parameters: tuple[str, .
 
 
 def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
-    """Raises NotAffine: stages do not count from 0 without a hole, or not all are on every route."""
+    """Raises NotAffine: stage numbers are not contiguous from 0, or some route lacks a stage."""
     fewer = isl().Map.read_from_str(stages.get_ctx(), "{ [s] -> [s - 1] : s != 0 }")
     if not fewer.intersect_domain(stages).range().is_subset(stages) or not all(
         x.domain().is_equal(stages) for x in home

@@ -48,7 +48,7 @@ class Stuck(Exception):
 
 @dataclass(eq=False)
 class Sample:
-    """The instances of some sizes, by size and rank in their order."""
+    """The statement instances at a few sample sizes, in execution order, by size and rank."""
 
     model: Model
     sizes: tuple[Point, ...]
@@ -134,7 +134,7 @@ class _Run:
         self.waiting: defaultdict[tuple[str, int | None], deque[tuple[int, int, int]]] = defaultdict(deque)
 
     def of(self, instances: list[Instance]) -> list[Instance]:
-        """All instances, each with what it takes; those of drains too."""
+        """Replay the instances: each with the microbatch that it takes, and one for each W that a drain runs."""
         done: list[Instance] = []
         for each in instances:
             statement = self.sample.model.statements[each.statement]

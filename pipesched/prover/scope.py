@@ -61,7 +61,7 @@ class Scope:
         return Scope(self.space, {**self.values, **values}, dict(self.definitions), context, self.floors, depth)
 
     def block(self, condition: Value = True, **values: Value) -> Scope:
-        """The same inside a block of statements; what comes up there concerns no other block."""
+        """The scope of a nested block: the floors that come up there are not seen in other blocks."""
         made = self.inner(condition, **values)
         made.floors, made.depth = list(self.floors), self.depth
         return made

@@ -1,4 +1,4 @@
-"""The group of commands, made of rows of verbs. A command is imported when it is called, mistakes when one is made."""
+"""The command group, built from the rows of verbs; a command is imported when it is called."""
 
 from __future__ import annotations
 

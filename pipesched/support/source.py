@@ -20,7 +20,7 @@ from pipesched.support.foreign import mark
 class Source:
     """A named text, as the user gave it. made_at: by offset, the line of a program that made what begins there.
 
-    origin: where it comes from, if from no file: the name of a row of `extension.Names`.
+    origin: for text that did not come from a file, where it came from (the name of a row of `extension.Names`).
     """
 
     name: str

@@ -149,7 +149,7 @@ def _require_no_verdict(options: Options, to: str) -> None:
 
 
 def _lowered(examined: Examination) -> Program | None:
-    """The program at the costs asked for, or None where the file has none, or the costs mean nothing."""
+    """The program at the requested costs; None if the file has no program or the costs are invalid for it."""
     try:
         return examined.analysis.program
     except PipeschedError:

@@ -94,7 +94,7 @@ def _lag(schedule: Schedule, ticks: Ticks, producer: Ints) -> Ints:
 def _run_from(copies: Copies, end: Ints) -> Ints:
     """The operation at whose end the busy period of the engine began, for each copy; -1 where it began at none.
 
-    end: that of every operation.
+    end: the end time of every operation.
     """
     follows = ~copies.first & (end[copies.after] != copies.start)
     follows[1:] &= (copies.start[1:] == copies.end[:-1]) & (copies.start[1:] >= 0)

@@ -66,7 +66,7 @@ def microseconds(chart: Chart) -> int:
 
 
 class _Trace:
-    """The columns of a chart as lists, and the messages by rank; tick: microseconds of one.
+    """The columns of a chart as lists, and the messages by rank. tick: length of one, in microseconds.
 
     names: ``F0.3``. about: op, stage and microbatch as members of an object. held: after each operation, and while
     it runs if it is an F; kept: after each; JSON numbers.

@@ -69,7 +69,7 @@ def close(folder: str, refuse: Callable[[str], None]) -> None:
 
 
 def _named(path: object) -> str:
-    """Path as a text, empty if `path` is not a path (a number, None)."""
+    """The path as a string; empty if `path` is not a path (a number, None)."""
     return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
 
 

@@ -345,7 +345,7 @@ class _Body:
         self.configs[name] = replace(self.configs[name], open=self.file.at(node))
 
     def forget(self, statement: ast.stmt) -> None:
-        """Open the values that a branch, a loop or another compound statement sets."""
+        """Mark as unknown every value that a branch, a loop or another compound statement assigns."""
         for node in ast.walk(statement):
             targets = node.targets if isinstance(node, ast.Assign) else []
             for target in [*targets, *([node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else [])]:

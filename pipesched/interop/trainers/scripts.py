@@ -3,8 +3,8 @@
     torchrun --nnodes 2 pretrain_gpt.py --num-layers 12 --bf16      launch: nnodes = 2; --num-layers = 12, --bf16 = true
     python -m torchtitan.train --module llama3 a.b=2 ac:none        --module = llama3, a.b = 2, ac = none
 
-Every command that has options is judged by itself. An option name in a part of the text that is not read is a mention:
-no finding then depends on the option's default.
+Every command that has options is judged by itself. Option names in text that the reader does not evaluate are
+mentions: no finding then assumes that such an option has its default.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class Titan(tables.Facts):
 
     @property
     def weight(self) -> int | None:
-        """Layers of the model and of its ends."""
+        """Layers to be divided: those of the model, and those that its first and last stage have fewer."""
         ends = (self.whole(key) or 0 for key in (_FIRST_LESS, _LAST_LESS))
         return None if self.layers is None else self.layers + sum(ends)
 

@@ -111,7 +111,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
 
 
 def _bound(told: Entries, problem: Problem) -> Work | None:
-    """The bound of a certificate, or None: work of a rank between head and tail; for the span also its frame."""
+    """The work bound that a certificate names, a rank's head, work and tail; None where it names none."""
     if "bound" not in told:
         return None
     given, ranks = told.part("bound").only("rank", "frame", "head", "tail"), range(len(problem.cap))

@@ -1,4 +1,4 @@
-"""Cost of a choice: bytes of every rank and seconds of a step, from the timeline of its own order.
+"""Cost of a configuration: bytes per rank and seconds per step, from the timeline of the order it uses.
 
     every stage   F, I, W: FLOPs over the rate of the device, and what the ranks of its layers send
     timeline      the schedule's order with these, and its messages

@@ -111,7 +111,7 @@ class Silence:
         self.seen[rank] = now
 
     def judge(self, now: float) -> Fault | None:
-        """Fault that the beats show, if any."""
+        """The fault that the heartbeats indicate, if any."""
         silent = {rank: now - at for rank, at in sorted(self.seen.items()) if not self.left(rank)}
         if max(silent.values(), default=0.0) >= self.timeout:
             lost = [rank for rank, time in silent.items() if time >= self.fresh]

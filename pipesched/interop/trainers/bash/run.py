@@ -131,7 +131,7 @@ class Script(Words):
                 self._cover(*vars(part).values())
 
     def _maybe(self, ways: list[Callable[[], object]], *, certain: bool = False) -> None:
-        """Run each way from the same state; a variable with different values at the ends is open.
+        """Run each alternative from the same state; a variable whose final values differ becomes unknown.
 
         certain: one of the ways is run for sure.
         """

@@ -80,7 +80,7 @@ def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[C
 
 
 def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints, Ints]:
-    """(times, the work that fits before each) at the first heads that can give the bound; empty without stages.
+    """Times at which the bound can be attained, and the work that fits before each; empty without stages.
 
     time: heads, or with `back` tails, int64, shape (operations,). The work that fits grows with time, so between two
     evaluated times no value of time - work exceeds the later time minus the work of the earlier one: only intervals

@@ -135,7 +135,7 @@ class _Run:
 
 
 def policies(problem: Problem) -> list[tuple[str, Ints]]:
-    """(name, keys of all operations) of every policy, the most useful first; the name tells what is urgent."""
+    """(name, sort keys of all operations) of every policy, most useful first; the name says what gets priority."""
     alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of each first microbatch
     depth, index = alone[problem.sequence], problem.index
     forward = problem.op[problem.sequence] == Op.F
