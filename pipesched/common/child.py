@@ -27,11 +27,11 @@ import_module(module).main()
 
 
 def command(module: str) -> list[str]:
-    """The command line that runs ``main()`` of a module of this package."""
+    """Return the command line that runs ``main()`` of a module of this package."""
     return [sys.executable, "-P", "-c", _BEGIN, str(Path(__file__).parents[2]), module]
 
 
 def environment(**wanted: str) -> dict[str, str]:
-    """Environment of the process: the user's variables, and `wanted` where they are not set."""
+    """Return the environment of the process: the user's variables, and `wanted` where they are not set."""
     path = os.pathsep.join(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
     return {**wanted, **os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": path}

@@ -123,7 +123,7 @@ class Consumer:
     helps: Mapping[Feature, str] = field(default_factory=dict)
 
     def refusals(self, schedule: Schedule, costs: Costs | None = None) -> Iterator[Diagnostic]:
-        """A finding for every feature, and for the kinds of operation, that the consumer does not know."""
+        """Yield a finding for every feature, and for the kinds of operation, that the consumer does not know."""
         given = costs or Costs()
         for feature in FEATURES:
             if feature not in self.knows and (found := feature.find(schedule, given)) is not None:
@@ -139,7 +139,7 @@ class Consumer:
     def refusal(
         self, schedule: Schedule, why: str, note: str = "", help: str | None = None, labels: tuple[Label, ...] = ()
     ) -> Diagnostic:
-        """A refusal of something that only this consumer cannot take."""
+        """Return a refusal of something that only this consumer cannot take."""
         message = f"{self.title} cannot {self.verb} {schedule.name}: {why}"
         return Diagnostic(self.code, message, labels, (note,) if note else (), help or self.help)
 
@@ -149,7 +149,7 @@ class Consumer:
             raise PipeschedError(found)
 
     def takes(self, schedule: Schedule, costs: Costs | None = None) -> bool:
-        """True if there is nothing to refuse."""
+        """Return True if there is nothing to refuse."""
         return next(self.refusals(schedule, costs), None) is None
 
 

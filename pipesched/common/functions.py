@@ -21,7 +21,8 @@ class Unknown(Exception):
 
 
 def found(name: str, folders: Sequence[str] = ()) -> tuple[ModuleType, object]:
-    """The module of a name and its attribute: of that very file, or of a module, in these folders before any other.
+    """Return the module of a name and its attribute: of that very file, or of a module, in these folders before any
+    other.
 
     Raises:
         Unknown: it has no such attribute, or names none.

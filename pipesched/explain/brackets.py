@@ -88,12 +88,12 @@ class Pairing:
         self.header, self.suspect, self.surplus = "", None, surplus
 
     def _headless(self, at: int) -> bool:
-        """True if a statement begins a line where the `{` of a block was forgotten."""
+        """Return True if a statement begins a line where the `{` of a block was forgotten."""
         words = (*STATEMENTS, "let")
         return bool(self.header) and self.tokens[at].text in words and first_in_line(self.tokens, at, self.source)
 
     def _count(self, at: int) -> int:
-        """`}` less `{` from an item to the next."""
+        """Return `}` less `{` from an item to the next."""
         surplus = 0
         for i in range(at, len(self.tokens)):
             word = self.tokens[i].text
@@ -103,7 +103,7 @@ class Pairing:
         return surplus
 
     def _heads(self, at: int) -> bool:
-        """True if the word is the head of a block."""
+        """Return True if the word is the head of a block."""
         word, before = self.tokens[at].text, self.tokens[max(0, at - 1)].text
         if word in ("for", "rank", "if", "greedy") and not (word == "if" and before == "else"):
             after = self.tokens[at + 1].text if at + 1 < len(self.tokens) else ""
@@ -151,7 +151,7 @@ class Pairing:
         return True
 
     def _reaches(self, token: Token) -> bool:
-        """True if an opener of the closer's kind is open, with no `{` between."""
+        """Return True if an opener of the closer's kind is open, with no `{` between."""
         for opener in reversed(self.open):
             if CLOSER[opener.token.text] == token.text:
                 return True
@@ -160,7 +160,7 @@ class Pairing:
         return False
 
     def _out_of_place(self, at: int) -> bool:
-        """True if a `}` is not where its opener's belongs: on the same line, or below it, first in a line."""
+        """Return True if a `}` is not where its opener's belongs: on the same line, or below it, first in a line."""
         opener, closer = self.open[-1].token, self.tokens[at]
         if self.source.position(opener.start)[0] == self.source.position(closer.start)[0]:
             return False

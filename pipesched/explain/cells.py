@@ -23,7 +23,7 @@ def cell(found: Sequence[Diagnostic], text: str, version: TorchVersion) -> Seque
 
 
 def reading(text: str, version: TorchVersion) -> str:
-    """How torch of this version reads a cell that is not an action."""
+    """Return how torch of this version reads a cell that is not an action."""
     torch = f"torch {version}"
     if text.startswith("(") and ")" in text:
         return _overlap_reading(text, torch, version)
@@ -38,13 +38,13 @@ def reading(text: str, version: TorchVersion) -> str:
 
 
 def _prefix(text: str, version: TorchVersion) -> re.Match[str] | None:
-    """The action at the beginning of a text, as torch of this version finds it."""
+    """Return the action at the beginning of a text, as torch of this version finds it."""
     letters = [op.name for op in sorted(version.accepts, key=lambda op: -len(op.name))]
     return re.match(rf"(\d+)({'|'.join(letters)})(\d*)", text)
 
 
 def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
-    """How torch reads a cell that looks like an overlap: it cuts at the first ")"."""
+    """Return how torch reads a cell that looks like an overlap: it cuts at the first ")"."""
     inside, _, after = text[1:].partition(")")
     pieces = [piece.strip() for piece in inside.split(";") if piece.strip()]
     known = {op.name for op in version.accepts} | {"OVERLAP_F_B"}
@@ -56,7 +56,7 @@ def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
 
 
 def _advice(text: str) -> str:
-    """The text to write instead, where that is plain."""
+    """Return the text to write instead, where that is plain."""
     if PLAIN.fullmatch(text.upper()) or OVERLAP.fullmatch(text.upper()):
         return f"torch's letters are upper case: {short(text.upper())}"
     if not text.isascii() or not text.isprintable():

@@ -63,7 +63,7 @@ def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source
 
 
 def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
-    """Place of an omission before a token: there, or at the end of the line before, if that breaks off."""
+    """Return the place of an omission before a token: there, or at the end of the line before, if that breaks off."""
     token, before = tokens[at], tokens[max(0, at - 1)]
     if at and (not token.text or first_in_line(tokens, at, source)):
         return source.span(before.end, before.end)
@@ -131,7 +131,7 @@ def _shown(token: Token) -> str:
 
 
 def _changes(tokens: Sequence[Token], at: int) -> bool:
-    """True for an assignment to a name: ``w++``, ``w += 1``."""
+    """Return True for an assignment to a name: ``w++``, ``w += 1``."""
     after = "".join(token.text for token in tokens[at + 1 : at + 3])
     return tokens[at].kind == "NAME" and re.fullmatch(r"[+\-*/]=|\+\+|--", after) is not None
 
@@ -154,7 +154,7 @@ _REMEDIES: tuple[tuple[str, set[str], str], ...] = (
 
 
 def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
-    """Remedy, if it is clear."""
+    """Return the remedy, if it is clear."""
     word = token.text
     if word in _NOT_WORDS and token.kind == "NAME":
         return _NOT_WORDS[word]

@@ -26,7 +26,7 @@ class Word:
 
 
 def _completed(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Codes and words with this beginning, for completion in a shell."""
+    """Return the codes and words with this beginning, for completion in a shell."""
     known = [*map(str, codes()), *(word.word for word in words())]
     return [name for name in known if name.lower().startswith(incomplete.lower()) and " " not in name]
 
@@ -82,7 +82,8 @@ def _row(word: Word, out: Output) -> None:
 
 
 def find(name: str) -> AnyCode | Word:
-    """Word of a name, ours or another one of the field, or code of a number or of a name; letter case is ignored.
+    """Return the word of a name, ours or another one of the field, or code of a number or of a name; letter case is
+    ignored.
 
     Raises:
         PipeschedError: PS225, neither.
@@ -106,7 +107,7 @@ def _called(meant: AnyCode | Word) -> str:
 
 
 def codes() -> list[AnyCode]:
-    """Every code, the core's and those of extensions, by number."""
+    """Return every code, the core's and those of extensions, by number."""
     owners: list[type[AnyCode]] = [Code, *(row.all.load() for row in rows(Codes))]
     return sorted(code for owner in owners for code in owner)
 
@@ -116,17 +117,17 @@ def _codes() -> dict[str, AnyCode]:
 
 
 def slug(code: AnyCode) -> str:
-    """Name of a code as people type it: ``too-many-operations``."""
+    """Return the name of a code as people type it: ``too-many-operations``."""
     return code.name.lower().replace("_", "-")
 
 
 def page(code: AnyCode) -> str:
-    """Page of a code, as Markdown, with the exit status of the code."""
+    """Return the page of a code, as Markdown, with the exit status of the code."""
     return f"{_file(f'{code}.md')}\nExit status {code.status}.\n"
 
 
 def words() -> list[Word]:
-    """Table of words, in its order; backticks are dropped from other names."""
+    """Return the table of words, in its order; backticks are dropped from other names."""
     rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", _file("words.md"), re.MULTILINE)
     return [Word(word, text, tuple(others.replace("`", "").split(", "))) for word, text, others in rows[1:]]
 
@@ -138,5 +139,5 @@ def _file(name: str) -> str:
 
 
 def _title(text: str) -> str:
-    """First heading without its code: ``# PS401: deadlock`` gives ``deadlock``."""
+    """Return the first heading without its code: ``# PS401: deadlock`` gives ``deadlock``."""
     return text.split("\n", 1)[0].partition(": ")[2]

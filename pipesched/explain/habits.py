@@ -30,7 +30,7 @@ class Habit:
     remedy: Remedy
 
     def remedies(self, line: str, start: int, end: int) -> Iterator[str]:
-        """Remedy of every match that touches a range of the line."""
+        """Yield the remedy of every match that touches a range of the line."""
         for found in self.pattern.finditer(line):
             if found.start() <= end and start <= found.end():
                 yield found.expand(self.remedy) if isinstance(self.remedy, str) else self.remedy(found)

@@ -96,7 +96,7 @@ def sizes(
 
 
 def _near(checked: Checked, now: Mapping[str, Value], given: Mapping[str, Value]) -> str:
-    """The nearest accepted values on both sides, changing one parameter at a time: m first and p last."""
+    """Return the nearest accepted values on both sides, changing one parameter at a time: m first and p last."""
     found = list[str]()
     for name in sorted(checked.parameters, key=lambda x: (x == "p", x != "m")):
         if isinstance(value := now[name], int):

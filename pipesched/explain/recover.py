@@ -41,7 +41,7 @@ _HEAD = ("schedule", "name", "(", ")")
 
 
 def mistakes(_: Sequence[Diagnostic], source: Source) -> list[Diagnostic]:
-    """The first `MOST` mistakes of a text, in its order; habits of other languages with their remedy."""
+    """Return the first `MOST` mistakes of a text, in its order; habits of other languages with their remedy."""
     words = grammar().words
     written = [token for token in scan(words, source.text) if token.kind != COMMENT]
     if not written:
@@ -57,7 +57,7 @@ def mistakes(_: Sequence[Diagnostic], source: Source) -> list[Diagnostic]:
 
 
 def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
-    """The findings in order, without those that probably follow from another one on their line.
+    """Return the findings in order, without those that probably follow from another one on their line.
 
     A string without its end hides later findings, an unknown word hides syntax errors, and the first of these the
     others.
@@ -72,7 +72,7 @@ def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """The findings; of several on a line with the same remedy only the first."""
+    """Return the findings; of several on a line with the same remedy only the first."""
     first: dict[tuple[int, str], Diagnostic] = {}
     for finding in findings:
         first.setdefault((finding.where.line if finding.where else 0, finding.help or finding.message), finding)
@@ -80,7 +80,9 @@ def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _weighed(finding: Diagnostic) -> tuple[int, int, int, Diagnostic]:
-    """Weight (0: a string without its end, 1: an unknown word or number, 2: a syntax error), offset and line."""
+    """Return the weight (0: a string without its end, 1: an unknown word or number, 2: a syntax error), offset and
+    line.
+    """
     assert finding.where is not None
     unclosed = finding.code is Code.CHARACTER and finding.where.text.startswith('"')
     weight = 2 if finding.code is Code.SYNTAX else int(not unclosed)
@@ -95,7 +97,7 @@ def _empty(source: Source) -> Diagnostic:
 
 
 def _words_meant(token: Token, source: Source, words: Words, problems: list[Problem]) -> list[Token]:
-    """The token; for an unknown word a finding, and the intended token, or none."""
+    """Return the token; for an unknown word a finding, and the intended token, or none."""
     span = source.span(token.start, token.end)
     if token.kind == UNCLOSED:
         begun = Label(span, "it begins here")
@@ -155,14 +157,14 @@ class Walk:
         return moved is not None
 
     def _kind(self, at: int) -> str:
-        """Kind of the token; UNKNOWN for an unknown release rule."""
+        """Return the kind of the token; UNKNOWN for an unknown release rule."""
         token = self.tokens[at]
         if token.kind == "NAME" and at and self.tokens[at - 1].text == "release":
             return "NAME" if self._rule_begins(at) else UNKNOWN
         return token.kind
 
     def _rule_begins(self, at: int) -> bool:
-        """True if a release rule begins here; if it breaks off, the table decides."""
+        """Return True if a release rule begins here; if it breaks off, the table decides."""
         words = [token.text for token in self.tokens[at : at + 5]]
         if words[1] != ":":
             return known_release(words[0])
@@ -221,7 +223,7 @@ class Walk:
         return False
 
     def _open_round(self) -> int:
-        """Number of open `(` and `[` in the unfinished part."""
+        """Return the number of open `(` and `[` in the unfinished part."""
         block = self.words.kinds["{"]
         half_read = [*takewhile(lambda symbol: symbol != block, self.stack.symbols())]
         opened, closed = (sum(half_read.count(self.words.kinds[text]) for text in pair) for pair in ("([", ")]"))
@@ -240,7 +242,7 @@ class Walk:
             self._supply("rank", "0")
 
     def _after_block(self, at: int) -> int:
-        """Index after the `}` of the block that begins here; 0 without an `else`."""
+        """Return the index after the `}` of the block that begins here; 0 without an `else`."""
         depth = 0
         for i in range(at, len(self.tokens)):
             depth += (self.tokens[i].text == "{") - (self.tokens[i].text == "}")
@@ -279,7 +281,7 @@ class Stack(NamedTuple):
     below: Stack | None
 
     def symbols(self) -> Iterator[str]:
-        """States from the top down."""
+        """Yield the states from the top down."""
         stack: Stack | None = self
         while stack:
             yield stack.symbol
@@ -297,7 +299,7 @@ class Table:
         self.ends = [(rule.origin, len(rule.symbols)) for rule in grammar.rules]
 
     def moved(self, stack: Stack, kind: str) -> Stack | None:
-        """Stack after a token of this kind, or None."""
+        """Return the stack after a token of this kind, or None."""
         while (move := self.states[stack.state].get(kind)) is not None:
             if move >= 0:
                 return Stack(move, kind, stack)
@@ -309,5 +311,5 @@ class Table:
         return None
 
     def takes(self, stack: Stack) -> set[str]:
-        """Kinds of token that have an action."""
+        """Return the kinds of token that have an action."""
         return {kind for kind in self.states[stack.state] if kind.isupper() and self.moved(stack, kind)}

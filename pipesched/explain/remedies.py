@@ -40,14 +40,14 @@ def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple
 
 
 def deadlock(found: Sequence[Diagnostic], program: Program, model: Model, hops: list[Hop]) -> Sequence[Diagnostic]:
-    """A deadlock: a receive is moved, or messages are put on more communicators."""
+    """Return a deadlock: a receive is moved, or messages are put on more communicators."""
     cures = [*_moves(program, model, hops), *_communicators(program, model)] if len(program) <= INSTRUCTIONS else []
     help = f"{'; or '.join(cures)}: then it holds under {model}"
     return [replace(one, help=help) for one in found] if cures else found
 
 
 def _moves(program: Program, model: Model, hops: list[Hop]) -> Iterator[str]:
-    """A receive of the cycle to be moved up."""
+    """Yield a receive of the cycle to be moved up."""
     for i, hop in enumerate(hops):
         blocked = hops[(i + 1) % len(hops)].here
         if hop.there < 0 or not program.receives[hop.there] or not blocked < hop.there:
@@ -73,10 +73,10 @@ def _communicators(program: Program, model: Model) -> Iterator[str]:
 
 
 def _cured(program: Program, model: Model) -> bool:
-    """True if the program ends and no message is taken for another."""
+    """Return True if the program ends and no message is taken for another."""
     return holds(program, model) and not any(labels_of(program, pair(program)))
 
 
 def _moved(order: Order, source: int, target: int) -> Order:
-    """An order with one entry moved to another's place on its rank, and those between shifted by one."""
+    """Return an order with one entry moved to another's place on its rank, and those between shifted by one."""
     return order.taken(np.insert(np.delete(np.arange(len(order)), source), target, source))

@@ -65,29 +65,31 @@ NEAR = {
 
 
 def schedule(found: Sequence[Diagnostic], target: str) -> Sequence[Diagnostic]:
-    """The schedule, or the file, that was meant."""
+    """Return the schedule, or the file, that was meant."""
     return [replace(found[0], help=_meant(target) or found[0].help)]
 
 
 def path(found: Sequence[Diagnostic], path: str) -> Sequence[Diagnostic]:
-    """The file that was meant, or the schedule of the library by that name."""
+    """Return the file that was meant, or the schedule of the library by that name."""
     return [replace(found[0], help=_beside(path))]
 
 
 def _named(target: str) -> str | None:
-    """The remedy for a name with a colon that is nearly one of an extension."""
+    """Return the remedy for a name with a colon that is nearly one of an extension."""
     said = (row.meant.load()(target) for row in rows(Names) if ":" in target)
     return next((help for help in said if help), None)
 
 
 def _near(name: str) -> str | None:
-    """The remedy for a name of several orders, or of an order without a file."""
+    """Return the remedy for a name of several orders, or of an order without a file."""
     row = next((row for row in ROWS if is_in(name, row)), ())
     return next((NEAR[asked] for asked in map(plain, (name, *row)) if asked in NEAR), None)
 
 
 def _beside(path: str) -> str:
-    """The file that a path comes close to, of those in its folder, or the schedule of the library by that name."""
+    """Return the file that a path comes close to, of those in its folder, or the schedule of the library by that
+    name.
+    """
     folder, name = os.path.split(path)
     with contextlib.suppress(OSError):
         if near := get_close_matches(name, sorted(os.listdir(folder or "."))[:_LOOKED_AT], 1, 0.7):
@@ -118,7 +120,7 @@ def _meant(target: str) -> str | None:
 
 
 def target(found: Sequence[Diagnostic], text: str) -> Sequence[Diagnostic]:
-    """A size where a file belongs."""
+    """Return a size where a file belongs."""
     size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=\s*([\w.,]*)|:\s*([0-9][0-9.,]*)?)", text)
     if size is not None and size[1].lower() != "c" and _named(text) is None:  # a drive
         help = f"write `{as_option(size[1], size[2] or size[3] or '')}`"
@@ -129,6 +131,6 @@ def target(found: Sequence[Diagnostic], text: str) -> Sequence[Diagnostic]:
 
 
 def as_option(name: str, value: str) -> str:
-    """How a size is given: ``--p 4``, ``-D depth=2``."""
+    """Return how a size is given: ``--p 4``, ``-D depth=2``."""
     own = next((own for own, others in _SIZES.items() if name.lower().replace("_", "-") in others), None)
     return f"--{own} {value or 'N'}" if own else f"-D {name.replace('-', '_')}={value or 'N'}"

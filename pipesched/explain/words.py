@@ -25,7 +25,7 @@ _NEXT_ITEM = re.compile(rf"[\r\n][ \t]*(?:{'|'.join(ITEMS)})\b|\Z")
 
 
 def kind(words: Words, word: str) -> str:
-    """Kind of a single word."""
+    """Return the kind of a single word."""
     return scan(words, word)[0].kind
 
 
@@ -37,7 +37,7 @@ def _pattern(words: Words) -> re.Pattern[str]:
 
 
 def scan(words: Words, text: str) -> list[Token]:
-    """Every token of a text, with comments, without blanks."""
+    """Return every token of a text, with comments, without blanks."""
     tokens: list[Token] = []
     at, quoted, last, count = 0, False, "", 0
     while at < len(text):
@@ -68,18 +68,18 @@ def _token(words: Words, text: str, at: int, after_head: bool) -> Token:
 
 
 def _item_follows(text: str, end: int) -> bool:
-    """True if a string that ends here can be the documentation: an item or nothing comes next."""
+    """Return True if a string that ends here can be the documentation: an item or nothing comes next."""
     rest = re.compile(r"(?:\s|#[^\r\n]*)*(\w*)").match(text, end)
     return rest is None or rest.end() == len(text) or rest.group(1) in ITEMS
 
 
 def _one_word(before: Token, token: Token) -> bool:
-    """True if unknown letters only continue a name: ``naïve``."""
+    """Return True if unknown letters only continue a name: ``naïve``."""
     return token.kind == UNKNOWN and token.text[0].isalnum() and before.named and before.end == token.start
 
 
 def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """True if a token can only begin a statement or an item, judged by the words around it."""
+    """Return True if a token can only begin a statement or an item, judged by the words around it."""
     word, before = tokens[at].text, tokens[max(0, at - 1)].text
     if word in tuple(LETTERS):
         return before not in ("(", ",", "drain", "release", "costs")
@@ -91,17 +91,17 @@ def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
 
 
 def ends_value(token: Token) -> bool:
-    """True if a statement, an item or an expression can end with this token, and for `{`."""
+    """Return True if a statement, an item or an expression can end with this token, and for `{`."""
     return token.named or token.kind in ("NUMBER", "STRING", "TEXT") or token.text in _VALUE_ENDS
 
 
 def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """True if a line ends before the token."""
+    """Return True if a line ends before the token."""
     return at == 0 or "\n" in source.text[tokens[at - 1].end : tokens[at].start]
 
 
 def apart(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """True if a word or a number is first in its line, or block, after something complete."""
+    """Return True if a word or a number is first in its line, or block, after something complete."""
     token = tokens[at]
     if at == 0 or (token.kind not in ("NAME", "NUMBER") and token.text not in (*ITEMS, *STATEMENTS)):
         return False

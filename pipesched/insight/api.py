@@ -39,7 +39,7 @@ def why(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Why:
-    """Where the idle time of a schedule comes from: the split by rank, the growth, the critical path, every gap.
+    """Return where the idle time of a schedule comes from: the split by rank, the growth, the critical path, every gap.
 
     Raises:
         PipeschedError: what keeps the file from being a schedule; PS225.
@@ -70,7 +70,7 @@ def compare(
     framework_time: float = 60,
     **parameters: Parameter | Sequence[Sequence[int]],
 ) -> Comparison:
-    """Schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
+    """Return the schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
 
     library: ``--all``, every built-in schedule too. cost_per: costs are those of 1/p of the model (``rank``) or of one
     ``stage``. A parameter is for the schedules that have it. comm: ``one-stream`` and the like, under which a rank's

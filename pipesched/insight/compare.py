@@ -45,7 +45,7 @@ _BOUNDED = 1_000_000  # operations up to which any bound is computed
 
 
 def named(schedules: Sequence[object], *, library: bool) -> list[object]:
-    """Targets to compare: those named, and with `library` the rest of the built-in schedules.
+    """Return the targets to compare: those named, and with `library` the rest of the built-in schedules.
 
     Raises:
         PipeschedError: PS225, no target is named.
@@ -86,7 +86,7 @@ def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:
 
 
 def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
-    """Row of a file at a size: its figures, or the reason why it has none.
+    """Return the row of a file at a size: its figures, or the reason why it has none.
 
     Raises:
         PipeschedError: PS207, a parameter that has no default is not given.
@@ -155,14 +155,16 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
 
 
 def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:
-    """Costs of one operation of a stage: the given ones times p/S; those of a device are per stage already."""
+    """Return the costs of one operation of a stage: the given ones times p/S; those of a device are per stage
+    already.
+    """
     if per_stage or options.of(Workload).device is not None:
         return options.counted(loaded)
     return options.counted(loaded).scaled(Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages)))
 
 
 def share(placement: Placement) -> Fraction:
-    """The largest share of the model's stages that a rank holds."""
+    """Return the largest share of the model's stages that a rank holds."""
     held = (len({stage for _, stage in placement.chunks(rank)}) for rank in range(placement.ranks))
     return Fraction(max(held, default=0), max(1, placement.stages))
 

@@ -102,8 +102,8 @@ class Comparison:
         return self.text()
 
     def text(self, width: int | None = None, *, verbose: bool = False) -> str:
-        """The unit, the table, in two halves if it is wider than `width`, and the reasons for empty rows. verbose: all
-        assumptions.
+        """Return the unit, the table, in two halves if it is wider than `width`, and the reasons for empty rows.
+        verbose: all assumptions.
         """
         names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
         names.sort(key=lambda name: ("pvm".find(name) % 4, name))
@@ -127,7 +127,7 @@ class Comparison:
         return "\n\n".join(parts)
 
     def _columns(self) -> tuple[list[str], list[list[str]]]:
-        """Heads of the figures, and the figures of every row."""
+        """Return the heads of the figures, and the figures of every row."""
         cells, headers = [_cells(row, self.unit) for row in self.rows], [*_HEADERS]
         if self.comm is not None:
             headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
@@ -158,7 +158,7 @@ class Comparison:
         ]
 
     def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
+        """Return the published form, see ``emit/README.md``."""
         return {
             "ok": self.exit_status == 0,
             "cost_per": "stage" if self.per_stage else "rank",
@@ -167,7 +167,9 @@ class Comparison:
         }
 
     def points(self) -> list[Point]:
-        """Bubble in per cent against peak memory, one series per schedule, without rows that cannot be compared."""
+        """Return the bubble in per cent against peak memory, one series per schedule, without rows that cannot be
+        compared.
+        """
         found = []
         for row in self.rows:
             if row.bubble is not None and row.peak is not None and not self.apart(row):
@@ -176,14 +178,14 @@ class Comparison:
         return found
 
     def apart(self, row: Row) -> str:
-        """Reason why a row cannot be compared with the others; empty if it can."""
+        """Return the reason why a row cannot be compared with the others; empty if it can."""
         if row.makespan is None:
             return row.fault.message.removeprefix(f"{row.name} ") if row.fault else "has no timeline"
         others = not all(other.own_costs for other in self.rows)
         return "; ".join((*row.work, *["at the costs of its file"] * (row.own_costs and others)))
 
     def plot(self) -> str:
-        """Plot of bubble against peak memory, as SVG; below it the omitted schedules, and why."""
+        """Return the plot of bubble against peak memory, as SVG; below it the omitted schedules, and why."""
         from pipesched.views.plot import plot
 
         x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
@@ -200,7 +202,7 @@ class Comparison:
 
 
 def _cells(row: Row, unit: Unit) -> list[str]:
-    """Figures of a row, as text."""
+    """Return the figures of a row, as text."""
     reached = " reached" if row.bound is not None and row.bound == row.makespan else ""
     first = "refused" if row.refused else short(row.makespan, unit)
     shares = map(ratio, (row.bubble, row.span_bubble, row.overhead))

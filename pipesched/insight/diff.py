@@ -109,7 +109,7 @@ Named: TypeAlias = dict[tuple[int, str], int]  # rank and name of a pair or batc
 
 
 def _as_one(a: Order, b: Order, found: Callable[[Order], Named]) -> tuple[tuple[Alone, ...], tuple[Alone, ...]]:
-    """Overlap pairs, or batches, that only one of the orders has."""
+    """Return the overlap pairs, or batches, that only one of the orders has."""
     one, two = found(a), found(b)
     return _missing(a, one, two), _missing(b, two, one)
 
@@ -120,7 +120,7 @@ def _overlaps(schedule: Schedule) -> Named:
 
 
 def _batches(program: Program) -> Named:
-    """A batch of a single message is the same as no batch."""
+    """Return a batch of a single message is the same as no batch."""
     begins, ends = (np.flatnonzero(x).tolist() for x in brackets(program.group))
     return {
         (int(program.rank[i]), f"( {' '.join(str(program[x]) for x in range(i, last + 1))} )"): i
@@ -135,7 +135,7 @@ def _missing(order: Schedule | Program, mine: Named, other: Named) -> tuple[Alon
 
 
 def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
-    """Sizes, then ranks of stages, that differ."""
+    """Yield the sizes, then ranks of stages, that differ."""
     for name in ("ranks", "stages", "microbatches", "slices"):
         if getattr(a, name) != getattr(b, name):
             yield f"{getattr(a, name)} {name}, then {getattr(b, name)}"
@@ -151,7 +151,7 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
 
 
 def _placements(one: Placement, two: Placement) -> Iterator[str]:
-    """Stages on different ranks, stages that read different stages, microbatches on different routes."""
+    """Yield the stages on different ranks, stages that read different stages, microbatches on different routes."""
     for route, stage in np.argwhere(one.rank_of != two.rank_of).tolist():
         on = f" of route {route}" if one.routes > 1 else ""
         yield f"stage {stage}{on} on rank {one.rank_of[route, stage]}, then on rank {two.rank_of[route, stage]}"
@@ -184,12 +184,12 @@ class Listing:
         return np.asarray(self.order.op == Op.W)
 
     def bounds(self, rank: int) -> tuple[int, int]:
-        """Entries of a rank; empty if the rank does not exist."""
+        """Return the entries of a rank; empty if the rank does not exist."""
         start = self.order.start
         return (int(start[rank]), int(start[rank + 1])) if rank < self.order.ranks else (0, 0)
 
     def name(self, index: int) -> str:
-        """Name of an entry."""
+        """Return the name of an entry."""
         found = self.order[index]
         if isinstance(found, Instruction) and found.op.compute:
             return f"{found.op.name}{found.stage}.{found.microbatch}"
@@ -197,7 +197,7 @@ class Listing:
 
 
 def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
-    """Both orders, with equal numbers for equal entries, made of the values of all columns."""
+    """Return both orders, with equal numbers for equal entries, made of the values of all columns."""
     one, two = a.loaded.program, b.loaded.program
     orders = (a.loaded.schedule, b.loaded.schedule) if one is None or two is None else (one, two)
     names = _COMPUTE if one is None or two is None else (*_COMPUTE, "peer", "communicator")

@@ -83,7 +83,9 @@ class Difference:
         return self.text()
 
     def text(self, *, every: bool = False, verbose: bool = False) -> str:
-        """One line per difference, and the cost; `every`: all lines and all operations. verbose: all assumptions."""
+        """Return one line per difference, and the cost; `every`: all lines and all operations. verbose: all
+        assumptions.
+        """
         names = _names(self)
         if self.equal:
             what = "instructions" if self.messages else "operations"
@@ -99,7 +101,7 @@ class Difference:
         return "\n".join([*lines, "", _cost(self), *([""] if assumed else []), *assumed])
 
     def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
+        """Return the published form, see ``emit/README.md``."""
         figures = {name.replace(" ", "_"): (a, b) for name, a, b in self.figures()}
         return {
             "ok": self.equal,
@@ -117,7 +119,7 @@ class Difference:
         }
 
     def figures(self) -> list[tuple[str, Fraction | None, Fraction | None]]:
-        """Makespan, span, bubble and peak of both; None if an order deadlocks."""
+        """Return the makespan, span, bubble and peak of both; None if an order deadlocks."""
         one, two = _figures(self.a), _figures(self.b)
         return [(name, one[name], two[name]) for name in one]
 
@@ -135,7 +137,7 @@ def _figures(made: Examination) -> dict[str, Fraction | None]:
 
 
 def _names(found: Difference) -> tuple[str, str]:
-    """The names of the files, with their sizes if the names are equal."""
+    """Return the names of the files, with their sizes if the names are equal."""
     one, two = found.a.loaded.source, found.b.loaded.source
     return (one, two) if one != two else (f"{one} (first)", f"{two} (second)")
 
@@ -171,7 +173,7 @@ def _together(moves: Sequence[Move]) -> Iterator[list[Move]]:
 
 
 def moved_text(moves: Sequence[Move], *, every: bool = False) -> str:
-    """``W1.3 moved from step 14 to 11, before F1.5``; ``B0.0 B0.1 moved from steps 5, 7 to 9, before B0.4``."""
+    """Return ``W1.3 moved from step 14 to 11, before F1.5``; ``B0.0 B0.1 moved from steps 5, 7 to 9, before B0.4``."""
     names = tuple(name for move in moves for name in move.operations)
     where = "at the end" if moves[-1].before is None else f"before {moves[-1].before}"
     if len(moves) == 1 and moves[0].step_a == moves[0].step_b:
@@ -183,7 +185,7 @@ def moved_text(moves: Sequence[Move], *, every: bool = False) -> str:
 
 
 def _steps(move: Move) -> str:
-    """``5``, or ``5 to 7`` for several neighbours."""
+    """Return ``5``, or ``5 to 7`` for several neighbours."""
     last = move.step_a + len(move.operations) - 1
     return str(move.step_a) if last == move.step_a else f"{move.step_a} to {last}"
 
@@ -218,13 +220,13 @@ def _remarks(found: Difference) -> Iterator[str]:
 
 
 def _own(made: Examination) -> tuple[str, ...]:
-    """Remarks on its costs, without the assumptions that the end lists."""
+    """Return the remarks on its costs, without the assumptions that the end lists."""
     found = made.analysis
     return tuple(found.costs.doubts(found.costs_used)) if made.report.rests_on else found.remarks
 
 
 def _written(made: Examination) -> dict[str, Said]:
-    """Format of a figure that is not a share."""
+    """Return the format of a figure that is not a share."""
     unit = made.analysis.costs.unit
     bare = not unit and not made.report.parts.counted
     return {

@@ -67,7 +67,7 @@ class Jitter(Part):
         return (f"jitter: each operation and message takes its cost times a factor of its own, {varied}",)
 
     def lines(self) -> list[str]:
-        """Both quantiles; how many messages may not be late, and the links on which each may."""
+        """Return both quantiles; how many messages may not be late, and the links on which each may."""
         median, most = _near(self.p50, self.unit), _near(self.p95, self.unit)
         lines = [f"jitter {percent(self.share)}: makespan {median} in half of {self.draws:,} draws, {most} in 95 %"]
         if self.messages:
@@ -79,23 +79,23 @@ class Jitter(Part):
         return lines
 
     def short(self) -> list[str]:
-        """The quantiles."""
+        """Return the quantiles."""
         return [f"p50 {_near(self.p50, self.unit)}   p95 {_near(self.p95, self.unit)}"]
 
     def to_json(self) -> dict[str, object]:
-        """Times as in the rest of the report."""
+        """Return the times as in the rest of the report."""
         links = [{"from": a, "to": b, **exact(slack=slack)} for a, b, slack in self.slack]
         times = exact(p50=self.p50, p95=self.p95)
         return {"share": str(self.share), "draws": self.draws, **times, "tight": self.tight, "slack": links}
 
 
 def _near(value: Fraction, unit: Unit) -> str:
-    """A drawn time, which is not an exact number, with four digits."""
+    """Return a drawn time, which is not an exact number, with four digits."""
     return unit.text(value) if unit else f"{float(value):.4g}"
 
 
 def jitter(made: Examination) -> Jitter | None:
-    """The makespans of draws; None of an order that never ends."""
+    """Return the makespans of draws; None of an order that never ends."""
     share, found = made.options.of(Jittered).jitter, made.analysis
     if share is None or not found.finished or not len(found.schedule):
         return None
@@ -112,8 +112,8 @@ def jitter(made: Examination) -> Jitter | None:
 
 
 def makespans(made: Analysis, share: float, draws: int = DRAWS) -> tuple[Ints, int]:
-    """The makespan of every draw, the least first, and in how many parts of a tick they are; fewer draws of an order of
-    more than `MOST` / `draws` slots.
+    """Return the makespan of every draw, the least first, and in how many parts of a tick they are; fewer draws of an
+    order of more than `MOST` / `draws` slots.
     """
     _, cost, cut, waits = entries(made.schedule, made.dependencies, made.ticks, _copies(made))
     longest = int(cost.sum()) + int(waits[2].sum())
@@ -134,13 +134,13 @@ def _copies(made: Analysis) -> Copies | None:
 
 
 def _drawn(rng: np.random.Generator, times: Ints, draws: int, share: float, finer: int) -> Ints:
-    """Times of every draw, shape (draws, times)."""
+    """Return the times of every draw, shape (draws, times)."""
     factor = np.maximum(rng.normal(1.0, share, (draws, len(times))), 0.0)
     return np.rint(times * factor * finer).astype(np.int64)
 
 
 def _ends(cost: Ints, delay: Ints, cut: Ints, waits: Waits) -> Ints:
-    """The makespan of each of several draws of the same lists."""
+    """Return the makespan of each of several draws of the same lists."""
     draws, size = cost.shape
     behind = np.arange(draws, dtype=np.int64)[:, None] * size
     consumer, producer = ((column + behind).ravel() for column in waits[:2])
@@ -167,7 +167,7 @@ def slack(made: Analysis) -> Ints:
 
 
 def deviation(value: object) -> Fraction:
-    """A share of a time: ``5%``, ``0.05``."""
+    """Return a share of a time: ``5%``, ``0.05``."""
     text = str(value).strip()
     try:
         share = Fraction(text.removesuffix("%").rstrip()) / (100 if text.endswith("%") else 1)

@@ -52,7 +52,7 @@ class Likeness:
 
 
 def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
-    """The strictest reading under which the orders are equal, else the exact one; None for other placements."""
+    """Return the strictest reading under which the orders are equal, else the exact one; None for other placements."""
     if mine.ranks != known.ranks or not same_place(mine.placement, known.placement):
         return None
     found = _read(mine, known, "exactly")
@@ -82,19 +82,22 @@ def _read(mine: Schedule, known: Schedule, reading: str) -> Likeness:
 
 
 def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
-    """Number of operations of a rank at the same place as in the other order."""
+    """Return the number of operations of a rank at the same place as in the other order."""
     short = min(len(here), len(there))
     return max(int(np.count_nonzero(here[:short] == there[:short])), len(here) - max(0, high - low))
 
 
 def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:
-    """Differing range of a rank that is equal, or that lacks operations (high < low): then all of the rank."""
+    """Return the differing range of a rank that is equal, or that lacks operations (high < low): then all of the
+    rank.
+    """
     begin, end = int(mine.start[rank]), int(mine.start[rank + 1])
     return (begin, begin) if high == low else (begin, max(end, begin + 1))
 
 
 def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
-    """Range of a that differs from b: outside of a[low:high] both are the same; high < low if b is longer there.
+    """Return the range of a that differs from b: outside of a[low:high] both are the same; high < low if b is longer
+    there.
 
     Equal sequences give (0, 0).
     """
@@ -106,7 +109,7 @@ def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
 
 
 def _common_ends(a: Ints, b: Ints) -> tuple[int, int]:
-    """Number of equal elements at the beginning, and of the others at the end."""
+    """Return the number of equal elements at the beginning, and of the others at the end."""
     short = min(len(a), len(b))
     unequal = np.flatnonzero(a[:short] != b[:short])
     low = int(unequal[0]) if len(unequal) else short
@@ -115,7 +118,7 @@ def _common_ends(a: Ints, b: Ints) -> tuple[int, int]:
 
 
 def _under(schedule: Schedule, reading: str) -> tuple[Ints, Ints]:
-    """Keys of the operations that a reading keeps, and their places."""
+    """Return the keys of the operations that a reading keeps, and their places."""
     key = keys(schedule)
     if reading == "exactly":
         return key, np.arange(len(key))
@@ -126,7 +129,7 @@ def _under(schedule: Schedule, reading: str) -> tuple[Ints, Ints]:
 
 
 def _same_rest(mine: Schedule, known: Schedule, reading: str) -> bool:
-    """True if both orders have the same W on every rank; those in a B count in `split`."""
+    """Return True if both orders have the same W on every rank; those in a B count in `split`."""
     kinds = (Op.W, Op.B) if reading == "split" else (Op.W,)
 
     def left_out(schedule: Schedule) -> Ints:
@@ -152,7 +155,7 @@ class Moves:
 
 
 def moves(a: Ints, b: Ints, heavy: Bools) -> Moves:
-    """Moves from a to b; the i-th of equal numbers in a is the i-th in b. heavy: for each element of b."""
+    """Return the moves from a to b; the i-th of equal numbers in a is the i-th in b. heavy: for each element of b."""
     if len(a) == len(b) and np.array_equal(a, b):
         return Moves()
     low, tail = _common_ends(a, b)
@@ -200,7 +203,7 @@ def _stays(positions: Sequence[int], heavy: Sequence[bool]) -> list[bool]:
 
 
 def _longest(block: Sequence[int]) -> list[int]:
-    """Indices of a longest increasing subsequence, by the least last element of each length."""
+    """Return the indices of a longest increasing subsequence, by the least last element of each length."""
     last: list[int] = []
     ends: list[int] = []
     before = [-1] * len(block)
@@ -212,7 +215,7 @@ def _longest(block: Sequence[int]) -> list[int]:
 
 
 def _heaviest(block: Sequence[int], heavy: Sequence[bool]) -> list[int]:
-    """The first longest increasing subsequence with most heavy elements, by comparing all pairs."""
+    """Return the first longest increasing subsequence with most heavy elements, by comparing all pairs."""
     best: list[tuple[int, int]] = []
     before = [-1] * len(block)
     for i, value in enumerate(block):

@@ -32,7 +32,7 @@ class Known:
 
 
 def recognize(schedule: Schedule, source: Source | None = None) -> Known | None:
-    """The most similar library schedule, if at least three quarters of both are at the same places.
+    """Return the most similar library schedule, if at least three quarters of both are at the same places.
 
     source: the file of the order, which is not compared with itself.
     """
@@ -53,7 +53,7 @@ def _closeness(like: Likeness) -> tuple[bool, int, Fraction]:
 
 
 def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tuple[str, Schedule]]:
-    """Every library schedule with this placement at these sizes, with the same frozen stages."""
+    """Yield every library schedule with this placement at these sizes, with the same frozen stages."""
     p, m = schedule.ranks, schedule.microbatches
     if schedule.stages % p:
         return

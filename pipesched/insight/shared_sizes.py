@@ -11,7 +11,7 @@ from pipesched.verbs.library import known_parameters
 
 
 def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[str, Value]]:
-    """The given sizes that each file takes.
+    """Return the given sizes that each file takes.
 
     Raises:
         PipeschedError: PS208, one that none of the files has.

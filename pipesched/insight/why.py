@@ -42,14 +42,14 @@ def why(source: Source, options: Options) -> Why:
 
 
 def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:
-    """Cause of each start, idle intervals of the ranks, and the split of idle time."""
+    """Return the cause of each start, idle intervals of the ranks, and the split of idle time."""
     found = causes(made.schedule, made.dependencies, made.timeline, made.ticks)
     gaps = attribution.gaps(made.schedule, made.timeline, found)
     return found, gaps, attribution.split(made.schedule, made.timeline, made.ticks, gaps)
 
 
 def _instead(made: Analysis) -> dict[str, Fraction]:
-    """Makespan at other costs; empty for an order that deadlocks."""
+    """Return the makespan at other costs; empty for an order that deadlocks."""
     given = dict(made.costs.given)
     tries: dict[str, dict[str, Cost]] = {"no_latency": {**given, "C": Fraction(0)}}
     tries["even_stages"] = {key: _mean(cost) if key != "C" else cost for key, cost in given.items()}
@@ -71,13 +71,13 @@ def _mean(cost: Cost) -> Cost:
 
 
 def _over(cost: Grid, axis: int) -> Grid:
-    """The mean along an axis, in each of its places."""
+    """Return the mean along an axis, in each of its places."""
     sums = cost.whole.sum(axis=axis, keepdims=True)
     return reduced(np.broadcast_to(sums, cost.whole.shape), cost.scale * cost.whole.shape[axis])
 
 
 def _same(a: Ticks, b: Ticks) -> bool:
-    """True if every operation and message takes the same time."""
+    """Return True if every operation and message takes the same time."""
 
     def equal(x: Ints | None, y: Ints | None) -> bool:
         if x is None or y is None:
@@ -90,7 +90,7 @@ def _same(a: Ticks, b: Ticks) -> bool:
 
 
 def _growth(source: Source, examined: Examination, split: Split) -> Growth | None:
-    """Growth from m to the first of a few larger sizes that the file accepts."""
+    """Return the growth from m to the first of a few larger sizes that the file accepts."""
     made, asked = examined.analysis, examined.options
     parameters = whole(examined.loaded.schedule.parameters)
     if examined.loaded.unit is None or "m" not in parameters or not made.finished:

@@ -83,7 +83,9 @@ class Why:
         return self.text()
 
     def text(self, *, every: bool = False, verbose: bool = False) -> str:
-        """The explanation; `every`: all ranks, the whole critical path, and all gaps. verbose: all assumptions."""
+        """Return the explanation; `every`: all ranks, the whole critical path, and all gaps. verbose: all
+        assumptions.
+        """
         facts = "\n".join([*_growth(self), *_instead(self), *_known(self)])
         rests_on = self.analysis.rests_on if self.analysis.costs.unit else ()
         assumed = "\n".join(render.assumptions(rests_on, verbose=verbose))
@@ -91,7 +93,7 @@ class Why:
         return "\n\n".join(part for part in parts if part)
 
     def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
+        """Return the published form, see ``emit/README.md``."""
         made, grown, known = self.analysis, self.growth, self.known
         return {
             "ok": self.report.ok,
@@ -127,7 +129,7 @@ class Why:
         return self.analysis.costs.unit.text(time)
 
     def parts(self) -> dict[str, tuple[Fraction, ...]]:
-        """Parts of the idle time by rank, in the user's unit."""
+        """Return the parts of the idle time by rank, in the user's unit."""
         return parts_of(self.analysis, self.split)
 
     @cached_property
@@ -147,28 +149,28 @@ class Why:
         return found
 
     def chain(self, gap: int) -> list[int]:
-        """Operations that a gap waits for, the one that ends the wait first."""
+        """Return the operations that a gap waits for, the one that ends the wait first."""
         return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
 
     def work(self) -> tuple[Fraction, ...]:
-        """Work by rank, of operations that ran."""
+        """Return the work by rank, of operations that ran."""
         cost = np.where(self.analysis.timeline.start >= 0, slot_costs(self.analysis.schedule, self.analysis.ticks), 0)
         sums = np.zeros(self.analysis.schedule.ranks, dtype=np.int64)
         np.add.at(sums, self.analysis.schedule.rank, cost)
         return tuple(map(self.analysis.time, sums.tolist()))
 
     def idle(self) -> tuple[Fraction, ...]:
-        """Idle time by rank, the sum of its parts."""
+        """Return the idle time by rank, the sum of its parts."""
         return tuple(self.analysis.makespan - work for work in self.work())
 
 
 def parts_of(made: Analysis, split: Split) -> dict[str, tuple[Fraction, ...]]:
-    """Parts of an idle time by rank, in the user's unit."""
+    """Return the parts of an idle time by rank, in the user's unit."""
     return {part: tuple(map(made.time, getattr(split, part).tolist())) for part in PARTS}
 
 
 def _head(why: Why) -> str:
-    """The sizes, and the times with the bubble; for an order that deadlocks, how far it runs."""
+    """Return the sizes, and the times with the bubble; for an order that deadlocks, how far it runs."""
     time, made, fault = why.report.parts.time, why.analysis, why.report.fault
     title = f"{made.schedule.display_name}  {sizes(why.report.parameters)}"
     unit = made.costs.unit
@@ -181,7 +183,7 @@ def _head(why: Why) -> str:
 
 
 def _split(why: Why, every: bool) -> str:
-    """A row per rank; of many ranks the middle is left out."""
+    """Return a row per rank; of many ranks the middle is left out."""
     idle, parts, work, said = why.idle(), why.parts(), why.work(), why.said
     ranks = list(range(why.analysis.schedule.ranks))
     middle = None if every or len(ranks) <= _RANKS else _RANKS // 2
@@ -233,7 +235,7 @@ def _known(why: Why) -> Iterator[str]:
 
 
 def known_text(known: Known, schedule: Schedule) -> str:
-    """``zb_h1``, ``zb_h1 up to the order of W``, ``zb_h1 but for F2.5 to W2.3 on rank 2 (steps 5 to 9)``."""
+    """Return ``zb_h1``, ``zb_h1 up to the order of W``, ``zb_h1 but for F2.5 to W2.3 on rank 2 (steps 5 to 9)``."""
     if known.like.whole:
         cut = " with its backwards in one piece" if bool((schedule.op == Op.B).any()) else " with its backwards split"
         lax = {"up to W": " up to the order of W", "split": cut}
@@ -254,7 +256,7 @@ def known_text(known: Known, schedule: Schedule) -> str:
 
 
 def _path(why: Why, every: bool) -> str:
-    """Operations of the critical path, one line per rank visited, with their source positions."""
+    """Return the operations of the critical path, one line per rank visited, with their source positions."""
     if not why.path:
         return ""
     made, messages, said = why.analysis, why.path_messages, why.said
@@ -285,20 +287,20 @@ def _spans(schedule: Schedule, operations: Iterable[int]) -> list[Span | None]:
 
 
 def _called(schedule: Schedule, index: int, *, where: bool = True) -> str:
-    """An operation in words: ``B4 of stage 3 on rank 3``."""
+    """Return an operation in words: ``B4 of stage 3 on rank 3``."""
     op, stage, microbatch = (int(column[index]) for column in (schedule.op, schedule.stage, schedule.microbatch))
     words = f"{Op(op).name}{microbatch} of stage {stage}"
     return f"{words} on rank {int(schedule.rank[index])}" if where else words
 
 
 def _lines(spans: Iterable[Span | None]) -> str:
-    """``1f1b.ps:11``, or the lines of several operations."""
+    """Return ``1f1b.ps:11``, or the lines of several operations."""
     found = [span for span in spans if span is not None]
     return f"{found[0].source.name}:{','.join(map(str, sorted({span.line for span in found})))}" if found else ""
 
 
 def _gaps(why: Why, every: bool) -> Iterator[str]:
-    """One line per gap, longest first."""
+    """Yield one line per gap, longest first."""
     order = why.longest_first
     if not order:
         return
@@ -310,12 +312,12 @@ def _gaps(why: Why, every: bool) -> Iterator[str]:
 
 
 def _transfers(why: Why) -> str:
-    """Waits of idle ranks for messages."""
+    """Return the waits of idle ranks for messages."""
     return "messages" if why.analysis.timeline.copies is None else "messages and copies"
 
 
 def gap_text(why: Why, gap: int) -> str:
-    """``rank 2 idles 3 at t=11, before B4: waits for B4 of stage 3 on rank 3``."""
+    """Return ``rank 2 idles 3 at t=11, before B4: waits for B4 of stage 3 on rank 3``."""
     made, gaps, said = why.analysis, why.gaps, why.said
     length, at = made.time(gaps.length[gap]), made.time(gaps.begin[gap])
     head = f"rank {int(gaps.rank[gap])} idles {said(length)} at t={said(at)}"
@@ -331,7 +333,7 @@ def gap_text(why: Why, gap: int) -> str:
 
 
 def _no_more(why: Why, rank: int) -> str:
-    """Reason why a rank idles until the end."""
+    """Return the reason why a rank idles until the end."""
     stuck = why.analysis.timeline.stuck[rank]
     if stuck >= 0:
         return f"{_called(why.analysis.schedule, stuck, where=False)} never starts"

@@ -54,7 +54,7 @@ check_config = check
 
 
 def _read(path: object) -> Source:
-    """The text of a file, by its path.
+    """Return the text of a file, by its path.
 
     Raises:
         PipeschedError: PS809; PS225, no path.

@@ -172,7 +172,9 @@ def _require_text(row: Trainer, settings: Settings) -> None:
 
 
 def _telling(row: Trainer, case: Case) -> Diagnostic | None:
-    """Diagnostic on the first setting that shows that the configuration is for an unknown release, or None."""
+    """Return the diagnostic on the first setting that shows that the configuration is for an unknown release, or
+    None.
+    """
     keys = row.keys(case.settings)
     told = next((x for x in case.settings if x.key in keys and keys[x.key].telling), None)
     if told is None:
@@ -185,7 +187,7 @@ def _telling(row: Trainer, case: Case) -> Diagnostic | None:
 def _case(
     row: Trainer, release: str | None, settings: Settings, asked: Asked
 ) -> tuple[Case, list[tuple[str, TorchVersion]]]:
-    """The case to judge, and the releases, each with a version of torch, that it may be for."""
+    """Return the case to judge, and the releases, each with a version of torch, that it may be for."""
     settled = row.settled(settings)
     releases = (release,) if release else row.candidates(settled)
     newest = releases[-1]
@@ -220,7 +222,7 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
 
 
 def _without_defaults(row: Trainer, case: Case) -> Plan:
-    """Schedule that the settings alone ask for, without the trainer's defaults."""
+    """Return the schedule that the settings alone ask for, without the trainer's defaults."""
     return row.plan(replace(case, settings=replace(case.settings, defaults={})))
 
 
@@ -259,7 +261,7 @@ _LAUNCHED = (  # launchers' options: processes per node, number of nodes
 
 
 def _processes(settings: Settings) -> tuple[int | None, str]:
-    """Number of processes by the launcher's options, None if not known, and these options for a message.
+    """Return the number of processes by the launcher's options, None if not known, and these options for a message.
 
     It is the number of processes per node times that of nodes (default 1).
     """
@@ -287,7 +289,7 @@ def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
 
 
 def _with_file(settings: Settings) -> Settings:
-    """Settings of the TOML file that a command line names, overridden by the command line's options."""
+    """Return the settings of the TOML file that a command line names, overridden by the command line's options."""
     named = next((x for x in settings if x.key in ("--job.config_file", "--job.config-file")), None)
     if settings.kind != "shell" or named is None or not isinstance(named.value, str):
         return settings

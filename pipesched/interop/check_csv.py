@@ -41,7 +41,7 @@ class Replaced:
 
 
 def _placement(plan: Plan) -> list[int] | None:
-    """Rank of every stage by the schedule's name, None if not known."""
+    """Return the rank of every stage by the schedule's name, None if not known."""
     if plan.ranks is None or plan.stages is None:
         return None
     if plan.placement == "vee":

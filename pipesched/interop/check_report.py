@@ -47,7 +47,9 @@ class Checked(Judged):
         return "ok" if self.ok else "not judged" if self.exit_status == NOT_JUDGED else "fail"
 
     def text(self, *, color: bool = False) -> str:
-        """Text of the report: diagnostics with their places, one line per fact, and the schedule on the last line."""
+        """Return the text of the report: diagnostics with their places, one line per fact, and the schedule on the last
+        line.
+        """
         if self.commands:
             count = len(self.commands)
             texts = [f"command {n} of {count}\n{x.text(color=color)}" for n, x in enumerate(self.commands, 1)]
@@ -63,7 +65,7 @@ class Checked(Judged):
         return "\n\n".join([*parts, "\n".join([*lines, self._last()])])
 
     def _noted(self) -> list[str]:
-        """Texts of the notes, the possible errors, and the settings that no rule knows."""
+        """Return the texts of the notes, the possible errors, and the settings that no rule knows."""
         possible = [f"possible, in {x.where}: {_placed(x.found)} [{x.found.code}]" for x in self.possible]
         names = [name[:60] for name in self.not_judged[:_SHOWN]]
         names += [f"{len(self.not_judged) - _SHOWN} more"] if len(self.not_judged) > _SHOWN else []
@@ -73,7 +75,7 @@ class Checked(Judged):
         return [*self.notes, *possible, *aside]
 
     def line(self) -> str:
-        """The report on one line: its verdict."""
+        """Return the report on one line: its verdict."""
         return f"{self.verdict}  {self._head()}"
 
     def _head(self) -> str:
@@ -84,7 +86,7 @@ class Checked(Judged):
         return render.clean("   ".join(filter(None, [self.source, ", ".join(parts), counted])))
 
     def _last(self) -> str:
-        """Last line: the schedule, and the command that verifies it."""
+        """Return the last line: the schedule, and the command that verifies it."""
         plan = self.plan
         if plan.off:
             return render.clean(f"    no pipeline: {plan.off}")
@@ -95,7 +97,7 @@ class Checked(Judged):
         return render.clean(f"    {plan.name or 'schedule unknown'}  {said}{size}{ranks}: {self.command}")
 
     def to_json(self) -> dict[str, object]:
-        """Report as the published JSON object, see ``emit/README.md``."""
+        """Return the report as the published JSON object, see ``emit/README.md``."""
         plan = self.plan
         return {
             "ok": self.ok,
@@ -125,7 +127,7 @@ class Checked(Judged):
 
 
 def _placed(found: Diagnostic) -> str:
-    """Message of a diagnostic, after its line number."""
+    """Return the message of a diagnostic, after its line number."""
     return f"line {found.where.line}: {found.message}" if found.where else found.message
 
 

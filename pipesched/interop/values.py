@@ -18,13 +18,13 @@ def variable(value: object) -> tuple[str, str]:
 
 
 def variables(value: object) -> tuple[tuple[str, str], ...]:
-    """Names with their values: ``{"PP": 4}``, or ``PP=4`` and so on."""
+    """Return the names with their values: ``{"PP": 4}``, or ``PP=4`` and so on."""
     given = [f"{name}={x}" for name, x in value.items()] if isinstance(value, Mapping) else texts(value)
     return tuple(map(variable, given))
 
 
 def folder(value: object) -> str:
-    """A path."""
+    """Return a path."""
     if isinstance(value, str | PathLike):
         return fsdecode(value)
     raise Not(value, "a path")

@@ -78,6 +78,8 @@ _ROWS: tuple[tuple[Callable[[_Order], object], Callable[[_Order], str | None]], 
 
 
 def command(case: Case, plan: Plan) -> str | None:
-    """``pipesched verify …`` for the schedule, or the reason why there is no command; None without a pipeline."""
+    """Return ``pipesched verify …`` for the schedule, or the reason why there is no command; None without a
+    pipeline.
+    """
     x = _Order(case, plan)
     return next((says(x) for when, says in _ROWS if when(x)), "its order is not in the library")

@@ -62,7 +62,7 @@ Tree: TypeAlias = tuple[Node, ...]
 
 
 def spelled(tree: Tree, rank: int = 0, copies: int = 0) -> Word:
-    """Word that a tree spells."""
+    """Return the word that a tree spells."""
     word: list[int] = []
     for node in tree:
         if isinstance(node, Loop):
@@ -73,7 +73,7 @@ def spelled(tree: Tree, rank: int = 0, copies: int = 0) -> Word:
 
 
 def root(word: Word) -> Word:
-    """Shortest u such that the word is a power of u."""
+    """Return the shortest u such that the word is a power of u."""
     n = len(word)
     return next(word[:q] for q in range(1, n + 1) if n % q == 0 and word[:q] * (n // q) == word)
 
@@ -91,7 +91,7 @@ class Folder:
         return self.folded(word)[1]
 
     def folded(self, word: Word) -> tuple[int, Tree]:
-        """Cost of a word, and its tree."""
+        """Return the cost of a word, and its tree."""
         if word not in self.known:
             self.known[word] = self._folded(word)
         return self.known[word]
@@ -119,7 +119,7 @@ class Folder:
         return cost, self._traced(word, choice)
 
     def _parts(self, word: Word, ends: Ends, low: int, high: int) -> tuple[int, list[tuple[int, int]]]:
-        """Least cost of word[low:high]; by end, where the last part begins, and its period, 0 for a letter.
+        """Return the least cost of word[low:high]; by end, where the last part begins, and its period, 0 for a letter.
 
         ends: the squares of the word, which include those of its parts.
         """
@@ -155,7 +155,7 @@ class Folder:
         return tuple(reversed(nodes))
 
     def _body(self, word: Word, ends: Ends, low: int, high: int) -> int:
-        """Length of a repeat of word[low:high]."""
+        """Return the length of a repeat of word[low:high]."""
         body = word[low:high]
         if body not in self.bodies:
             rotated = any(body[i:] + body[:i] < body for i in range(1, len(body)))
@@ -221,5 +221,5 @@ def grown(folder: Folder, prefix: Word, kernel: Word, suffix: Word) -> Tree:
 
 
 def _length(word: Word, u: Word) -> int:
-    """Number of first letters of the word that agree with u u u …."""
+    """Return the number of first letters of the word that agree with u u u …."""
     return next((i for i, letter in enumerate(word) if letter != u[i % len(u)]), len(word))

@@ -38,11 +38,11 @@ class Kernel:
         return schedule.microbatches - self.copies * self.microbatches
 
     def after(self, rank: int) -> int:
-        """End of the last copy in a rank's list."""
+        """Return the end of the last copy in a rank's list."""
         return self.high[rank] + self.copies * (self.high[rank] - self.low[rank])
 
     def fault(self, schedule: Schedule) -> str:
-        """Reason why this is not a kernel of the schedule; empty if it is one."""
+        """Return the reason why this is not a kernel of the schedule; empty if it is one."""
         if schedule.placement.routes != 1:
             return "a kernel has one route"
         if not (len(self.low) == len(self.high) == schedule.ranks and self.microbatches > 0 <= self.copies):
@@ -96,7 +96,7 @@ def unrolled(schedule: Schedule, kernel: Kernel, copies: int) -> Schedule:
 
 
 def _in_order(op: Column, stage: Column) -> Column:
-    """Microbatch of every operation if those of a kind and a stage run in microbatch order."""
+    """Return the microbatch of every operation if those of a kind and a stage run in microbatch order."""
     key = packed(stage, op)
     by_key = np.argsort(key, kind="stable")
     microbatch = np.empty(len(key), dtype=np.int32)

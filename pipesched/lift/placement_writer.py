@@ -34,7 +34,7 @@ _HELP = "keep it as an order or a torch CSV"
 
 
 def legal(name: str) -> bool:
-    """True if a file may use this name."""
+    """Return True if a file may use this name."""
     spelled = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)
     reserved = name in grammar().words.kinds and name not in SOFT
     return spelled is not None and name not in BUILTINS and not reserved
@@ -78,7 +78,7 @@ def _sayable(placement: Placement) -> None:
 
 
 def _names(placement: Placement) -> Iterator[str]:
-    """Names of the routes if they are legal and different, else route0, route1, …."""
+    """Yield the names of the routes if they are legal and different, else route0, route1, …."""
     given = placement.route_names
     if placement.routes == 1 and given in ((), ("",)):
         yield ""
@@ -93,14 +93,14 @@ def _fresh(name: str, names: list[str]) -> str:
 
 
 def chunks_each(placement: Placement) -> int:
-    """v of a looped placement on one route, else 0."""
+    """Return v of a looped placement on one route, else 0."""
     stages, ranks = placement.stages, placement.ranks
     looped = placement.routes == 1 and stages > ranks > 1 and stages % ranks == 0
     return stages // ranks if looped and _is(placement.rank_of[0].tolist(), lambda s: s % ranks) else 0
 
 
 def lines(placement: Placement) -> Iterator[Line]:
-    """Lines of a placement whose routes are ranges, then those of its frozen stages."""
+    """Yield the lines of a placement whose routes are ranges, then those of its frozen stages."""
     shares = placement.routes > 1
     for route, name in enumerate(placement.route_names):
         row = placement.rank_of[route].tolist()
@@ -115,7 +115,7 @@ def lines(placement: Placement) -> Iterator[Line]:
 
 
 def _shape(row: list[int], p: int, *, shares: bool) -> list[tuple[str, str]]:
-    """Words after `stage` and `on rank`, for each line."""
+    """Return the words after `stage` and `on rank`, for each line."""
     n = len(row)
     if n == p and _is(row, lambda s: s):
         return [("s in 0 .. p", "s")]
@@ -150,7 +150,7 @@ def _runs(rows: list[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
 
 
 def _step(rows: list[tuple[int, ...]], at: int) -> tuple[int, ...]:
-    """Difference between a row and the one before it, if that is at most 1 everywhere."""
+    """Return the difference between a row and the one before it, if that is at most 1 everywhere."""
     if at == len(rows) or len(rows[at]) != len(rows[at - 1]):
         return ()
     step = tuple(x - before for x, before in zip(rows[at], rows[at - 1], strict=True))
@@ -158,7 +158,7 @@ def _step(rows: list[tuple[int, ...]], at: int) -> tuple[int, ...]:
 
 
 def _range(placement: Placement, route: int) -> str:
-    """Microbatches of a route, with m and m // 2 by name."""
+    """Return the microbatches of a route, with m and m // 2 by name."""
     here = np.flatnonzero(placement.route_of == route)
     low, high = (int(here[0]), int(here[-1]) + 1) if len(here) else (0, 0)
     m = placement.microbatches

@@ -79,7 +79,7 @@ def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> 
 
 
 def _stretched(tree: Tree, r: int, ranks: int, orders: Sequence[Callable[[int], Word]]) -> Shared | None:
-    """Longest run of ranks from r that the tree spells; None if not even r and r + 1."""
+    """Return the longest run of ranks from r that the tree spells; None if not even r and r + 1."""
 
     def spells(rank: int) -> bool:
         return all(spelled(tree, rank, copies) == order(rank) for copies, order in enumerate(orders))
@@ -95,7 +95,7 @@ def _stretched(tree: Tree, r: int, ranks: int, orders: Sequence[Callable[[int], 
 
 
 def _lines(one: Tree, two: Tree, r: int, matcher: _Matcher) -> Iterator[Tree]:
-    """Trees that may spell the orders of the ranks r and r + 1."""
+    """Yield the trees that may spell the orders of the ranks r and r + 1."""
     if one == two:
         yield one
     if one == two or max(len(one), len(two)) > LONGEST:
@@ -117,7 +117,7 @@ def _merged(trees: Sequence[Tree]) -> list[tuple[Loop, ...]]:
 
 
 def _merges(one: tuple[Loop, ...], two: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
-    """Lists that contain the parts of both in order, common parts once; counts are ignored."""
+    """Yield the lists that contain the parts of both in order, common parts once; counts are ignored."""
     if not one or not two:
         yield one + two
     elif one[0].body == two[0].body:
@@ -129,12 +129,12 @@ def _merges(one: tuple[Loop, ...], two: tuple[Loop, ...]) -> Iterator[tuple[Loop
 
 
 def _shape(tree: Tree) -> tuple[object, ...]:
-    """A tree without its counts."""
+    """Return a tree without its counts."""
     return tuple((x.count.growth, _shape(x.body)) if isinstance(x, Loop) else x for x in tree)
 
 
 def _through(one: Tree, two: Tree, r: int) -> Tree:
-    """Tree whose counts are lines through those of two trees of one shape, at the ranks r and r + 1."""
+    """Return the tree whose counts are lines through those of two trees of one shape, at the ranks r and r + 1."""
     nodes: list[int | Loop] = []
     for a, b in zip(one, two, strict=True):
         if isinstance(a, Loop) and isinstance(b, Loop):
@@ -183,7 +183,7 @@ class _Matcher:
     steps: int = 100_000
 
     def lines(self, parts: tuple[Loop, ...], bodies: Sequence[bytes], r: int) -> Iterator[Tree]:
-        """Tree of these parts that spells the orders of the ranks r and r + 1, if there is one.
+        """Yield the tree of these parts that spells the orders of the ranks r and r + 1, if there is one.
 
         bodies: the bodies of the parts, packed.
         """
@@ -193,7 +193,7 @@ class _Matcher:
             yield _through(_repeated(parts, one), _repeated(parts, two), r)
 
     def match(self, bodies: Sequence[bytes], word: bytes) -> list[int] | None:
-        """Count of each body in a word, the largest counts first; None if none is found."""
+        """Return the count of each body in a word, the largest counts first; None if none is found."""
         dead: set[tuple[int, int]] = set()
         left = min(self.steps, MOST_STEPS)
         self.steps -= left

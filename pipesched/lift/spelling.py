@@ -104,13 +104,13 @@ class _Columns:
         return [self.by_group[a:b] for a, b in pairwise(self.cut.tolist())]
 
     def series(self, next_ones: Bools) -> dict[int, Series]:
-        """Series of microbatches of all operations that are in one."""
+        """Return the series of microbatches of all operations that are in one."""
         paired = self.schedule.joined.copy()
         paired[:-1] |= self.schedule.joined[1:]
         return series(self.groups, self.schedule.op, self.schedule.microbatch, next_ones, paired)
 
     def next_ones(self) -> Bools:
-        """True for an operation that is the next of its kind and chunk."""
+        """Return True for an operation that is the next of its kind and chunk."""
         found = np.zeros(len(self.schedule), dtype=np.bool_)
         low = [int(np.argmax(self.placement.route_of == route)) for route in range(self.placement.routes)]
         before: dict[tuple[int, int, int], Ints] = {}
@@ -151,7 +151,9 @@ class _Columns:
         return found
 
     def oldest(self, rank: int) -> bool:
-        """True if the W of a rank follow its I in the same order, each after its I, none missing and no I twice."""
+        """Return True if the W of a rank follow its I in the same order, each after its I, none missing and no I
+        twice.
+        """
         here = slice(int(self.schedule.start[rank]), int(self.schedule.start[rank + 1]))
         op, microbatch, chunk = self.schedule.op[here], self.schedule.microbatch[here], self.chunk[here]
         weight, split = np.flatnonzero(op == Op.W), np.flatnonzero(op == Op.I)
@@ -184,7 +186,7 @@ def _check_pairs(schedule: Schedule) -> None:
 
 
 def _route(schedule: Schedule, placement: Placement) -> Ints:
-    """Route of every operation, which runs on the rank of its stage."""
+    """Return the route of every operation, which runs on the rank of its stage."""
     inside = (schedule.microbatch >= 0) & (schedule.microbatch < placement.microbatches)
     inside &= (schedule.stage >= 0) & (schedule.stage < placement.stages)
     route = placement.route_of[np.where(inside, schedule.microbatch, 0)].astype(np.int64)
@@ -200,7 +202,7 @@ def _nowhere(schedule: Schedule, i: int, why: str) -> Exception:
 
 
 def _chunk_names(placement: Placement) -> list[str]:
-    """Chunks by number, or by their route where every rank holds one stage of each."""
+    """Return the chunks by number, or by their route where every rank holds one stage of each."""
     if placement.routes > 1 and placement.stages == placement.ranks:
         rows = np.sort(placement.rank_of, axis=1)
         if bool(np.all(rows == np.arange(placement.ranks))):
@@ -211,7 +213,7 @@ def _chunk_names(placement: Placement) -> list[str]:
 def _letters(
     schedule: Schedule, chunk: Ints, named: Ints, names: list[str]
 ) -> tuple[tuple[str, ...], Ints, dict[int, int]]:
-    """Texts of all slots, in the order of the alphabet, the number of each slot, and the series by text."""
+    """Return the texts of all slots, in the order of the alphabet, the number of each slot, and the series by text."""
     of_chunk = schedule.op.astype(np.int64) * (int(chunk.max(initial=0)) + 1) + chunk
     code = of_chunk * (int(named.max(initial=0)) + 1) + named
     _, where, number = np.unique(code, return_index=True, return_inverse=True)
@@ -258,14 +260,14 @@ class Series:
     turn: int = 0
 
     def at(self, offset: int, stride: int) -> str:
-        """The index in brackets, in turn i of a loop in which the series advances by `stride` each turn."""
+        """Return the index in brackets, in turn i of a loop in which the series advances by `stride` each turn."""
         return linear(self.first + self.step * offset, self.step * stride, "i")
 
 
 def series(
     groups: Iterable[Ints], op: Column, microbatch: Column, next_ones: Bools, paired: Bools
 ) -> dict[int, Series]:
-    """Series of each operation that belongs to one.
+    """Return the series of each operation that belongs to one.
 
     groups: the places of the operations of a rank, a chunk and a kind, in order. next_ones: those that need not name a
     microbatch.
@@ -284,7 +286,7 @@ def series(
 
 
 def _even(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Longest parts in even steps, from the left."""
+    """Yield the longest parts in even steps, from the left."""
     low = 0
     while low + LEAST <= len(numbers):
         step, high = numbers[low + 1] - numbers[low], low + 2

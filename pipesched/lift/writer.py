@@ -79,7 +79,7 @@ def write(
 
 
 def _folded(spelled: Words, kernel: Kernel | None) -> tuple[list[Tree], list[Callable[[int], Word]]]:
-    """Tree of every rank, and the words that it spells, by number of copies."""
+    """Return the tree of every rank, and the words that it spells, by number of copies."""
     folder = Folder(spelled.weights)
     if kernel is None:
         return [folder.fold(word) for word in spelled.words], [spelled.words.__getitem__]
@@ -137,7 +137,7 @@ def _slices(schedule: Schedule) -> Iterator[Line]:
 
 
 def _costs(costs: Costs) -> Iterator[Line]:
-    """Lines of the given costs, from which the others follow; long lines are broken after commas.
+    """Yield the lines of the given costs, from which the others follow; long lines are broken after commas.
 
     Costs of 1, 1, 1 and 2 are the default.
     """
@@ -197,7 +197,7 @@ class Growth:
 
 
 def programs(shared: Sequence[Shared], words: Words, growth: Growth) -> Iterator[list[Line]]:
-    """Lines of each `rank` block.
+    """Yield the lines of each `rank` block.
 
     Programs that several ranks share become the general block, with a choice between them; the others are blocks of
     single ranks.
@@ -228,14 +228,14 @@ class _Printer:
     growth: Growth
 
     def body(self, shared: Shared, depth: int) -> list[Line]:
-        """Lines of a program within `depth` blocks."""
+        """Return the lines of a program within `depth` blocks."""
         nodes = _flat(shared.tree)
         kept = self._drained(shared, nodes)
         drain = [Line(2 * depth, ["drain W"])] if kept < len(nodes) else []
         return [*self._lines(nodes[:kept], depth), *drain]
 
     def _drained(self, shared: Shared, nodes: Tree) -> int:
-        """Beginning of the last W, if they are several and all that are pending; else the end."""
+        """Return the beginning of the last W, if they are several and all that are pending; else the end."""
         kept = len(nodes)
         while kept and self._only_weights(nodes[kept - 1]):
             kept -= 1
@@ -244,7 +244,7 @@ class _Printer:
         return kept if several and all(self.words.drained[r] for r in ranks) else len(nodes)
 
     def _only_weights(self, node: Node) -> bool:
-        """True for a W, or a loop of W alone."""
+        """Return True for a W, or a loop of W alone."""
         if isinstance(node, Loop):
             return len(node.body) == 1 and self._only_weights(node.body[0])
         return self.words.letters[node] == "W"
@@ -268,7 +268,7 @@ class _Printer:
         return f"{'for i in 0 ..' if serial else 'repeat'} {_count(loop.count, self.growth)}"
 
     def _texts(self, nodes: Sequence[Node], inside: int) -> list[str]:
-        """Nodes in words; inside: 1 in a loop, whose variable is i."""
+        """Return the nodes in words; inside: 1 in a loop, whose variable is i."""
         seen: Counter[Node] = Counter()
         texts: list[str] = []
         for node in nodes:
@@ -284,7 +284,7 @@ class _Printer:
 
 
 def sayable(shared: Sequence[Shared], words: Words) -> bool:
-    """True if every series has one place in a program, outside of nested loops, so that i counts its turns."""
+    """Return True if every series has one place in a program, outside of nested loops, so that i counts its turns."""
     if not words.series:
         return True
     for program in shared:
@@ -321,7 +321,7 @@ def _flat(tree: Tree) -> Tree:
 
 
 def _count(count: Count, growth: Growth) -> str:
-    """A count as an expression in r and m."""
+    """Return a count as an expression in r and m."""
     if not count.growth:
         return linear(count.base, count.slope, "r")
     step = growth.k // count.growth

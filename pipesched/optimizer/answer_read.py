@@ -47,7 +47,7 @@ class Answer:
 
 
 def schedule(source: Source) -> Source:
-    """Text of the .ps file in an answer."""
+    """Return the text of the .ps file in an answer."""
     return read(source).schedule
 
 

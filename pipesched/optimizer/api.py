@@ -42,7 +42,8 @@ def optimize(
     progress: Callable[[State], None] | None = None,
     **parameters: Parameter,
 ) -> Optimum:
-    """The schedule with the least bubble under a memory cap, and what is proved of it: as ``pipesched optimize``.
+    """Return the schedule with the least bubble under a memory cap, and what is proved of it: as ``pipesched
+    optimize``.
 
     target: a schedule whose placement, sizes and kind of backward count; without one there are p, v and m.
     placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement counts. mem_cap: in

@@ -65,18 +65,20 @@ class Known:
         return cls(name, made.idle, max(peaks), fits, orders, unlike)
 
     def to_json(self) -> dict[str, object]:
-        """The name and figures, and whether the schedule answers the question."""
+        """Return the name and figures, and whether the schedule answers the question."""
         times = {name: getattr(self.spent, name) for name in ("makespan", "span", "bubble", "span_bubble")}
         return {"name": self.name, **exact(**times, peak=self.peak), "fits": self.fits and self.orders is not None}
 
 
 def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
-    """Figures of a schedule in the order of the table's columns."""
+    """Return the figures of a schedule in the order of the table's columns."""
     return spent.makespan, spent.span, spent.bubble, spent.span_bubble, peak
 
 
 def comparison(given: Known | None, value: Fraction, instance: Instance, peak: Fraction) -> list[str]:
-    """Lines that compare an objective with the user's schedule, and name its peak as a cap if that is lower."""
+    """Return the lines that compare an objective with the user's schedule, and name its peak as a cap if that is
+    lower.
+    """
     if given is None:
         return []
     theirs = given.spent.span if instance.objective == "span" else given.spent.makespan
@@ -95,7 +97,9 @@ Row: TypeAlias = "tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction, s
 
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
-    """Lines of the table: the found schedule among the best baselines, by objective. spent, peak: of the found one."""
+    """Return the lines of the table: the found schedule among the best baselines, by objective. spent, peak: of the
+    found one.
+    """
     own = ("this schedule", *_figures(spent, peak), "")
     rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]
     rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
@@ -132,12 +136,16 @@ def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
 
 
 def plainest() -> list[tuple[str, Source]]:
-    """The built-in schedules, those with fewer parameters first: one chunk a rank makes an interleaved one another."""
+    """Return the built-in schedules, those with fewer parameters first: one chunk a rank makes an interleaved one
+    another.
+    """
     return sorted(((name, read(name)) for name in built_in()), key=lambda x: _parameters(x[1].text))
 
 
 def _parameters(text: str) -> int:
-    """The number of parameters of a file, from its head alone: the commas between its first brackets, and one."""
+    """Return the number of parameters of a file, from its head alone: the commas between its first brackets, and
+    one.
+    """
     depth = count = 0
     for token in grammar().words.read(text):
         depth += (token.kind in ("LPAR", "LSQB")) - (token.kind in ("RPAR", "RSQB"))

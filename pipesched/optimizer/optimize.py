@@ -108,7 +108,7 @@ _MORE = "a lower cap of activations, as `--mem-cap 4`, then `verify --model` wit
 
 
 def _over(checked: Report) -> list[int]:
-    """Bytes over the cap, by rank."""
+    """Return the bytes over the cap, by rank."""
     used = checked.parts.of(InBytes)
     assert used is not None and used.cap is not None
     return [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
@@ -123,7 +123,7 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
 
 
 def _in_bytes(found: Optimum, request: Request) -> Report:
-    """Report on an answer, with the bytes of every rank."""
+    """Return the report on an answer, with the bytes of every rank."""
     loaded = _loaded(found.source)
     untimed = replace(request.workload, device=None, efficiency=None)
     options = Options(costs=found.instance.costs, release=request.release, owned=(untimed,))
@@ -173,7 +173,8 @@ def _optimized(request: Request, progress: Callable[[State], None]) -> Optimum:
 def _repeated(
     request: Request, target: Target, progress: Callable[[State], None], until: float
 ) -> tuple[Periodic | None, float, bool]:
-    """(schedule for every m, if requested and found; deadline, monotonic; True if the search for it was interrupted).
+    """Return (schedule for every m, if requested and found; deadline, monotonic; True if the search for it was
+    interrupted).
 
     After an interrupt the deadline is close.
     """
@@ -222,7 +223,7 @@ def _searched(
     progress: Callable[[State], None],
     until: float,
 ) -> State:
-    """Search for a schedule of one m, and add a note if it is not for every m."""
+    """Return the search for a schedule of one m, and add a note if it is not for every m."""
     limits = request.limits
     known = known if limits.portfolio else iter(list(known)[:0])
     candidates = ((k.name, k.orders) for k in known if k.orders is not None and k.fits)
@@ -289,7 +290,7 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
 def _certified(
     request: Request, instance: Instance, state: State, schedule: Schedule, repeated: Periodic | None
 ) -> tuple[dict[str, object], Verdict, list[str]]:
-    """The certificate of a schedule, the checker's verdict, and notes on the requested proofs."""
+    """Return the certificate of a schedule, the checker's verdict, and notes on the requested proofs."""
     problem, said = state.problem, list[str]()
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
@@ -318,7 +319,7 @@ def _certified(
 def _printed(
     request: Request, instance: Instance, state: State, schedule: Schedule, judged: Verdict, repeated: Periodic | None
 ) -> tuple[Analysis, str, Report]:
-    """The analysis of a schedule, its text, and the report on that text.
+    """Return the analysis of a schedule, its text, and the report on that text.
 
     Raises:
         PipeschedError: the text does not pass the checks.
@@ -371,7 +372,7 @@ def _judged(
     written: Mapping[str, object],
     repeated: Periodic | None,
 ) -> Verdict:
-    """The checker's verdict on the schedule and its certificate.
+    """Return the checker's verdict on the schedule and its certificate.
 
     Raises:
         PipeschedError: PS71x, the checker refuses them.
@@ -389,7 +390,7 @@ def _judged(
 
 
 def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
-    """Report of every ordinary check on the printed file."""
+    """Return the report of every ordinary check on the printed file."""
     loaded = _loaded(text)
     same = all(
         np.array_equal(getattr(loaded.schedule, column), getattr(schedule, column))
@@ -419,7 +420,7 @@ def frontier(
 
 
 def frontier_plot(frontier: Frontier) -> str:
-    """Plot of bubble against cap, as SVG."""
+    """Return the plot of bubble against cap, as SVG."""
     from pipesched.views.plot import Point, plot
 
     points = [

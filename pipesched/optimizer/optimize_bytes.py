@@ -75,7 +75,7 @@ class Room:
 
 
 def set_aside(trained: Trained, placement: Placement) -> tuple[int, ...]:
-    """Bytes set aside for messages, by rank, before any order is known."""
+    """Return the bytes set aside for messages, by rank, before any order is known."""
     each = ceil(MESSAGES * activations.boundary(*trained)) if placement.ranks > 1 else 0
     return (each,) * placement.ranks
 
@@ -119,7 +119,7 @@ def room(
 
 
 def _until_w(release: Release, stages: Sequence[activations.StageBytes]) -> Release:
-    """The release rule under which I takes the largest share that any stage stores for W."""
+    """Return the release rule under which I takes the largest share that any stage stores for W."""
     most = max(_up(Fraction(ceil(one.stored), ceil(one.saved))) for one in stages if one.saved)
     return Release.parse(f"I=-{most},W={1 + most}") if most else release
 
@@ -127,7 +127,9 @@ def _until_w(release: Release, stages: Sequence[activations.StageBytes]) -> Rele
 def _working(
     stages: Sequence[activations.StageBytes], whole: Sequence[tuple[Fraction, Fraction]], *, fused: bool
 ) -> list[Fraction]:
-    """Working memory of a backward of each stage, with the parameters and gradients that ZeRO gathers for it."""
+    """Return the working memory of a backward of each stage, with the parameters and gradients that ZeRO gathers for
+    it.
+    """
     each = (one.working[0] if fused else max(one.working[1:]) for one in stages)
     return [one + sum(parts) for one, parts in zip(each, whole, strict=True)]
 

@@ -67,7 +67,7 @@ def write(path: str, clauses: Clauses, refutation: bytes) -> None:
 
 
 def _alone(clauses: Clauses, rank: int) -> dict[int, list[int]]:
-    """Clauses without those about other ranks alone."""
+    """Return the clauses without those about other ranks alone."""
     others = {number for r, numbers in enumerate(clauses.of_rank) if r != rank for number in numbers}
     return {number: literals for number, literals in clauses.known.items() if number not in others}
 
@@ -91,12 +91,12 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
 
 
 def _below(instance: Instance, value: Fraction) -> str:
-    """Objectives of at most `value`, in words."""
+    """Return the objectives of at most `value`, in words."""
     return instance.costs.unit.below(value, value + instance.problem().time(1))
 
 
 def _said(instance: Instance, value: Fraction, most: int, steps: int) -> bool:
-    """True if Z3 finds that the clauses for objectives of at most `value` can hold."""
+    """Return True if Z3 finds that the clauses for objectives of at most `value` can hold."""
     ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
     clauses = Clauses(problem(instance), ticks, most=most)
     return all(clauses.known.values()) and by_z3(clauses, Effort(steps)).true is not None

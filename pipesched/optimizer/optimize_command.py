@@ -73,7 +73,7 @@ def _json(given: Given) -> bool:
 
 
 def _output(given: Given, *, ranged: bool) -> AbstractContextManager[Output]:
-    """The output of results; for a range of caps its form may follow from the ending of the file of -o."""
+    """Return the output of results; for a range of caps its form may follow from the ending of the file of -o."""
     if ranged:
         return flags.output_of(given, endings.LINES)
     form = "json" if _json(given) else given["format"]
@@ -81,7 +81,7 @@ def _output(given: Given, *, ranged: bool) -> AbstractContextManager[Output]:
 
 
 def _sizes(given: Given) -> dict[str, Value]:
-    """Value of each parameter.
+    """Return the value of each parameter.
 
     Raises:
         PipeschedError: PS225, a parameter has several values.

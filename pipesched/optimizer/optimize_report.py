@@ -210,7 +210,9 @@ class Optimum:
         return [costs.note] * bool(costs.note) + list(used.assumed if used else ())
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
-        """The verdict, its terms, its proof, and the best known schedules for comparison. verbose: all assumptions."""
+        """Return the verdict, its terms, its proof, and the best known schedules for comparison. verbose: all
+        assumptions.
+        """
         head, rest = self.verdict[: len(self.status)], self.verdict[len(self.status) :]
         lines = [f"\x1b[1;{_COLORS.get(self.status, '33')}m{head}\x1b[0m{rest}" if color else self.verdict]
         lines += [f"    for: {self.terms}"]
@@ -225,7 +227,7 @@ class Optimum:
         return "\n".join(lines)
 
     def _figures(self, spent: Idle) -> list[str]:
-        """Lines with the times, the peak, and the comparison with the best known schedules."""
+        """Return the lines with the times, the peak, and the comparison with the best known schedules."""
         unit, span_first = self.instance.costs.unit, self.objective == "span"
         used = None if self.checked is None else self.checked.parts.of(InBytes)
         most = activations(max(self.peak)) if unit else shown(max(self.peak))
@@ -239,7 +241,7 @@ class Optimum:
         ]
 
     def to_json(self) -> dict[str, object]:
-        """The published form, ``emit/optimum.schema.json``; times and peaks are whole numbers or strings such as
+        """Return the published form, ``emit/optimum.schema.json``; times and peaks are whole numbers or strings such as
         ``11/2``.
         """
         used = None if self.checked is None else self.checked.parts.of(InBytes)
@@ -263,7 +265,7 @@ class Optimum:
 
 
 def bound_by(state: State) -> str:
-    """Source of a search's lower bound, in a few words."""
+    """Return the source of a search's lower bound, in a few words."""
     refuted, bound = state.refuted, state.bound
     if refuted is not None and refuted.bound + 1 > bound.value:
         return "ranks taken one by one" if refuted.engine == "ranks" else refuted.engine
@@ -285,7 +287,7 @@ def _listed(values: Sequence[Fraction], said: Callable[[Fraction], str]) -> str:
 
 
 def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
-    """Claims of the printed file: the peak, and times if a claim can name their costs.
+    """Return the claims of the printed file: the peak, and times if a claim can name their costs.
 
     For a schedule of every m the claim gives the objective as a formula of m: `==` if it is proved, else `<=`.
     """
@@ -305,7 +307,7 @@ def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
 
 
 def _rule(release: Release) -> str | None:
-    """Clause of a claim that names the release rule; None if claims have no name for it."""
+    """Return the clause of a claim that names the release rule; None if claims have no name for it."""
     if release.name == "W":
         return ""
     if "=" not in release.name:
@@ -340,7 +342,7 @@ class Frontier:
         return self.points[0][1].instance.text_without_cap
 
     def text(self) -> str:
-        """Table with a row per cap."""
+        """Return the table with a row per cap."""
         objective = self.points[0][1].objective
         rows = [("cap", objective, "bubble" + " by span" * (objective == "span"), "peak", "verdict")]
         rows += [_row(cap, answer) for cap, answer in self.points]
@@ -349,7 +351,7 @@ class Frontier:
         return "\n".join([f"for: {self.terms}", *(f"{x}  {row[4]}" for x, row in zip(lines, rows, strict=True))])
 
     def to_json(self) -> dict[str, object]:
-        """The answers of all caps."""
+        """Return the answers of all caps."""
         return {"ok": self.exit_status == 0, "frontier": [answer.to_json() for _, answer in self.points]}
 
 

@@ -126,7 +126,7 @@ def _target_at(source: Source, request: Request) -> Target:
 
 
 def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
-    """Costs of the optimization: the user's, over those of the workload and of the file.
+    """Return the costs of the optimization: the user's, over those of the workload and of the file.
 
     Raises:
         PipeschedError: PS225, PS235, PS244.
@@ -173,7 +173,8 @@ def _target(
 
 
 def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) -> Asked:
-    """Placement that a user names: linear, loop, vee, ranks by stage, or a schedule whose placement is taken.
+    """Return the placement that a user names: linear, loop, vee, ranks by stage, or a schedule whose placement is
+    taken.
 
     Raises:
         PipeschedError: PS810, no placement and no schedule has that name; every fault of the file.

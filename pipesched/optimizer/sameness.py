@@ -11,12 +11,12 @@ from pipesched.model.schedule import Schedule
 
 
 def same_place(a: Placement, b: Placement) -> bool:
-    """True if two placements have the same stages on the same ranks, the same readers, and the same routes."""
+    """Return True if two placements have the same stages on the same ranks, the same readers, and the same routes."""
     return np.array_equal(a.rank_of, b.rank_of) and np.array_equal(a.route_of, b.route_of) and a.reads == b.reads
 
 
 def same_order(a: Schedule, b: Schedule) -> bool:
-    """True if two schedules have the same order on the same placement."""
+    """Return True if two schedules have the same order on the same placement."""
     return (
         same_place(a.placement, b.placement) and np.array_equal(a.start, b.start) and np.array_equal(keys(a), keys(b))
     )

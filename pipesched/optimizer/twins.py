@@ -34,7 +34,7 @@ def single(value: object) -> object:
 
 
 def _is_number(value: object) -> bool:
-    """True for a number, or a list or table of numbers."""
+    """Return True for a number, or a list or table of numbers."""
     if isinstance(value, Mapping):
         return all(map(_is_number, value.values()))
     if isinstance(value, list):

@@ -15,7 +15,7 @@ _RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+
 
 
 def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
-    """(True for a range, caps): read caps, or a range ``2..8`` or ``2..8:1/2`` with both ends."""
+    """Return (True for a range, caps): read caps, or a range ``2..8`` or ``2..8:1/2`` with both ends."""
     match = _RANGE.fullmatch(value) if len(value) <= _LONGEST else None
     if match is None:
         return False, caps(value)
@@ -32,6 +32,6 @@ def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
 
 
 def placement(value: object) -> str | tuple[int, ...]:
-    """``linear``, ``loop``, ``vee``, ranks by stage, or the name of a file whose placement counts."""
+    """Return ``linear``, ``loop``, ``vee``, ranks by stage, or the name of a file whose placement counts."""
     named = isinstance(value, str) and not re.fullmatch(r"[\d\s,]+", value, re.ASCII)
     return str(value) if named else ranks(value)

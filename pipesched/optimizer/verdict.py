@@ -34,12 +34,12 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|us|[kMGT]?B)\b)")  # between a number an
 
 
 def engine_name(engine: str) -> str:
-    """Name of an engine as its authors write it; of any other, the optimizer. Never empty."""
+    """Return the name of an engine as its authors write it; of any other, the optimizer. Never empty."""
     return _ENGINES.get(engine, "the optimizer")
 
 
 def on_the_word(name: str) -> str:
-    """Status of a schedule that only an engine calls optimal."""
+    """Return the status of a schedule that only an engine calls optimal."""
     return f"optimal on the word of {name}, not checked"
 
 
@@ -102,7 +102,7 @@ class Verdict:
         return f"no schedule is shorter: {self.shown_by}"
 
     def to_json(self) -> dict[str, object]:
-        """The status, the bound and its reason, as JSON. Times are whole numbers or strings such as ``11/2``."""
+        """Return the status, the bound and its reason, as JSON. Times are whole numbers or strings such as ``11/2``."""
         return {
             "status": self.status,
             "proved": self.proved,
@@ -121,7 +121,7 @@ class Verdict:
         return {"microbatches": first, "step": step, **exact(value=value, growth=growth)}
 
     def at(self, microbatches: int) -> Fraction | None:
-        """Upper bound on the objective at another m; None if the schedule is not for that m."""
+        """Return the upper bound on the objective at another m; None if the schedule is not for that m."""
         if self.every is None or microbatches < self.every[0] or (microbatches - self.every[0]) % self.every[1]:
             return None
         return self.grown[0] + self.grown[1] * (microbatches - self.every[0])
@@ -135,7 +135,7 @@ class Verdict:
 
 
 def documentation(verdict: Verdict, terms: Terms) -> str:
-    """Documentation of the printed file: verdict, terms and reason."""
+    """Return the documentation of the printed file: verdict, terms and reason."""
     lines = [f"{verdict.line[0].upper()}{verdict.line[1:]}.", f"For: {terms.text}."]
     if verdict.status != FOUND:
         reason = "It rests on this" if verdict.word else "None is shorter"
@@ -150,14 +150,14 @@ def documentation(verdict: Verdict, terms: Terms) -> str:
 
 
 def sizes(placement: Placement) -> dict[str, int]:
-    """p and m, and v if every rank has v stages."""
+    """Return p and m, and v if every rank has v stages."""
     p, stages = placement.ranks, placement.stages
     even = stages % p == 0 and all(len(placement.chunks(rank)) * p == stages * placement.routes for rank in range(p))
     return {"p": p, **({"v": stages // p} if even else {}), "m": placement.microbatches}
 
 
 def placement_name(placement: Placement) -> str:
-    """Name of a placement: linear, loop, vee, irregular, or 2-route for two routes."""
+    """Return the name of a placement: linear, loop, vee, irregular, or 2-route for two routes."""
     if placement.routes > 1:
         return f"{placement.routes}-route"
     ranks, turn = placement.rank_of[0].tolist(), list(range(placement.ranks))
@@ -225,7 +225,7 @@ class Terms:
         )
 
     def _read(self, key: str) -> str:
-        """A cost as people read it; if it differs by stage, the least and the greatest."""
+        """Return a cost as people read it; if it differs by stage, the least and the greatest."""
         cost = self.costs[key]
         assert cost is not None, "what is used is known"
         return self.costs.unit.range((least(cost), most(cost))) if key in TIMES else in_text(cost)
@@ -247,7 +247,7 @@ class Terms:
         return {key: value for key, value in self.costs.to_json().items() if key in (*self.kinds, "C", "M")}
 
     def to_json(self) -> dict[str, object]:
-        """The terms as JSON, for a refutation: it holds under these terms alone."""
+        """Return the terms as JSON, for a refutation: it holds under these terms alone."""
         counts = [int((self.placement.route_of == route).sum()) for route in range(self.placement.routes)]
         return {
             "objective": self.objective,

@@ -96,7 +96,9 @@ def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> Non
 
 
 def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str:
-    """Note on an m with more operations than --max-ops, by a verdict for every m; empty if no such m is requested."""
+    """Return the note on an m with more operations than --max-ops, by a verdict for every m; empty if no such m is
+    requested.
+    """
     asked = options.parameters.get("m")
     if set(options.parameters) != {"m"} or not isinstance(asked, int) or (value := verdict.at(asked)) is None:
         return ""
@@ -108,7 +110,7 @@ def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str
 
 
 def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
-    """Terms of an answer, and its schedule at its own size.
+    """Return the terms of an answer, and its schedule at its own size.
 
     Raises:
         PipeschedError: PS225, other costs or another release rule are given; PS710; every fault of the file.
@@ -143,7 +145,7 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
 
 
 def _as_asked(answer: Answer, options: Options) -> Options:
-    """Options to verify under: the caller's, with the release rule and the caps of the answer.
+    """Return the options to verify under: the caller's, with the release rule and the caps of the answer.
 
     The caller's caps, if given, replace the answer's. With a model the caps are in bytes, and the release rule is the
     caller's.
@@ -158,7 +160,9 @@ def _as_asked(answer: Answer, options: Options) -> Options:
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
-    """Function that loads the schedules of m0, m0 + K and m0 + 2K; PS715 unless they differ by copies of a part."""
+    """Return the function that loads the schedules of m0, m0 + K and m0 + 2K; PS715 unless they differ by copies of a
+    part.
+    """
 
     def copies(first: int, step: int) -> list[Schedule]:
         made = [load(answer.schedule, Options({"m": first + n * step}, max_ops=options.max_ops)) for n in range(3)]

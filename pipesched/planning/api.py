@@ -34,7 +34,8 @@ def plan(
     overlap: Number | None = None,
     executor: Executor | None = None,
 ) -> Plan:
-    """The layouts of a training step over a cluster that fit, the fastest first; model, gpus and device must be given.
+    """Return the layouts of a training step over a cluster that fit, the fastest first; model, gpus and device must be
+    given.
 
     only: texts such as ``"t=4,8"``. explain: ``"p=8,t=4"``, of which `Plan.explained` says why no such choice is first.
     executor: who tries the choices, any of `concurrent.futures`; this process unless given.

@@ -46,12 +46,12 @@ _BYTES: Ladder = tuple((name, Fraction(UNITS[name])) for name in ("TB", "GB", "M
 
 
 def gigabytes(count: int | Fraction) -> str:
-    """Format as ``80 GB``, ``6.38 GB``, ``512 MB``; a cap in the user's text."""
+    """Return the format as ``80 GB``, ``6.38 GB``, ``512 MB``; a cap in the user's text."""
     return count.written if isinstance(count, Bytes) and count.written else quantity(count, _BYTES)
 
 
 def cap_help(text: str) -> str | None:
-    """Help for a cap that has no meaning; None for a text that is not a number."""
+    """Return the help for a cap that has no meaning; None for a text that is not a number."""
     given = _UNITS.fullmatch(text.strip())
     if given is None:
         return None

@@ -82,7 +82,7 @@ class Footprint:
         return tuple(self.at(rank, at) for rank, at in enumerate(self.peak_at))
 
     def at(self, rank: int, index: int) -> dict[str, int]:
-        """Bytes of each kind that a rank holds at one of its operations."""
+        """Return the bytes of each kind that a rank holds at one of its operations."""
         one = self.states[rank]
         fixed = {"parameters": one.parameters, "gradients": one.gradients, "optimizer": one.optimizer}
         return {kind: _whole(size) for kind, size in fixed.items()} | {
@@ -90,14 +90,14 @@ class Footprint:
         }
 
     def first_over(self, rank: int, cap: Fraction) -> int:
-        """First operation at which a rank holds more than `cap`, or -1."""
+        """Return the first operation at which a rank holds more than `cap`, or -1."""
         low, high = int(self.schedule.start[rank]), int(self.schedule.start[rank + 1])
         over = np.flatnonzero(self.total[low:high] > int(cap))
         return low + int(over[0]) if len(over) else -1
 
 
 def footprint(made: Analysis) -> Footprint | None:
-    """Bytes of every rank at each operation, which do not depend on times; None without a model.
+    """Return the bytes of every rank at each operation, which do not depend on times; None without a model.
 
     Raises:
         PipeschedError: PS222; PS235, its layers cannot be divided among the stages.
@@ -159,7 +159,7 @@ _MOST = 2**52  # bytes of a stage, of one microbatch or of all states: thousands
 
 
 def _whole(size: Fraction) -> int:
-    """Raises PipeschedError: PS233, more bytes than any machine has."""
+    """Return the raises PipeschedError: PS233, more bytes than any machine has."""
     if size >= _MOST:
         message = f"a stage needs {gigabytes(size)}, more than is counted"
         raise fail(PlanningCode.MODEL_VALUE, message, help="look for a size that has too many digits")
@@ -167,26 +167,26 @@ def _whole(size: Fraction) -> int:
 
 
 def _table(by_stage: list[Fraction], times: Grid) -> Ints:
-    """Whole bytes, by stage and microbatch."""
+    """Return the whole bytes, by stage and microbatch."""
     size = np.array([_whole(one) for one in by_stage], dtype=np.int64)[:, None]
     return np.asarray(-(-size * times.whole // times.scale))
 
 
 def _of(schedule: Schedule, table: Ints) -> Ints:
-    """Entry of each operation; a number out of range gets the nearest entry."""
+    """Return the entry of each operation; a number out of range gets the nearest entry."""
     stage, microbatch = np.clip(schedule.stage, 0, len(table) - 1), np.clip(schedule.microbatch, 0, table.shape[1] - 1)
     return np.asarray(table[stage, microbatch])
 
 
 def _before(schedule: Schedule, kept: Ints) -> Ints:
-    """Bytes kept when each operation begins; a backward frees its bytes at its end."""
+    """Return the bytes kept when each operation begins; a backward frees its bytes at its end."""
     before = np.concatenate([np.zeros(1, dtype=np.int64), kept])[: len(kept)]
     before[schedule.start[:-1][schedule.start[:-1] < len(kept)]] = 0
     return before
 
 
 def _until_w(schedule: Schedule, stored: Ints) -> Ints:
-    """Bytes kept from I to W, on stages that are trained."""
+    """Return the bytes kept from I to W, on stages that are trained."""
     trained = schedule.placement.wants[Result.WEIGHTS][np.clip(schedule.stage, 0, schedule.stages - 1)]
     sign = np.where(trained, (schedule.op == _INPUT).astype(np.int64) - (schedule.op == _WEIGHTS), 0)
     kept = running_sum(sign * _of(schedule, stored), schedule.start)
@@ -194,7 +194,7 @@ def _until_w(schedule: Schedule, stored: Ints) -> Ints:
 
 
 def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Ints:
-    """Most bytes in hand from each operation until the next one begins."""
+    """Return the most bytes in hand from each operation until the next one begins."""
     if program is None or not len(schedule):
         return np.zeros(len(schedule), dtype=np.int64)
     stage, microbatch = (
@@ -209,14 +209,16 @@ def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Int
 
 
 def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]) -> Ints:
-    """Bytes of one layer gathered by ZeRO: parameters during any operation, gradients during one that makes them."""
+    """Return the bytes of one layer gathered by ZeRO: parameters during any operation, gradients during one that makes
+    them.
+    """
     sizes = np.array([[_whole(one) for one in row] for row in by_stage], dtype=np.int64)
     parameters, gradients = sizes[np.clip(schedule.stage, 0, len(sizes) - 1)].T
     return np.asarray(parameters + np.where(makes(schedule.op, Result.WEIGHTS), gradients, 0))
 
 
 def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...], rank: int) -> State:
-    """State of all stages of a rank; a stage that is not trained has neither gradients nor optimizer."""
+    """Return the state of all stages of a rank; a stage that is not trained has neither gradients nor optimizer."""
     held = sorted({stage for _, stage in schedule.placement.chunks(rank)})
     states = [state(*trained, parts[stage]) for stage in held]
     wants = schedule.placement.wants[Result.WEIGHTS] & (not schedule.forward_only)

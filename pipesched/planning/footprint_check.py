@@ -46,7 +46,7 @@ def _over_caps(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagn
 
 
 def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> str:
-    """Advice that lowers the peak, chosen by the largest kind of bytes."""
+    """Return the advice that lowers the peak, chosen by the largest kind of bytes."""
     _, x = footprint.trained
     if sum(peak[kind] for kind in STATES) > cap:
         zero = "" if x.zero == 3 else ", a higher stage of zero"

@@ -16,7 +16,7 @@ _ROWS = 17  # of a table by rank that are printed
 
 
 def in_bytes(made: Examination) -> InBytes | None:
-    """Bytes of a schedule, under its caps.
+    """Return the bytes of a schedule, under its caps.
 
     Raises:
         PipeschedError: PS225, caps in bytes without a model, or not one per rank; PS235.
@@ -46,7 +46,7 @@ class InBytes(Part):
 
     @classmethod
     def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
-        """Peaks of a footprint, under a cap."""
+        """Return the peaks of a footprint, under a cap."""
         at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
         return cls(used.trained[0].name, used.peaks, at, cap, used.assumed, used.host)
 
@@ -56,11 +56,11 @@ class InBytes(Part):
         return tuple(sum(kinds.values()) for kinds in self.ranks)
 
     def short(self) -> list[str]:
-        """Largest peak of any rank."""
+        """Return the largest peak of any rank."""
         return [gigabytes(max(self.total))]
 
     def lines(self) -> list[str]:
-        """The peak against the cap, and a table by rank; for many ranks only the ends and the fullest."""
+        """Return the peak against the cap, and a table by rank; for many ranks only the ends and the fullest."""
         total = self.total
         top = total.index(max(total))
         limit = gigabytes(self.cap[top]) if self.cap else "none"
@@ -77,7 +77,7 @@ class InBytes(Part):
         return [head, *lines]
 
     def _rows(self) -> list[list[str]]:
-        """The heads, and a row per rank: bytes by kind, without kinds that are 0 everywhere."""
+        """Return the heads, and a row per rank: bytes by kind, without kinds that are 0 everywhere."""
         cap = self.cap or (None,) * len(self.ranks)
         kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
         rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]
@@ -87,7 +87,7 @@ class InBytes(Part):
         return rows
 
     def to_json(self) -> dict[str, object]:
-        """Whole bytes, by rank; `room`, the free bytes, is negative over the cap."""
+        """Return the whole bytes, by rank; `room`, the free bytes, is negative over the cap."""
         cap = self.cap or (None,) * len(self.ranks)
         ranks = [
             {

@@ -22,7 +22,7 @@ def entries() -> list[dict[str, object]]:
 
 
 def lines() -> Iterator[str]:
-    """A line per transformer, with billions of parameters."""
+    """Yield a line per transformer, with billions of parameters."""
     yield ""
     yield "--model NAME, billions of parameters:"
     listed = entries()
@@ -33,5 +33,5 @@ def lines() -> Iterator[str]:
 
 
 def source(name: str) -> Source | None:
-    """File of a transformer that ships with pipesched."""
+    """Return the file of a transformer that ships with pipesched."""
     return model_file.source(name) if name in model_file.built_in() else None

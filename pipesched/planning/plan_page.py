@@ -42,7 +42,7 @@ def _data(plan: Outcome) -> dict[str, object]:
 
 
 def _of_the_best(plan: Outcome) -> dict[str, object]:
-    """Bytes by kind, rules and explanations; empty if nothing fits."""
+    """Return the bytes by kind, rules and explanations; empty if nothing fits."""
     best = plan.best
     kinds = list(best.bytes[0]) if best else []
     return {
@@ -54,7 +54,7 @@ def _of_the_best(plan: Outcome) -> dict[str, object]:
 
 
 def _picture(plan: Outcome) -> str:
-    """Page of the first row's schedule, in a frame."""
+    """Return the page of the first row's schedule, in a frame."""
     if plan.best is None:
         return "<p>nothing fits</p>"
     choice = plan.best.choice

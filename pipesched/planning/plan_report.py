@@ -42,8 +42,8 @@ _SENT = {
 
 
 def text(plan: Outcome, *, verbose: bool = False) -> str:
-    """The request, the table with its commands, the rules, the explanation and the assumptions; verbose: all of the
-    assumptions.
+    """Return the request, the table with its commands, the rules, the explanation and the assumptions; verbose: all of
+    the assumptions.
     """
     lines = list(facts(plan))
     if plan.best is not None:
@@ -72,7 +72,7 @@ def facts(plan: Outcome) -> Iterator[str]:
 
 
 def headers(plan: Outcome) -> tuple[str, ...]:
-    """Headers of the table."""
+    """Return the headers of the table."""
     days = ("training", "by\n8TP/(nX)") if plan.request.tokens is not None else ()
     return (*_shown(plan), *_HEADERS, *days)
 
@@ -83,7 +83,7 @@ def _shown(plan: Outcome) -> list[str]:
 
 
 def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
-    """A row: the text, and the sort key, of each cell."""
+    """Yield a row: the text, and the sort key, of each cell."""
     choice, tokens = one.choice, plan.request.tokens
     for name in (*_shown(plan), "m", "recompute", "zero"):
         value = choice.to_json()[name]
@@ -98,7 +98,7 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
 
 
 def _terms(asked: Prediction, best: Prediction) -> str:
-    """Table of the parts of both steps; each column adds up to its step."""
+    """Return the table of the parts of both steps; each column adds up to its step."""
     one, other = ({**asdict(each.terms), "step": each.seconds} for each in (asked, best))
     rows = [
         [TERMS.get(name, name), *map(SECONDS.text, parts), SECONDS.more(parts[0] - parts[1])]
@@ -109,7 +109,7 @@ def _terms(asked: Prediction, best: Prediction) -> str:
 
 
 def _micro(seconds: float | Fraction) -> Fraction:
-    """Round to the microsecond."""
+    """Return the round to the microsecond."""
     return Fraction(round(seconds * 10**6), 10**6)
 
 
@@ -121,8 +121,8 @@ def _table(plan: Outcome) -> str:
 
 
 def by_formula(one: Prediction, tokens: int) -> Fraction:
-    """Days by 8TP/(nX), Narayanan et al., SC 2021, section 5.1, with the predicted FLOP/s for X; 6 instead of 8 without
-    recomputation: 2 for a forward, 4 for a backward and 2 for a recomputed forward.
+    """Return the days by 8TP/(nX), Narayanan et al., SC 2021, section 5.1, with the predicted FLOP/s for X; 6 instead
+    of 8 without recomputation: 2 for a forward, 4 for a backward and 2 for a recomputed forward.
     """
     a, x = one.problem.space.transformer, one.choice.training
     (whole,) = flops.by_stage(a, Training(recompute=x.recompute, attention=x.attention), 1)
@@ -132,7 +132,7 @@ def by_formula(one: Prediction, tokens: int) -> Fraction:
 
 
 def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
-    """Commands that verify, optimize and emit a row."""
+    """Return the commands that verify, optimize and emit a row."""
     choice, sizes = one.choice, " ".join(f"--{name} {size}" for name, size in one.choice.sizes.items())
     x, own = choice.training, plan.request.trained[1]
     given = {key: getattr(x, key) for key in (*LETTERS.values(), "zero", "recompute", "batch")}
@@ -150,7 +150,7 @@ def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
 
 
 def _layout(layers: Sequence[range]) -> str:
-    """Layers by stage in Megatron's letters: ``Et*4|(t*5|)*6t*4L``."""
+    """Return the layers by stage in Megatron's letters: ``Et*4|(t*5|)*6t*4L``."""
     *many, last = [f"t*{len(stage)}" if len(stage) > 1 else "t" * len(stage) for stage in layers]
     runs = ((len(list(alike)), f"{stage}|") for stage, alike in groupby(many))
     stages = "".join(f"({stage})*{count}" if count > 1 else stage for count, stage in runs)
@@ -179,7 +179,7 @@ def _commands(plan: Outcome) -> Iterator[str]:
 
 
 def assumed(plan: Outcome) -> Iterator[str]:
-    """Assumptions about the cluster that no data sheet or paper gives, in words."""
+    """Yield the assumptions about the cluster that no data sheet or paper gives, in words."""
     problem = plan.problem
     device, x = problem.device, problem.space.training
     yield (
@@ -218,7 +218,7 @@ def assumed(plan: Outcome) -> Iterator[str]:
 
 
 def to_json(plan: Outcome) -> dict[str, object]:
-    """The published form, see ``emit/README.md``."""
+    """Return the published form, see ``emit/README.md``."""
     request, problem = plan.request, plan.problem
     return {
         "ok": plan.exit_status == 0,
@@ -248,7 +248,7 @@ def to_json(plan: Outcome) -> dict[str, object]:
 
 
 def row(plan: Outcome, one: Prediction) -> dict[str, object]:
-    """A choice with its figures."""
+    """Return a choice with its figures."""
     tokens, choice = plan.request.tokens, one.choice
     return {
         **choice.to_json(),

@@ -30,19 +30,19 @@ class Plan(Outcome):
         return self.text()
 
     def text(self, width: int | None = None, *, verbose: bool = False) -> str:
-        """The table, the rules and the assumptions; verbose: all assumptions."""
+        """Return the table, the rules and the assumptions; verbose: all assumptions."""
         return plan_report.text(self, verbose=verbose)
 
     def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
+        """Return the published form, see ``emit/README.md``."""
         return plan_report.to_json(self)
 
     def plot(self) -> str:
-        """Plot of seconds of a step against the peak bytes of a rank, as SVG."""
+        """Return the plot of seconds of a step against the peak bytes of a rank, as SVG."""
         return plan_report.plot(self)
 
     def html(self) -> str:
-        """Page that loads nothing from a network."""
+        """Return the page that loads nothing from a network."""
         return plan_page.html(self)
 
 

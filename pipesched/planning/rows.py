@@ -43,7 +43,7 @@ _TIMED = ("verify", "why", "compare", "diff", "show", "optimize")
 
 
 def _workload(option: Option, help: str | None, after: str, *verbs: str) -> Option:
-    """Option of the workload, on verbs."""
+    """Return the option of the workload, on verbs."""
     return replace(option, help=help, after=after, on=verbs, into=_INTO)
 
 

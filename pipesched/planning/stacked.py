@@ -68,7 +68,7 @@ class _Stack:
         return max(1, *(int(x.sum(axis=0).max()) for x in self.columns), *map(int, self.caps or ()))
 
     def words(self, rank: int) -> str:
-        """Peak of a rank and its operation, in words."""
+        """Return the peak of a rank and its operation, in words."""
         at, most = self.used.peak_at[rank], sum(self.used.peaks[rank].values())
         where = f" at {self.used.schedule[at]}" if at >= 0 else ""
         return f"rank {rank}: {gigabytes(most)}{where}"
@@ -89,7 +89,7 @@ def _stack(chart: Chart, count: int, viewport: Viewport) -> _Stack:
 
 
 def _of(chart: Chart, used: Footprint, rank: int, edges: Ints) -> Ints:
-    """Bytes of a rank by kind and column."""
+    """Return the bytes of a rank by kind and column."""
     low, high = used.schedule.start[rank : rank + 2].tolist()
     ran = low + np.flatnonzero(chart.times.start[low:high] >= 0)
     changing = np.stack([column[ran] for column in used.held.values()])
@@ -105,7 +105,7 @@ def _of(chart: Chart, used: Footprint, rank: int, edges: Ints) -> Ints:
 
 
 def text(chart: Chart, width: int, viewport: Viewport, *, ascii: bool = False) -> str:
-    """Draw with characters, the ranks one below the other."""
+    """Return the draw with characters, the ranks one below the other."""
     edge, dash = ("|", "-") if ascii else ("│", "┄")
     made = _stack(chart, max(width - 11, 10), viewport)
     rows = 8 if len(made.columns) <= 4 else 5
@@ -126,7 +126,7 @@ def text(chart: Chart, width: int, viewport: Viewport, *, ascii: bool = False) -
 
 
 def figure(chart: Chart, viewport: Viewport) -> str:
-    """Draw as an SVG document."""
+    """Return the draw as an SVG document."""
     made = _stack(chart, _COLUMNS, viewport)
     tall = 110 if len(made.columns) <= 8 else 64
     width, height = _LEFT + _COLUMNS + 20, _TOP + (tall + _GAP) * len(made.columns) + 10
@@ -176,7 +176,7 @@ def _panel(made: _Stack, rank: int, top: int, tall: int) -> Iterator[str]:
 
 
 def _steps(level: np.ndarray[tuple[int, ...], np.dtype[np.float64]], *, forward: bool) -> str:
-    """Path of a step curve from the left to the right, or back."""
+    """Return the path of a step curve from the left to the right, or back."""
     cut = np.flatnonzero(np.diff(level)) + 1
     ends = list(zip([0, *cut.tolist()], [*cut.tolist(), len(level)], strict=True))
     points = [(x, level[low]) for low, high in ends for x in (low, high)]

@@ -18,7 +18,7 @@ _LINE = re.compile(rf"^[ \t]*(?:\[\[?[ \t]*([^\s\]][^\]\n]*|)\]|({_KEY})[ \t]*=)
 def read(
     source: Source, code: AnyCode, parse_float: Callable[[str], object] = float
 ) -> tuple[dict[str, object], dict[str, Span]]:
-    """Values and places by key.
+    """Return the values and places by key.
 
     Raises:
         PipeschedError: the code, at the place where it is not TOML; PS843, it costs more than its budget.
@@ -43,13 +43,15 @@ def read(
 
 
 def exact(text: str) -> Fraction | float:
-    """A number with a point or an exponent, exactly; one without a value or beyond all use stays what `float` has."""
+    """Return a number with a point or an exponent, exactly; one without a value or beyond all use stays what `float`
+    has.
+    """
     value = float(text)
     return Fraction(text) if LEAST < abs(value) < 1 / LEAST else Fraction(0) if value == 0 else value
 
 
 def flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """The leaves of nested tables; a list is a leaf."""
+    """Yield the leaves of nested tables; a list is a leaf."""
     if isinstance(value, dict) and (value or not path):
         for key, inner in value.items():
             yield from flat(inner, f"{path}.{key}" if path else str(key))
@@ -58,14 +60,14 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def place(key: str, places: Mapping[str, Span]) -> Span | None:
-    """Place of a key; for one inside a one-line value, that line."""
+    """Return the place of a key; for one inside a one-line value, that line."""
     while key and key not in places:
         key = key.rpartition(".")[0]
     return places.get(key)
 
 
 def broken(source: Source, code: AnyCode, what: str, reason: str, line: int, column: int) -> PipeschedError:
-    """The code at a place, counted from 1: it is none of what."""
+    """Return the code at a place, counted from 1: it is none of what."""
     starts = source.line_starts
     at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))
     label = Label(source.span(at, min(at + 1, len(source.text))), reason)

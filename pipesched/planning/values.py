@@ -38,7 +38,7 @@ def model(value: object) -> Trained:
 
 
 def named_model(value: object) -> tuple[str, Trained]:
-    """A model and its name."""
+    """Return a model and its name."""
     found = model(value)
     return fsdecode(value) if isinstance(value, str | PathLike) else found[0].name, found
 
@@ -49,7 +49,7 @@ def caps(value: object) -> tuple[Fraction, ...]:
 
 
 def _cap(value: object) -> Fraction:
-    """Raises PipeschedError: PS225, an unknown unit or per cent; ValueError."""
+    """Return the raises PipeschedError: PS225, an unknown unit or per cent; ValueError."""
     if isinstance(value, Bytes):
         return value
     if isinstance(value, str):
@@ -96,7 +96,7 @@ def device(value: object) -> Device:
 
 
 def fraction(value: object) -> Fraction:
-    """A share, from 0 to 1."""
+    """Return a share, from 0 to 1."""
     found = values.exact(value)
     if found > 1:
         raise Not(value, "a share from 0 to 1")

@@ -38,7 +38,7 @@ class Workload:
 
 
 def workload(own: Mapping[str, object], given: dict[str, object]) -> Workload:
-    """Workload that options name. It has the caps if one of them is in bytes."""
+    """Return the workload that options name. It has the caps if one of them is in bytes."""
     return request(Workload, own, cap=given.pop("mem_cap") if _in_bytes(own.get("mem_cap")) else None)
 
 
@@ -47,7 +47,7 @@ def _in_bytes(caps: object) -> bool:
 
 
 def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
-    """Caps in bytes, by rank.
+    """Return the caps in bytes, by rank.
 
     Raises:
         PipeschedError: PS225, not one per rank.
@@ -56,7 +56,7 @@ def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
 
 
 def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
-    """Caps in bytes of each rank. zero: whether one may be 0.
+    """Return the caps in bytes of each rank. zero: whether one may be 0.
 
     Raises:
         PipeschedError: PS225, there is no model, some are in activations, or not one per rank.
@@ -68,7 +68,7 @@ def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction
 
 
 def costs(loaded: Loaded, options: Options) -> Costs:
-    """Costs of a schedule on the device that options name.
+    """Return the costs of a schedule on the device that options name.
 
     Raises:
         PipeschedError: PS225, PS235, PS244, as `own_costs`.
@@ -81,7 +81,7 @@ def costs(loaded: Loaded, options: Options) -> Costs:
 def own_costs(
     asked: Workload, placement: Placement, of_file: Costs, *, runs_again: bool = False, slices: int = 1
 ) -> Costs:
-    """Costs of a file without a device; else those of the model on it, and M and K of the file.
+    """Return the costs of a file without a device; else those of the model on it, and M and K of the file.
 
     Raises:
         PipeschedError: PS225, a device without a model, or the reverse; PS235; PS244, an efficiency of 0.

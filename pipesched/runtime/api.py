@@ -40,7 +40,7 @@ def run(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Rehearsal:
-    """A small model trained on p local processes with a schedule, compared with its prediction.
+    """Return a small model trained on p local processes with a schedule, compared with its prediction.
 
     samples: of each microbatch, where they differ. timeout: seconds that are a stall. pace: milliseconds of a cost of
     1. trace: keep when each instruction began and ended, as `result.trace`. faults: ``--fault``, each KIND@RANK[:N].
@@ -87,7 +87,7 @@ def run_rank(
 
 
 def calibrate(*traces: File, digits: int = 3) -> Calibration:
-    """The costs of every stage, fitted to a measured run: `result.costs` is what every other function takes.
+    """Return the costs of every stage, fitted to a measured run: `result.costs` is what every other function takes.
 
     traces: what ``run --trace`` writes, or the files of torch's profiler, one per rank.
 

@@ -54,7 +54,7 @@ class Calibration:
         return Costs({key: tuple(map(Fraction, row)) for key, row in self.decimals.items()}, unit=MICROSECONDS)
 
     def text(self) -> str:
-        """Costs, one line per kind and stage, then the doubts."""
+        """Return the costs, one line per kind and stage, then the doubts."""
         headers = ("cost", "stage", "time", "spread", "samples", "left out")
         rows = [
             (
@@ -71,7 +71,7 @@ class Calibration:
         return "\n".join([table(headers, rows), "", spread, *(f"note: {note}" for note in self.notes)])
 
     def toml(self) -> str:
-        """The costs as `--costs` reads them."""
+        """Return the costs as `--costs` reads them."""
         run, names = self.measured.schedule, ", ".join(PurePath(source).name for source in self.sources)
         digits = _count(self.digits, "significant digit")
         lines = [
@@ -85,7 +85,7 @@ class Calibration:
         return "\n".join(" ".join(line.split()) for line in lines) + "\n"
 
     def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
+        """Return the published form, see ``emit/README.md``."""
         run = self.measured.schedule
         return {
             "ok": True,
@@ -134,7 +134,7 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
 
 
 def rounded(value: Fraction, digits: int) -> Decimal:
-    """Round to the given number of significant digits, no finer than costs may be."""
+    """Return the round to the given number of significant digits, no finer than costs may be."""
     exact = Decimal(value.numerator) / Decimal(value.denominator)
     last = max(exact.adjusted() - digits + 1, -_FINEST) if exact else 0
     return exact.quantize(Decimal(1).scaleb(last), ROUND_HALF_EVEN) + 0
@@ -155,7 +155,7 @@ Values = Mapping[tuple[str, int], Fraction]
 
 
 def _row(key: str, values: Values, measured: Measured, notes: list[str]) -> list[Fraction] | None:
-    """Cost of every stage, with gaps filled in; None if the run showed no stage."""
+    """Return the cost of every stage, with gaps filled in; None if the run showed no stage."""
     stages = range(measured.schedule.stages)
     known = [stage for stage in stages if (key, stage) in values]
     if not known:
@@ -197,7 +197,7 @@ def _total(key: str, values: Values) -> Fraction:
 
 
 def _doubts(measured: Measured) -> Iterator[str]:
-    """Warnings for the reader of the costs."""
+    """Yield the warnings for the reader of the costs."""
     seen = running(measured)
     schedule = measured.schedule
     if not (schedule.forward_only or schedule.split):

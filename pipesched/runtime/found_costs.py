@@ -21,7 +21,7 @@ class Found(Protocol):
 
 
 def output(as_json: bool, color: str, path: str | None) -> Output:
-    """The place of results that are costs.
+    """Return the place of results that are costs.
 
     Raises:
         PipeschedError: PS225, a file whose name contradicts them, or that cannot be.
@@ -33,7 +33,9 @@ def output(as_json: bool, color: str, path: str | None) -> Output:
 
 
 def tell(out: Output, found: Found, path: str | None) -> int:
-    """Costs as `--costs` reads them, or an object, in the file of ``-o`` or on stdout; and the notes on them."""
+    """Return the costs as `--costs` reads them, or an object, in the file of ``-o`` or on stdout; and the notes on
+    them.
+    """
     as_json = dumps(found.to_json() | {"file": path}) + "\n"
     if path and path != "-":
         put(path, as_json if out.format == "json" else found.toml())

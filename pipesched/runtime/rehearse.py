@@ -97,7 +97,7 @@ class OneRank:
         return Costs({key: tuple(map(Fraction, row)) for key, row in self._rows().items()}, unit=MILLISECONDS)
 
     def _rows(self) -> dict[str, list[str]]:
-        """Costs of each kind that ran, a number per stage."""
+        """Return the costs of each kind that ran, a number per stage."""
         made: dict[str, list[str]] = {}
         for kind in _KINDS:
             known = {s: x for s in self.found.stages if (x := self.found.median(kind, s)) is not None}
@@ -109,7 +109,7 @@ class OneRank:
         return made
 
     def toml(self) -> str:
-        """The costs as `--costs` reads them."""
+        """Return the costs as `--costs` reads them."""
         stages, rank = sorted(self.found.stages), self.request.rank
         measured = ", ".join(map(str, stages))
         lines = [
@@ -128,7 +128,7 @@ class OneRank:
         return " ".join([self.stream.name, *(f"{name}={value}" for name, value in self.stream.parameters.items())])
 
     def text(self) -> str:
-        """Peak, then one row per stage."""
+        """Return the peak, then one row per stage."""
         found, rank = self.found, self.request.rank
         instructions = self.stream.ranks[rank]
         share = 100 * found.predicted / found.peak if found.peak else 100.0
@@ -160,7 +160,7 @@ class OneRank:
         return "" if found is None else f"{plain(rounded(Fraction(found * 1000), DIGITS))} {MILLISECONDS.name}"
 
     def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
+        """Return the published form, see ``emit/README.md``."""
         found = self.found
         return {
             "ok": True,
@@ -339,7 +339,7 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
 def _inputs(
     module: nn.Module, rest: Sequence[object], stage: int, request: Request, trained: Trained | None
 ) -> tuple[Tensor, ...]:
-    """Inputs of a stage, one microbatch: from the factory, else from the model.
+    """Return the inputs of a stage, one microbatch: from the factory, else from the model.
 
     Raises:
         PipeschedError: PS829, they are unknown, not tensors, or on the meta device.
@@ -365,7 +365,7 @@ def _inputs(
 
 
 def _of_model(trained: Trained, stage: int, module: nn.Module) -> tuple[Tensor, ...]:
-    """Inputs of a stage of the model, one microbatch: words, or hidden vectors of the module's dtype."""
+    """Return the inputs of a stage of the model, one microbatch: words, or hidden vectors of the module's dtype."""
     import torch
 
     transformer, training = trained
@@ -381,7 +381,7 @@ def _mean(output: object) -> Tensor:
 
 
 def _one(output: object) -> Tensor:
-    """Raises PipeschedError: PS829, the output of the last stage is not a tensor."""
+    """Return the raises PipeschedError: PS829, the output of the last stage is not a tensor."""
     from torch import Tensor
 
     if not isinstance(output, Tensor):

@@ -130,7 +130,7 @@ def _verified(emission: Emission) -> Emission:
 
 
 def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
-    """Job for the processes.
+    """Return the job for the processes.
 
     Raises:
         PipeschedError: PS225, a fault on a rank that does not exist, a pace beyond the timeout, too few samples.
@@ -266,7 +266,7 @@ def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Predict
 
 
 def _measured(spans: Sequence[Sequence[Sequence[float]]]) -> float | None:
-    """Median seconds of a step, over all ranks. The first of several steps warms up."""
+    """Return the median seconds of a step, over all ranks. The first of several steps warms up."""
     later = [own[1:] or own for own in spans]
     times = [max(end for _, end in step) - min(begin for begin, _ in step) for step in zip(*later, strict=True)]
     return median(times) if times else None

@@ -64,7 +64,7 @@ class Prediction:
         return cls(costs, makespan, pace, Costs({"C": given["C"]} if most(given["C"]) else {}))
 
     def computes(self, stages: int) -> dict[str, tuple[float | tuple[float, ...], ...]]:
-        """Seconds of each kind of compute by stage, and by microbatch where that differs."""
+        """Return the seconds of each kind of compute by stage, and by microbatch where that differs."""
         rows = {key: self.costs[key] for key in (*LETTERS, "FB")}
         return {key: self._seconds(row, stages) for key, row in rows.items() if row is not None and self.unit}
 
@@ -134,7 +134,7 @@ class Rehearsal(Judged):
         return self.text()
 
     def text(self, *, color: bool = False) -> str:
-        """Verdict on a run that is right, for people."""
+        """Return the verdict on a run that is right, for people."""
         report, job = self.emission.report, self.job
         steps = f"{job.steps} step{'s' if job.steps > 1 else ''}"
         engine = ", torch's engine" if job.engine == "torch" else ""
@@ -167,7 +167,7 @@ class Rehearsal(Judged):
             )
 
     def _prediction(self, measured: float) -> str:
-        """Predicted time, if computes had a pace."""
+        """Return the predicted time, if computes had a pace."""
         unit, makespan = self.predicted.unit, self.predicted.makespan
         if not unit:
             return ""
@@ -176,7 +176,7 @@ class Rehearsal(Judged):
         return f", {predicted * 1e3:g} ms predicted: makespan {shown(makespan)} of {unit * 1e3:g} ms{more}"
 
     def to_json(self) -> dict[str, object]:
-        """Report with all numbers: measured ones as JSON numbers, exact ones as everywhere."""
+        """Return the report with all numbers: measured ones as JSON numbers, exact ones as everywhere."""
         report, job, made = self.emission.report, self.job, self.predicted
         time = report.time
         found = {"error": self.error, "tensor": self.tensor, "step": self.step, "allowed": TOLERANCE}

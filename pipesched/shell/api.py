@@ -59,7 +59,8 @@ def load(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Schedule:
-    """A schedule at the sizes given (p=4, m=8, …). Where the file names its messages, they are `schedule.program`.
+    """Return a schedule at the sizes given (p=4, m=8, …). Where the file names its messages, they are
+    `schedule.program`.
 
     Raises:
         PipeschedError: everything that keeps the file from being a schedule, as diagnostics.
@@ -71,7 +72,7 @@ def load(
 
 
 def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Schedule:
-    """A torch pipelining CSV; of compute_comms with its messages, as `load`.
+    """Return a torch pipelining CSV; of compute_comms with its messages, as `load`.
 
     Raises:
         PipeschedError: PS3xx, PS8xx, the cells that are not actions.
@@ -105,7 +106,8 @@ def verify(
     recorded: str | PathLike[str] | None = None,
     **parameters: Parameter,
 ) -> Report:
-    """The verdict on a schedule: what is wrong with it is in the report, and a file that cannot be read has one too.
+    """Return the verdict on a schedule: what is wrong with it is in the report, and a file that cannot be read has one
+    too.
 
     fsdp: UNSHARD and RESHARD are asked for in a torch CSV. require_proof: it is an error unless it is an answer that is
     proved optimal; proof: its clauses are written to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with
@@ -148,7 +150,8 @@ def emit(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> str:
-    """The text of a verified schedule as ``stream``, ``torch-csv`` (computes alone), ``torch-comms`` or ``deepspeed``.
+    """Return the text of a verified schedule as ``stream``, ``torch-csv`` (computes alone), ``torch-comms`` or
+    ``deepspeed``.
 
     As ``order``, ``program`` or ``ps`` an order is written as it is, right or wrong.
 
@@ -193,7 +196,7 @@ def show(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Picture:
-    """A schedule as a picture: ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
+    """Return a schedule as a picture: ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
 
     begin, end: ``--from`` and ``--to``. measured: a run of it under the plan, a file per rank. model: a transformer and
     its training, whose bytes are drawn over time, as ``text``, ``svg`` or ``html``. `str()` is what is drawn; in a
@@ -209,7 +212,7 @@ def show(
 
 
 def _version_of(target: object) -> TorchVersion | None:
-    """The version of torch whose schedule this is, if it is one."""
+    """Return the version of torch whose schedule this is, if it is one."""
     if not hasattr(target, "pipeline_order"):
         return None
     try:

@@ -23,12 +23,12 @@ Examples:
 
 
 def verbs() -> dict[str, Verb]:
-    """All verbs by name, as they are listed."""
+    """Return all verbs by name, as they are listed."""
     return {verb.name: verb for verb in sorted((*CORE, *rows(Verb)), key=lambda verb: verb.place)}
 
 
 def commands() -> dict[str, click.Command]:
-    """All commands by name."""
+    """Return all commands by name."""
     return {name: cast("click.Command", verb.command.load()) for name, verb in verbs().items()}
 
 

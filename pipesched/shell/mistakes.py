@@ -49,12 +49,12 @@ def require_lines(words: Sequence[str]) -> None:
 
 
 def unknown(name: str, others: Sequence[str], verbs: Collection[str]) -> PipeschedError:
-    """No command has the name."""
+    """Return no command has the name."""
     return _mistake(f"no command is called {name!r}", _meant(name, others, verbs))
 
 
 def _meant(name: str, others: Sequence[str], verbs: Collection[str]) -> str:
-    """The command line that was meant, or all commands."""
+    """Return the command line that was meant, or all commands."""
     from pipesched.library.aliases import known_as
     from pipesched.library.assets import built_in
     from pipesched.library.inputs import claimed
@@ -77,7 +77,7 @@ def _mistake(message: str, help: str) -> PipeschedError:
 
 
 def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic:
-    """click's complaint in our form."""
+    """Return click's complaint in our form."""
     path = error.ctx.command_path if error.ctx else "pipesched"
     shown = f"`{path} --help` shows the options"
     if isinstance(error, click.NoSuchOption):
@@ -97,7 +97,7 @@ def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic
 
 
 def _option_meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str | None:
-    """The option that was meant: a size under another name, a near miss, or a parameter of the schedule."""
+    """Return the option that was meant: a size under another name, a near miss, or a parameter of the schedule."""
     options = [name for x in (error.ctx.command.params if error.ctx else ()) for name in x.opts]
     name = error.option_name.lstrip("-")
     given = next((i for i, word in enumerate(arguments) if word.split("=")[0] == error.option_name), None)
@@ -113,7 +113,7 @@ def _option_meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str | 
 
 
 def _parameters(arguments: Sequence[str]) -> set[str]:
-    """The parameters of the schedules that a command line names."""
+    """Return the parameters of the schedules that a command line names."""
     from pipesched.library.inputs import claimed, read
     from pipesched.verbs.library import parameters_of
 
@@ -125,7 +125,7 @@ def _parameters(arguments: Sequence[str]) -> set[str]:
 
 
 def _asked(arguments: Sequence[str]) -> tuple[str, str]:
-    """The format and the colour that a command line asks for, even one that cannot be read."""
+    """Return the format and the colour that a command line asks for, even one that cannot be read."""
     found = {"--format": "text", "--color": "auto"}
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         name, equals, value = argument.partition("=")

@@ -55,7 +55,7 @@ class Causes:
 
 
 def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, ticks: Ticks) -> Causes:
-    """The cause of every start; O(operations)."""
+    """Return the cause of every start; O(operations)."""
     source = np.where(dependencies.crosses, dependencies.producer, -1)
     lag = _lag(schedule, ticks, source)
     ran = times.start >= 0
@@ -87,12 +87,12 @@ def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, tick
 
 
 def _lag(schedule: Schedule, ticks: Ticks, producer: Ints) -> Ints:
-    """The latency of a message from each producer."""
+    """Return the latency of a message from each producer."""
     return ticks.delays(schedule.stage[producer], schedule.microbatch[producer])
 
 
 def _run_from(copies: Copies, end: Ints) -> Ints:
-    """The operation at whose end the busy period of the engine began, for each copy; -1 where it began at none.
+    """Return the operation at whose end the busy period of the engine began, for each copy; -1 where it began at none.
 
     end: the end time of every operation.
     """
@@ -103,7 +103,7 @@ def _run_from(copies: Copies, end: Ints) -> Ints:
 
 
 def critical_path(times: Timeline, why: Causes) -> list[int]:
-    """The operations of a longest chain in the order of time, [] if nothing ran; of a pair one part.
+    """Return the operations of a longest chain in the order of time, [] if nothing ran; of a pair one part.
 
     It ends with the first operation in the order of ranks that ends last.
     """
@@ -160,7 +160,7 @@ class Split:
 
 
 def gaps(schedule: Schedule, times: Timeline, why: Causes) -> Gaps:
-    """Every interval of idle time; O(operations), and one step for each link of the longest chain in a gap."""
+    """Return every interval of idle time; O(operations), and one step for each link of the longest chain in a gap."""
     head = np.flatnonzero(~schedule.joined & (times.start >= 0))
     rank = schedule.rank[head].astype(np.int64)
     first = np.flatnonzero(schedule.start[:-1] < schedule.start[1:])
@@ -189,7 +189,7 @@ def gaps(schedule: Schedule, times: Timeline, why: Causes) -> Gaps:
 
 
 def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Split:
-    """The idle time of every rank by its reason."""
+    """Return the idle time of every rank by its reason."""
     work = _work(schedule, times, ticks)
     inner = (found.before >= 0) & ~found.first
 
@@ -214,7 +214,7 @@ def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Spl
 
 
 def chain(gap: int, found: Gaps, times: Timeline, why: Causes) -> list[int]:
-    """Operations that run or send during a gap, the one that ends the wait first."""
+    """Return the operations that run or send during a gap, the one that ends the wait first."""
     at, begin = int(found.before[gap]), int(found.begin[gap])
     steps: list[int] = []
     while at >= 0 and times.start[at] > begin and why.cause[at] >= 0:
@@ -224,7 +224,7 @@ def chain(gap: int, found: Gaps, times: Timeline, why: Causes) -> list[int]:
 
 
 def _messages(begin: Ints, before: Ints, times: Timeline, why: Causes) -> Ints:
-    """Ticks of each gap in which its chain is a message; all chains are followed at once."""
+    """Return the ticks of each gap in which its chain is a message; all chains are followed at once."""
     total = np.zeros(len(begin), dtype=np.int64)
     at = before.copy()
     live = np.flatnonzero(why.cause[at] >= 0) if why.lag.any() else np.zeros(0, dtype=np.int64)

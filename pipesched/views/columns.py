@@ -14,17 +14,17 @@ Text = TypeVar("Text")
 
 
 def causes_of(chart: Chart) -> Causes:
-    """The cause of every wait."""
+    """Return the cause of every wait."""
     return causes(chart.schedule, chart.analysis.dependencies, chart.times, chart.analysis.ticks)
 
 
 def delays(chart: Chart, sent: Ints) -> Ints:
-    """How long the messages of these operations take, in ticks."""
+    """Return how long the messages of these operations take, in ticks."""
     return chart.analysis.ticks.delays(chart.schedule.stage[sent], chart.schedule.microbatch[sent])
 
 
 def producers(chart: Chart) -> list[tuple[int, ...]]:
-    """The operations whose results each one takes, the nearest first."""
+    """Return the operations whose results each one takes, the nearest first."""
     dependencies = chart.analysis.dependencies
     found: list[tuple[int, ...]] = [(x,) if x >= 0 else () for x in dependencies.producer.tolist()]
     further = dependencies.further
@@ -34,12 +34,12 @@ def producers(chart: Chart) -> list[tuple[int, ...]]:
 
 
 def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:
-    """Activations of a rank after each operation, and during it for an F; each value is written once."""
+    """Return the activations of a rank after each operation, and during it for an F; each value is written once."""
     return amounts(chart, chart.analysis.memory.held, written)
 
 
 def amounts(chart: Chart, column: Ints, written: Callable[[Fraction], Text]) -> list[Text]:
-    """A column in parts, in the unit."""
+    """Return a column in parts, in the unit."""
     values = column.tolist()
     known = {value: written(value * chart.analysis.memory.part) for value in set(values)}
     return [known[value] for value in values]

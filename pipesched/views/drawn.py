@@ -13,28 +13,28 @@ from pipesched.schedule_analysis import Analysis
 
 
 def svg(chart: Chart, how: Request) -> str | bytes:
-    """A figure."""
+    """Return a figure."""
     from pipesched.views import svg
 
     return svg.written(svg.render(chart, svg.asked(how)), how.written)
 
 
 def html(chart: Chart, how: Request) -> str:
-    """A page."""
+    """Return a page."""
     from pipesched.views import html
 
     return html.render(chart)
 
 
 def trace(chart: Chart, how: Request) -> str:
-    """Chrome's trace events."""
+    """Return Chrome's trace events."""
     from pipesched.views import trace
 
     return trace.render(chart)
 
 
 def dag(chart: Chart, how: Request) -> str | bytes:
-    """A graph.
+    """Return a graph.
 
     Raises:
         NotLaidOutError: the program `dot` is missing.
@@ -53,14 +53,14 @@ def dag(chart: Chart, how: Request) -> str | bytes:
 
 
 def csv(chart: Chart, how: Request) -> str:
-    """A line an operation."""
+    """Return a line an operation."""
     from pipesched.views import spreadsheet
 
     return spreadsheet.csv(chart)
 
 
 def notebook(of: Schedule | Program | Analysis) -> str:
-    """How a schedule shows itself in a notebook: as a figure, or in words where it is too large for one.
+    """Return how a schedule shows itself in a notebook: as a figure, or in words where it is too large for one.
 
     A program, as far as it runs under strict communication; an analysis, at its costs and under its model.
     """
@@ -76,14 +76,14 @@ def notebook(of: Schedule | Program | Analysis) -> str:
 
 
 def graph(schedule: Schedule, costs: Costs | None = None) -> object:
-    """The graph of a schedule, for networkx."""
+    """Return the graph of a schedule, for networkx."""
     from pipesched.views import graph
 
     return graph.graph(chart(schedule.with_program(None), costs))
 
 
 def table(schedule: Schedule, costs: Costs | None = None) -> object:
-    """The table of a schedule, for pandas."""
+    """Return the table of a schedule, for pandas."""
     from pipesched.views import spreadsheet
 
     return spreadsheet.pandas(chart(schedule.with_program(None), costs))

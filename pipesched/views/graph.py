@@ -41,7 +41,7 @@ Graph: TypeAlias = nx.MultiDiGraph
 
 
 def graph(chart: Chart) -> Graph:
-    """The graph of a chart: nodes ``r0s1`` (rank 0, step 1), in the order of ranks and steps.
+    """Return the graph of a chart: nodes ``r0s1`` (rank 0, step 1), in the order of ranks and steps.
 
     A node has its label, op, stage, microbatch, rank and step, and start and end in the unit of time as floating point
     numbers, -1 where it never runs. An edge has its kind, and the latency of a message.
@@ -89,19 +89,19 @@ def _cycle(chart: Chart) -> tuple[dict[int, tuple[str, str]], list[tuple[str, st
 
 
 def graphml(chart: Chart) -> str:
-    """The graph as GraphML, which most graph tools read."""
+    """Return the graph as GraphML, which most graph tools read."""
     return "\n".join(nx.generate_graphml(graph(chart), named_key_ids=True)) + "\n"
 
 
 def node_names(chart: Chart) -> list[str]:
-    """``r0s1``, rank and step, of every operation; an operation that is there twice has two names."""
+    """Return ``r0s1``, rank and step, of every operation; an operation that is there twice has two names."""
     schedule = chart.schedule
     steps = np.arange(len(schedule)) - np.repeat(schedule.start[:-1], np.diff(schedule.start)) + 1
     return [f"r{rank}s{step}" for rank, step in zip(schedule.rank.tolist(), steps.tolist(), strict=True)]
 
 
 def edges(chart: Chart) -> list[tuple[int, int, str]]:
-    """Source, target and kind, by target."""
+    """Return the source, target and kind, by target."""
     schedule, found = chart.schedule, chart.analysis.dependencies.edges()
     first = set(schedule.start[:-1].tolist())
     inner = (x for x in enumerate(schedule.joined.tolist()) if x[0] not in first)
@@ -133,7 +133,7 @@ HOW_TO_GET_IT = "the program `dot` is missing: install Graphviz (apt-get install
 
 
 def dot(chart: Chart, *, force: bool = False) -> str:
-    """The graph as DOT.
+    """Return the graph as DOT.
 
     Raises:
         PipeschedError: PS815, more than `MAX_OPS` operations, unless forced.
@@ -142,7 +142,7 @@ def dot(chart: Chart, *, force: bool = False) -> str:
 
 
 def drawn(chart: Chart, form: str, *, force: bool = False) -> bytes | None:
-    """The graph as ``svg``, ``png`` or ``pdf``, or None where the program `dot` is not installed.
+    """Return the graph as ``svg``, ``png`` or ``pdf``, or None where the program `dot` is not installed.
 
     Raises:
         PipeschedError: PS815, as `dot`.
@@ -195,14 +195,14 @@ def _stops(made: graphviz.Digraph, chart: Chart) -> None:
 
 
 def _last(chart: Chart, rank: int) -> str:
-    """The last operation of a rank that runs."""
+    """Return the last operation of a rank that runs."""
     low, high = (int(x) for x in chart.schedule.start[rank : rank + 2])
     ran = int((chart.times.start[low:high] >= 0).sum())
     return node_names(chart)[low + ran - 1] if ran else ""
 
 
 def _critical(chart: Chart) -> set[tuple[int, int]]:
-    """The steps of the critical path, from slot to slot, and from a pair's first part to its second."""
+    """Return the steps of the critical path, from slot to slot, and from a pair's first part to its second."""
     joined = chart.schedule.joined
     path = [index - int(joined[index]) for index in critical_path(chart.times, causes_of(chart))]
     return {*itertools.pairwise(path), *((index, index) for index in path)}

@@ -46,7 +46,7 @@ SCRIPTS = (
 
 
 def render(chart: Chart) -> str:
-    """The page of a chart, as text; the same chart gives the same bytes."""
+    """Return the page of a chart, as text; the same chart gives the same bytes."""
     where = places(chart.schedule)
     data = f'<script type="application/json" id="meta">{as_json(_meta(chart, where))}</script>\n'
     columns = "\n".join(_column(name, column) for name, column in _columns(chart, where).items())
@@ -71,13 +71,13 @@ def _part(name: str) -> str:
 
 
 def as_json(value: object) -> str:
-    """JSON that can neither end the element that holds it nor begin another."""
+    """Return the JSON that can neither end the element that holds it nor begin another."""
     text = safe(json.dumps(value, ensure_ascii=False, separators=(",", ":")), "ascii-json")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _columns(chart: Chart, where: Places) -> dict[str, Column]:
-    """Columns with one entry per operation; those that never run come last."""
+    """Return the columns with one entry per operation; those that never run come last."""
     schedule, times = chart.schedule, chart.times
     why, memory = causes_of(chart), chart.analysis.memory
     return {
@@ -97,7 +97,7 @@ def _columns(chart: Chart, where: Places) -> dict[str, Column]:
 
 
 def _column(name: str, column: Column) -> str:
-    """A column as an element; data-type says how to read it: i1, u1, i2, u2, i4, u4, or f8."""
+    """Return a column as an element; data-type says how to read it: i1, u1, i2, u2, i4, u4, or f8."""
     kind = _smallest(column)
     text = b64encode(np.ascontiguousarray(column, dtype=f"<{kind}").tobytes()).decode("ascii")
     return f'<script type="text/plain" id="column-{name}" data-type="{kind}">{text}</script>'
@@ -148,7 +148,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
 
 
 def _copies(chart: Chart) -> list[list[int]]:
-    """Rank, operation, begin and end of each copy, by engine, those out before those in."""
+    """Return the rank, operation, begin and end of each copy, by engine, those out before those in."""
     found = chart.times.copies
     if found is None:
         return []
@@ -157,7 +157,7 @@ def _copies(chart: Chart) -> list[list[int]]:
 
 
 def _facts(chart: Chart) -> Iterator[str]:
-    """The figures of the title, exact."""
+    """Yield the figures of the title, exact."""
     yield f"{len(chart.schedule):,} operations".replace(",", " ")
     yield cost(chart)
     peak = chart.analysis.memory.peak
@@ -166,7 +166,7 @@ def _facts(chart: Chart) -> Iterator[str]:
 
 
 def trouble(chart: Chart) -> str:
-    """The reason why the order never ends, or nothing."""
+    """Return the reason why the order never ends, or nothing."""
     if chart.analysis.standstill is None:
         return ""
     never = int(np.count_nonzero(chart.times.start < 0))
@@ -179,7 +179,9 @@ def trouble(chart: Chart) -> str:
 
 
 def _stops(chart: Chart) -> list[dict[str, object]]:
-    """Each rank that never ends: words for its row, its instruction, the whole sentence, whether it is of the cycle."""
+    """Return each rank that never ends: words for its row, its instruction, the whole sentence, whether it is of the
+    cycle.
+    """
     return [
         {"rank": x.rank, "words": x.words, "at": x.blocked.at, "sentence": x.sentence, "cycle": x.cycle}
         for x in marks.marks(chart.analysis.standstill)
@@ -187,7 +189,7 @@ def _stops(chart: Chart) -> list[dict[str, object]]:
 
 
 def _cycle(chart: Chart) -> list[dict[str, object]]:
-    """The messages between the ranks of the cycle: from whom, to whom; sent is false where neither sends."""
+    """Return the messages between the ranks of the cycle: from whom, to whom; sent is false where neither sends."""
     links = marks.messages(chart.analysis.standstill) if chart.analysis.standstill else []
     return [{"from": x.ends[0], "to": x.ends[1], "sent": x.direction != 0} for x in links]
 

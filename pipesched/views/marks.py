@@ -9,7 +9,7 @@ from pipesched.chart.caption import blocked, link
 
 
 def messages(stop: Standstill) -> list[Link]:
-    """The steps of the cycle between two ranks."""
+    """Return the steps of the cycle between two ranks."""
     return [x for x in stop.cycle if x.other != x.blocked.rank]
 
 
@@ -41,6 +41,6 @@ class Mark:
 
 
 def marks(stop: Standstill | None) -> list[Mark]:
-    """Marks of all ranks that never end, by rank."""
+    """Return the marks of all ranks that never end, by rank."""
     links = {} if stop is None else {x.blocked.rank: x for x in reversed(stop.cycle)}
     return [] if stop is None else [Mark(x, links.get(x.rank)) for x in stop.waiting]

@@ -49,11 +49,11 @@ class Style:
     cost: Callable[[Idle, Unit], str] = headline
 
     def colour(self, op: Op) -> str:
-        """The colour of a kind of compute, by default that of the default style."""
+        """Return the colour of a kind of compute, by default that of the default style."""
         return self.fill.get(op.kind.colour) or FILL[op.kind.colour]
 
     def words(self, op: Op) -> str:
-        """The words of the legend for a kind."""
+        """Return the words of the legend for a kind."""
         return self.called.get(op.name, f"{op.name} {op.kind.words}")
 
 
@@ -97,7 +97,7 @@ ALARM = ("#b00020", "#ff6b81")
 
 
 def style(name: str) -> Style:
-    """A style by its name.
+    """Return a style by its name.
 
     Raises:
         PipeschedError: PS225, no such style.
@@ -122,7 +122,9 @@ _ACTIVATION, _GRADIENT = ("#1f6fae", "#7cc4f2"), ("#b8410e", "#f2a07c")  # of ar
 
 
 def sheet(style: Style, seen: Sequence[tuple[Op, int]], chunks: int, outline: float) -> tuple[str, str]:
-    """The class of the figure, and its sheet. seen: kinds and chunks. outline: the width of the edge of a slot."""
+    """Return the class of the figure, and its sheet. seen: kinds and chunks. outline: the width of the edge of a
+    slot.
+    """
     light = [
         ("text", f"font:{SIZE}px {style.font}"),
         (".t", "fill:#222"),
@@ -160,7 +162,9 @@ def _arrows(scheme: int) -> list[tuple[str, str]]:
 
 
 def _alarms(scheme: int) -> list[tuple[str, str]]:
-    """Rules of waits without end: row, cross, words, messages and their heads, hatching; and of other waits."""
+    """Return the rules of waits without end: row, cross, words, messages and their heads, hatching; and of other
+    waits.
+    """
     red, quiet = ALARM[scheme], ("#888", "#999")[scheme]
     return [
         (".x", f"stroke:{red};stroke-width:2;fill:none"),
@@ -174,7 +178,7 @@ def _alarms(scheme: int) -> list[tuple[str, str]]:
 
 
 def plain_sheet() -> str:
-    """Rules for the ground of a page and the words on it, outside of figures."""
+    """Return the rules for the ground of a page and the words on it, outside of figures."""
     light, dark = (
         f"rect.pipesched{{fill:{ground}}}text.pipesched{{font:{SIZE}px sans-serif;fill:{ink}}}"
         for ground, ink in zip(GROUND, ("#222", "#ddd"), strict=True)

@@ -37,7 +37,7 @@ class Places:
 
 
 def places(schedule: Schedule) -> Places:
-    """The places of all operations."""
+    """Return the places of all operations."""
     spans, site, bound = _sites(schedule)
     at = [(0, 0) if span is None else span.source.position(span.start) for span in spans]
     table = np.array([*at, (0, 0)], dtype=np.int64)
@@ -50,7 +50,7 @@ def places(schedule: Schedule) -> Places:
 
 
 def _sites(schedule: Schedule) -> tuple[list[Span | None], Column, tuple[str, ...]]:
-    """The spans, the index of each operation's own, and the bindings if they were looked up."""
+    """Return the spans, the index of each operation's own, and the bindings if they were looked up."""
     origin, count = schedule.origin, len(schedule)
     if isinstance(origin, Sited) and count > BOUND:
         site, spans = origin.sited()

@@ -79,7 +79,7 @@ class Axis:
         return [self.low + self.step * i for i in range(self.steps + 1)]
 
     def at(self, value: Fraction) -> str:
-        """The pixel of a value, to a tenth."""
+        """Return the pixel of a value, to a tenth."""
         exact = self.begin + (self.end - self.begin) * (value - self.low) / (self.step * self.steps)
         return f"{round(float(exact), 1):g}"
 
@@ -94,8 +94,8 @@ def plot(
     notes: Sequence[str] = (),
     said: tuple[Said, Said] = (shown, shown),
 ) -> str:
-    """The points as an SVG file; x, y: what the axes mean; frontier: join the points that no other one beats, left and
-    below; notes: text under the plot; said: how a point's figures are written under the mouse.
+    """Return the points as an SVG file; x, y: what the axes mean; frontier: join the points that no other one beats,
+    left and below; notes: text under the plot; said: how a point's figures are written under the mouse.
     """
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
@@ -122,13 +122,13 @@ def plot(
 
 
 def _wrapped(notes: Sequence[str]) -> list[str]:
-    """The lines of notes, as wide as the plot."""
+    """Return the lines of notes, as wide as the plot."""
     wide = (WIDTH - _LEFT - _BARE) // _LETTER
     return [line for note in notes for line in wrap(note, wide, subsequent_indent="  ")]
 
 
 def _joined(best: Sequence[Point], across: Axis, up: Axis) -> Iterator[str]:
-    """The line through the points that nothing beats."""
+    """Yield the line through the points that nothing beats."""
     if best:
         path = " ".join(f"{across.at(point.x)},{up.at(point.y)}" for point in best)
         yield f'<polyline class="front" points="{path}"/>'
@@ -149,7 +149,7 @@ def _spots(points: Sequence[Point], across: Axis, up: Axis) -> list[Spot]:
 
 
 def front(points: Sequence[Point]) -> list[Point]:
-    """The points that no other one beats in one direction without losing in the other, from left to right."""
+    """Return the points that no other one beats in one direction without losing in the other, from left to right."""
     best: list[Point] = []
     for point in sorted(points, key=lambda point: (point.x, point.y)):
         if not best or point.y < best[-1].y:
@@ -184,7 +184,7 @@ def _axes(across: Axis, up: Axis, frame: Box, x: str, y: str) -> Iterator[str]:
 
 
 def _series(points: Sequence[Point], number: int, across: Axis, up: Axis, said: tuple[Said, Said]) -> Iterator[str]:
-    """A line through the points, and a mark on each with its note."""
+    """Yield a line through the points, and a mark on each with its note."""
     color, shape = _COLORS[number % len(_COLORS)], _SHAPES[number % len(_SHAPES)]
     spots = [(across.at(point.x), up.at(point.y)) for point in points]
     if len(spots) > 1:
@@ -234,7 +234,7 @@ def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _together(texts: Sequence[str], spots: Sequence[Spot]) -> tuple[list[str], list[Spot]]:
-    """Texts at one spot in one, in their order."""
+    """Return the texts at one spot in one, in their order."""
     found: dict[Spot, list[str]] = {}
     for text, spot in zip(texts, spots, strict=True):
         found.setdefault(spot, []).append(text)
@@ -244,8 +244,8 @@ def _together(texts: Sequence[str], spots: Sequence[Spot]) -> tuple[list[str], l
 def labels(
     texts: Sequence[str], spots: Sequence[Spot], frame: Box, drawn: Iterable[tuple[Spot, Spot]] | None = None
 ) -> Iterator[str]:
-    """A text for each spot where one fits next to it, in the order of the spots. drawn: lines that no text covers; then
-    each spot has its text, if need be at the end of a line to it.
+    """Yield a text for each spot where one fits next to it, in the order of the spots. drawn: lines that no text
+    covers; then each spot has its text, if need be at the end of a line to it.
     """
     marks = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
     taken, lines = list[Box](), list(drawn or ())
@@ -268,7 +268,7 @@ def labels(
 
 
 def _places(x: float, y: float, wide: float, *, afar: bool) -> Iterator[tuple[Spot, Spot | None]]:
-    """Places of a label that is `wide`: beside its spot, then those that a line leads to."""
+    """Yield the places of a label that is `wide`: beside its spot, then those that a line leads to."""
     for at in ((x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)):
         yield at, None
     if afar:
@@ -276,7 +276,9 @@ def _places(x: float, y: float, wide: float, *, afar: bool) -> Iterator[tuple[Sp
 
 
 def _afar(x: float, y: float, wide: float) -> Iterator[tuple[Spot, Spot]]:
-    """Places of a label that is `wide` around a spot, the near ones first, and where a line from the spot meets it."""
+    """Yield the places of a label that is `wide` around a spot, the near ones first, and where a line from the spot
+    meets it.
+    """
     for far in range(18, WIDTH, 6):
         for turn in range(16):
             angle = pi * (turn + 0.5) / 8
@@ -295,7 +297,7 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 def _meets(begin: Spot, end: Spot, box: Box) -> bool:
-    """True if a line goes through a box: its part between left and right meets that between top and bottom."""
+    """Return True if a line goes through a box: its part between left and right meets that between top and bottom."""
     low, high = 0.0, 1.0
     for a, b, least, most in zip(begin, end, box[:2], box[2:], strict=True):
         if a == b:

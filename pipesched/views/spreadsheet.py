@@ -32,7 +32,7 @@ HEADER = "rank,step,op,stage,microbatch,start,end,needs,held"
 
 
 def csv(chart: Chart) -> str:
-    """The lines of a chart, after a header."""
+    """Return the lines of a chart, after a header."""
     made = columns(chart, shown, "")
     names = [f"{op}{stage}.{i}" for op, stage, i in zip(made["op"], made["stage"], made["microbatch"], strict=True)]
     made["needs"] = [" ".join(names[i] for i in inputs) for inputs in producers(chart)]
@@ -41,7 +41,7 @@ def csv(chart: Chart) -> str:
 
 
 def columns(chart: Chart, written: Callable[[Fraction], Cell], never: Cell) -> dict[str, Sequence[object]]:
-    """The columns by name. written: times and amounts; never: the times of what never runs."""
+    """Return the columns by name. written: times and amounts; never: the times of what never runs."""
     schedule, times = chart.schedule, chart.times
     start, end = (_instants(chart, ticks.tolist(), written, never) for ticks in (times.start, times.end))
     return {
@@ -58,7 +58,7 @@ def columns(chart: Chart, written: Callable[[Fraction], Cell], never: Cell) -> d
 
 
 def pandas(chart: Chart) -> DataFrame:
-    """The table as a `pandas.DataFrame`.
+    """Return the table as a `pandas.DataFrame`.
 
     Raises:
         PipeschedError: PS820, pandas is not installed.
@@ -71,7 +71,7 @@ def pandas(chart: Chart) -> DataFrame:
 
 
 def _instants(chart: Chart, ticks: list[int], written: Callable[[Fraction], Cell], never: Cell) -> list[Cell]:
-    """Times in the user's unit, each written once."""
+    """Return the times in the user's unit, each written once."""
     known = {x: written(chart.time(x)) for x in set(ticks) if x >= 0}
     return [known.get(x, never) for x in ticks]
 

@@ -63,13 +63,13 @@ class Svg:
 
 
 def asked(how: Request) -> Svg:
-    """The figure that `show` asks for."""
+    """Return the figure that `show` asks for."""
     given = {name: how.more[name] for name in ("style", "messages", "memory", "force") if name in how.more}
     return Svg(viewport=how.viewport, **given)
 
 
 def render(chart: Chart, how: Svg | None = None) -> str:
-    """The chart as an SVG document.
+    """Return the chart as an SVG document.
 
     Raises:
         PipeschedError: PS225, no such style or a viewport without time; PS815, too many operations.
@@ -82,7 +82,7 @@ def render(chart: Chart, how: Svg | None = None) -> str:
 
 
 def note(words: str) -> str:
-    """A line of words as an SVG document, for what cannot be drawn."""
+    """Return a line of words as an SVG document, for what cannot be drawn."""
     size = f'width="{20 + 7 * len(words)}" height="32"'
     css = f'<style>{plain_sheet()}</style><rect class="pipesched" width="100%" height="100%"/>'
     text = f'<text class="pipesched" x="10" y="20">{safe(words, "xml")}</text>'
@@ -114,7 +114,7 @@ class _Page:
         self.height = max((y for _, y, _, _ in self.key), default=self.foot + 12) + 24
 
     def _pixels(self) -> Fraction:
-        """Pixels per tick: whole ones per unit of time where they fit."""
+        """Return the pixels per tick: whole ones per unit of time where they fit."""
         if self.how.pixels is not None:
             return self.how.pixels
         one = unit(self.chart, self.begin)
@@ -167,12 +167,12 @@ class _Page:
         return f"{cost}; time {self.chart.said(self.begin)} to {self.chart.said(self.end)}"
 
     def _seen(self) -> list[tuple[Op, int]]:
-        """Every kind and chunk that occurs."""
+        """Return every kind and chunk that occurs."""
         pairs: Column = np.unique(np.stack([self.chart.schedule.op, self.chart.chunk], axis=1), axis=0)
         return [(Op(op), chunk) for op, chunk in pairs.tolist()]
 
     def _rows(self) -> Iterator[str]:
-        """The name of each rank, and its time without work."""
+        """Yield the name of each rank, and its time without work."""
         for rank in range(self.chart.schedule.ranks):
             y = self.frame.y(rank)
             name = f"{self.style.row} {rank + self.style.first}"
@@ -186,7 +186,7 @@ class _Page:
                 yield f'<path class="l" d="M{self.left} {number(y + _ROW)}H{x}" stroke-dasharray="1 3"/>'
 
     def _time(self) -> Iterator[str]:
-        """Numbers at round steps, or an arrow as in the papers."""
+        """Yield the numbers at round steps, or an arrow as in the papers."""
         y = self.foot + 4
         if self.paper:
             yield f'<text class="t" x="12" y="{y + 14}">Time</text>'
@@ -209,7 +209,7 @@ class _Page:
             yield f'<text class="t" x="{x + 21 * bool(kind)}" y="{y + 10}">{safe(words, "xml")}</text>'
 
     def _placed(self) -> Iterator[tuple[int, int, str, str]]:
-        """The entries of the legend: where, the class of the swatch, the words."""
+        """Yield the entries of the legend: where, the class of the swatch, the words."""
         start = self.left + (84 if self.paper else 0)
         x, y = start, self.foot + (6 if self.paper else 30)
         for kind, words in self._entries():
@@ -243,12 +243,12 @@ class _Page:
 
 
 def pixels(chart: Chart, how: Svg) -> Fraction:
-    """How many a tick of the chart is wide."""
+    """Return how many a tick of the chart is wide."""
     return _Page(chart, how).frame.pixels
 
 
 def size(document: str) -> tuple[int, int]:
-    """Width and height of a document that `render` made."""
+    """Return the width and height of a document that `render` made."""
     width, height = (int(document.split(f'{key}="', 1)[1].split('"', 1)[0]) for key in ("width", "height"))
     return width, height
 
@@ -259,7 +259,7 @@ _LARGEST = 32_000  # pixels of a side; cairo has no more
 
 
 def written(document: str, format: str) -> str | bytes:
-    """A document as ``svg``, ``pdf`` or ``png``.
+    """Return a document as ``svg``, ``pdf`` or ``png``.
 
     Raises:
         PipeschedError: as `printed`.
@@ -268,7 +268,7 @@ def written(document: str, format: str) -> str | bytes:
 
 
 def printed(document: str, format: str) -> bytes:
-    """The document, an SVG of ours, as ``pdf`` or ``png``.
+    """Return the document, an SVG of ours, as ``pdf`` or ``png``.
 
     Raises:
         PipeschedError: PS820, cairosvg or the library cairo is not installed; PS815, too large for a PNG.
@@ -284,7 +284,7 @@ def printed(document: str, format: str) -> bytes:
 
 
 def _cairo(format: str) -> ModuleType:
-    """The module cairosvg, which loads the library cairo."""
+    """Return the module cairosvg, which loads the library cairo."""
     wanted = f"a {format.upper()} needs cairosvg"
     try:
         return import_module("cairosvg")
@@ -297,7 +297,7 @@ def _cairo(format: str) -> ModuleType:
 
 
 def _pdf(cairo: ModuleType, document: str) -> bytes:
-    """A PDF with a fixed date."""
+    """Return a PDF with a fixed date."""
     from cairocffi import PDF_METADATA_CREATE_DATE
 
     class Undated(cairo.surface.PDFSurface):  # type: ignore[name-defined, misc]

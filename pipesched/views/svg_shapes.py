@@ -77,7 +77,7 @@ class Cells:
     frame: Frame
 
     def slots(self) -> Iterator[str]:
-        """A rectangle for each operation that takes time in the viewport, by rank, in order, with a tooltip."""
+        """Yield a rectangle for each operation that takes time in the viewport, by rank, in order, with a tooltip."""
         schedule, times, frame = self.chart.schedule, self.chart.times, self.frame
         inside = (times.start >= 0) & (times.end > frame.begin) & (times.start < frame.end)
         inside &= times.end > times.start
@@ -121,7 +121,7 @@ class Cells:
         return f'<g><title>{self._tooltip(i, rank)}</title><rect class="{kind} s" {box}/>{label}</g>'
 
     def _label(self, i: int, width: Fraction, size: float, middle: tuple[Fraction, Fraction], kind: str) -> str:
-        """The label of a slot, where it fits."""
+        """Return the label of a slot, where it fits."""
         microbatch = str(int(self.chart.schedule.microbatch[i]) + self.style.first)
         stage = f"{self.chart.schedule.stage[i]}." if self.form == "stage" else ""
         text = kind[0] * (self.form != "number") + stage + microbatch
@@ -137,7 +137,7 @@ class Cells:
         return next((form for form in forms if self._fits(form)), "number")
 
     def _fits(self, form: str) -> bool:
-        """True if a form fits in nearly all slots."""
+        """Return True if a form fits in nearly all slots."""
         schedule, times = self.chart.schedule, self.chart.times
         letters = _digits(schedule.microbatch + self.style.first) + (form != "number")
         if form == "stage":
@@ -147,7 +147,7 @@ class Cells:
         return most_fit((times.end - times.start)[lasting] * float(self.frame.pixels), need[lasting])
 
     def _tooltip(self, i: int, rank: int) -> str:
-        """The tooltip of an operation."""
+        """Return the tooltip of an operation."""
         chart, at = self.chart, self._places
         times = f"{chart.said(chart.times.start[i])} to {chart.said(chart.times.end[i])}"
         place = f"; {at.name}:{at.line[i]}:{at.column[i]}" if at.line[i] else ""
@@ -163,7 +163,7 @@ class Cells:
         return places(self.chart.schedule)
 
     def marks(self) -> Iterator[str]:
-        """Bars between the phases of each rank."""
+        """Yield the bars between the phases of each rank."""
         frame = self.frame
         for rank in range(self.chart.schedule.ranks):
             for instant in sorted(set(phases(self.chart, rank))):
@@ -171,7 +171,7 @@ class Cells:
                     yield f'<path class="k" d="M{number(frame.x(instant))} {frame.y(rank) - 3}v{frame.row + 6}"/>'
 
     def messages(self, scope: str) -> Iterator[str]:
-        """An arrow from the end of each producer to the start of who needs it on another rank."""
+        """Yield an arrow from the end of each producer to the start of who needs it on another rank."""
         yield (
             f'<defs><marker id="{scope}p" class="p" viewBox="0 0 6 6" refX="6" refY="3" '
             'markerWidth="5" markerHeight="5" orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
@@ -209,7 +209,7 @@ class Cells:
             yield f'<text class="t" x="{x}" y="{base}">{shown(held.peak[rank])}</text>'
 
     def _stairs(self, rank: int, base: int, each: Fraction) -> str:
-        """A closed path of horizontals and verticals; each: pixels a part."""
+        """Return a closed path of horizontals and verticals; each: pixels a part."""
         frame = self.frame
         when, held = outline(*steps(self.chart, rank))
         path = f"M{number(frame.x(frame.begin))} {base}"
@@ -220,7 +220,8 @@ class Cells:
 
 
 def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
-    """The steps as a line to look at: of those that share an instant the last, and before it the highest if that juts.
+    """Return the steps as a line to look at: of those that share an instant the last, and before it the highest if that
+    juts.
 
     So an activation that is freed and one that is taken at the same time make no notch, and a peak is never lost.
     """
@@ -282,7 +283,7 @@ class Stop:
         return lanes
 
     def lines(self) -> Iterator[str]:
-        """Rows that wait, then messages."""
+        """Yield the rows that wait, then messages."""
         yield (
             f'<defs><pattern id="{self.scope}h" width="6" height="6" patternUnits="userSpaceOnUse" '
             f'patternTransform="rotate(45)"><path class="e" d="M0 0v6"/></pattern>'

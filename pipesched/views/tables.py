@@ -15,7 +15,9 @@ Entry = TypeVar("Entry")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterable[int] = (0,)) -> str:
-    """Columns side by side, numbers to the right; `left`: the columns of words. A header may have several lines."""
+    """Return the columns side by side, numbers to the right; `left`: the columns of words. A header may have several
+    lines.
+    """
     heads = [header.split("\n") for header in headers]
     height = max(map(len, heads))
     lines = [*zip(*([""] * (height - len(head)) + head for head in heads), strict=True)]
@@ -32,7 +34,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterab
 
 
 def grouped(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
-    """The entries of each key, in their order."""
+    """Return the entries of each key, in their order."""
     made: dict[Key, list[Entry]] = {}
     for key, entry in pairs:
         made.setdefault(key, []).append(entry)
@@ -40,10 +42,10 @@ def grouped(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
 
 
 def ratio(value: Fraction | None) -> str:
-    """``3/19 = 15.8 %``, or a dash where there is none."""
+    """Return ``3/19 = 15.8 %``, or a dash where there is none."""
     return "-" if value is None else numbers.ratio(value)
 
 
 def short(value: Fraction | int | None, unit: Unit = NO_UNIT) -> str:
-    """A number, or a dash where there is none."""
+    """Return a number, or a dash where there is none."""
     return "-" if value is None else unit.text(value)

@@ -42,7 +42,7 @@ COMPUTE, MESSAGES, COPIES = 0, 1, 10_000
 
 
 def render(chart: Chart) -> str:
-    """The trace of a chart as JSON, an event a line."""
+    """Return the trace of a chart as JSON, an event a line."""
     return "".join(pieces(chart))
 
 
@@ -61,7 +61,7 @@ def pieces(chart: Chart) -> Iterator[str]:
 
 
 def microseconds(chart: Chart) -> int:
-    """How many a tick is drawn long: whole, longer than an arrival, and a unit of time about a millisecond."""
+    """Return how many a tick is drawn long: whole, longer than an arrival, and a unit of time about a millisecond."""
     return max(2 * ARRIVAL, -(-1000 // chart.scale))
 
 
@@ -87,7 +87,7 @@ class _Trace:
         self.messages = messages(chart, self.tick)
 
     def rank(self, rank: int) -> Iterator[str]:
-        """All events of a rank."""
+        """Yield all events of a rank."""
         schedule = self.chart.schedule
         low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
         ran = low + int(np.count_nonzero(self.chart.times.start[low:high] >= 0))
@@ -123,7 +123,7 @@ class _Trace:
         return f'{self.about[i]},"held":{self.held[i]}{needs}'
 
     def _of_messages(self, rank: int) -> Iterator[tuple[int, str]]:
-        """Lane and event of each slice, and of the end of an arrow in it."""
+        """Yield the lane and event of each slice, and of the end of an arrow in it."""
         for lane, message in lanes(self.messages[rank]):
             yield lane, self._slice(rank, lane, message)
             yield lane, _flow(rank, lane, message)
@@ -141,7 +141,7 @@ class _Trace:
         )
 
     def _copies(self, rank: int) -> Iterator[str]:
-        """Two threads with a slice a copy; none on a rank without any."""
+        """Yield two threads with a slice a copy; none on a rank without any."""
         found, schedule = self.chart.times.copies, self.chart.schedule
         if found is None or not (mine := np.flatnonzero((schedule.rank[found.op] == rank) & (found.start >= 0))).size:
             return
@@ -163,7 +163,9 @@ class _Trace:
                 yield _counter(rank, self.end[i], self.kept[i])
 
     def _stop(self, rank: int, when: int) -> Iterator[str]:
-        """Where the rank stops for good: an instant, a slice until after all that runs, and its ends of messages."""
+        """Yield where the rank stops for good: an instant, a slice until after all that runs, and its ends of
+        messages.
+        """
         stop = self.chart.analysis.standstill
         mark = next((x for x in marks.marks(stop) if x.rank == rank), None)
         if stop is None or mark is None:
@@ -236,7 +238,7 @@ class Message:
 
 
 def messages(chart: Chart, tick: int) -> list[list[Message]]:
-    """The slices of every rank in the order of their begins. A message is sent when its producer ends."""
+    """Return the slices of every rank in the order of their begins. A message is sent when its producer ends."""
     found, schedule = chart.analysis.dependencies.messages(), chart.schedule
     sent = chart.times.end[found.producer] >= 0
     makers, takers = found.producer[sent], found.consumer[sent]
@@ -251,7 +253,7 @@ def messages(chart: Chart, tick: int) -> list[list[Message]]:
 
 
 def lanes(slices: Iterable[Message]) -> Iterator[tuple[int, Message]]:
-    """The lane of each slice, the lowest that is free; slices in the order of their begins."""
+    """Yield the lane of each slice, the lowest that is free; slices in the order of their begins."""
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     for message in slices:

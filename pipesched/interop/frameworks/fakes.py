@@ -77,7 +77,7 @@ class Fake(ModuleType):
     __hash__ = object.__hash__
 
     def __instancecheck__(self, other: object) -> bool:
-        """False for real objects, which are never instances of a Fake; undecided for a Fake."""
+        """Return False for real objects, which are never instances of a Fake; undecided for a Fake."""
         return isinstance(other, Fake) and self._undecided()
 
     def __eq__(self, other: object) -> bool:
@@ -85,7 +85,7 @@ class Fake(ModuleType):
 
 
 def _loaded(name: str) -> ModuleType | None:
-    """Module of that name as an attribute of its package, if a Finder is active; else None."""
+    """Return the module of that name as an attribute of its package, if a Finder is active; else None."""
     finder = next((x for x in sys.meta_path if isinstance(x, Finder)), None)
     if finder is None:
         return None
@@ -136,7 +136,7 @@ class Finder(MetaPathFinder, Loader):
 
 
 def _foreign(name: str) -> bool:
-    """True if a module belongs neither to pipesched nor to the standard library."""
+    """Return True if a module belongs neither to pipesched nor to the standard library."""
     return name.partition(".")[0] not in (*sys.stdlib_module_names, "pipesched", "__main__", "__mp_main__")
 
 

@@ -69,12 +69,12 @@ def close(folder: str, refuse: Callable[[str], None]) -> None:
 
 
 def _named(path: object) -> str:
-    """The path as a string; empty if `path` is not a path (a number, None)."""
+    """Return the path as a string; empty if `path` is not a path (a number, None)."""
     return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
 
 
 def _database(name: object) -> str | None:
-    """File of a database name as sqlite3 takes it, None for a database in memory."""
+    """Return the file of a database name as sqlite3 takes it, None for a database in memory."""
     text = _named(name)
     path = text[5:].partition("?")[0] if text.startswith("file:") else text
     return None if path in ("", ":memory:") or "mode=memory" in text else path

@@ -60,25 +60,25 @@ def call(target: str) -> Call | None:
 
 
 def entries() -> list[dict[str, object]]:
-    """Rows of all frameworks for the JSON of `list`."""
+    """Return the rows of all frameworks for the JSON of `list`."""
     rows = FRAMEWORKS.values()
     return [{"name": x.name, "title": x.title, "schedules": x.names, "tried": x.tried} for x in rows]
 
 
 def lines() -> Iterator[str]:
-    """Lines of text: all frameworks with their schedules."""
+    """Yield the lines of text: all frameworks with their schedules."""
     for row in FRAMEWORKS.values():
         yield f"{row.name}:NAME  {row.title}"
         yield f"    {', '.join(row.names)}"
 
 
 def names() -> list[str]:
-    """Known schedule names of all frameworks, each after its framework and a colon."""
+    """Return the known schedule names of all frameworks, each after its framework and a colon."""
     return [f"{row.name}:{name}" for row in FRAMEWORKS.values() for name in row.names]
 
 
 def meant(target: str) -> str | None:
-    """Help for a target that names an unknown framework; None if it names no framework."""
+    """Return the help for a target that names an unknown framework; None if it names no framework."""
     name, colon, rest = target.partition(":")
     if not (colon and rest and name.isidentifier()) or len(name) == 1:  # a Windows drive
         return None

@@ -87,7 +87,7 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
 
 
 def _request(call: Call, options: Mapping[str, object], path: str | None, limit: float) -> tuple[list[str], Request]:
-    """Command line that starts the process, and the request that it reads.
+    """Return the command line that starts the process, and the request that it reads.
 
     Raises:
         PipeschedError: PS850, PS855.
@@ -118,7 +118,7 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
 
 
 def _site(path: str | None) -> tuple[list[str], list[str]]:
-    """Folders to put before the installed packages, and the command line. path: as in `record`.
+    """Return the folders to put before the installed packages, and the command line. path: as in `record`.
 
     Raises:
         PipeschedError: PS850, `path` is not a folder.
@@ -261,7 +261,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
 
 
 def _line(found: Found) -> tuple[Label, ...]:
-    """Label at the framework's source line, or nothing if the file cannot be read."""
+    """Return the label at the framework's source line, or nothing if the file cannot be read."""
     if not found.get("file"):
         return ()
     try:

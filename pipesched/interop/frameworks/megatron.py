@@ -92,7 +92,7 @@ class Core:
     pairs: bool
 
     def options(self) -> dict[str, object]:
-        """Options with their defaults; the sizes are left out, since they are given as p, v and m."""
+        """Return the options with their defaults; the sizes are left out, since they are given as p, v and m."""
         own = {x.name: None if x.default is MISSING else x.default for x in fields(self.configuration)}
         return {"forward_only": False, **{name: x for name, x in own.items() if name not in SIZES}}
 
@@ -138,7 +138,7 @@ def installed() -> Core:
 
 
 def _setting(core: Core, name: str, value: object) -> object:
-    """Value of an option, converted to the type of its default."""
+    """Return the value of an option, converted to the type of its default."""
     known = core.options()
     if name not in known:
         near = get_close_matches(name, known, 1)
@@ -205,7 +205,7 @@ def _release(folder: Path) -> str:
 
 
 def _gives_pairs(schedules: ModuleType) -> bool:
-    """True if this release's `forward_step` returns a pair: output and number of tokens."""
+    """Return True if this release's `forward_step` returns a pair: output and number of tokens."""
     tree = ast.parse(inspect.getsource(schedules.forward_step))
     return any(isinstance(x, ast.Return) and isinstance(x.value, ast.Tuple) for x in ast.walk(tree))
 

@@ -133,7 +133,7 @@ class Rank:
     batches: Iterator[int] = field(default_factory=count)
 
     def place(self) -> Lines:
-        """The innermost line of the framework, and the line of `schedules.py` that led to it."""
+        """Return the innermost line of the framework, and the line of `schedules.py` that led to it."""
         found: list[tuple[str, int]] = []
         for line in lines(self.folder):
             if line[0].endswith("schedules.py"):
@@ -204,7 +204,7 @@ class Rank:
 
 @cache
 def place_of(found: Lines) -> tuple[str, int] | None:
-    """File and line of a record; if the schedule posted through another file, both in one text."""
+    """Return the file and line of a record; if the schedule posted through another file, both in one text."""
     if not found:
         return None
     (file, line), (outer, at) = found[0], found[-1]
@@ -212,7 +212,7 @@ def place_of(found: Lines) -> tuple[str, int] | None:
 
 
 def words(rank: Rank) -> list[tuple[str, Lines]]:
-    """Words of the order notation, one per event, each with its place. Waits for receives are left out."""
+    """Return the words of the order notation, one per event, each with its place. Waits for receives are left out."""
     found: list[tuple[str, Lines]] = []
     batch = -1
     for event in rank.events:
@@ -226,7 +226,7 @@ def words(rank: Rank) -> list[tuple[str, Lines]]:
 
 
 def waits_later(rank: Rank) -> bool:
-    """True if the rank computes between a post and its wait."""
+    """Return True if the rank computes between a post and its wait."""
     computed = list(accumulate(event.what == "compute" for event in rank.events))
     posted = {event: number for event, number in zip(rank.events, computed, strict=True) if event.token is not None}
     return any(x.awaited is not None and posted[x.awaited] < now for x, now in zip(rank.events, computed, strict=True))

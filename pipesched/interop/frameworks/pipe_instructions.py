@@ -66,12 +66,14 @@ class _Stage:
     own: list[_One]
 
     def all(self, name: str) -> list[_One]:
-        """Instructions of this stage with this name."""
+        """Return the instructions of this stage with this name."""
         return [one for one in self.own if one.name == name]
 
 
 def known(given: object) -> str:
-    """Name of an instruction: the first known name among its class and base classes; empty if none is known."""
+    """Return the name of an instruction: the first known name among its class and base classes; empty if none is
+    known.
+    """
     return next((kind.__name__ for kind in type(given).__mro__ if kind.__name__ in KNOWN), "")
 
 
@@ -103,7 +105,9 @@ def _read(one: object, place: Place | None) -> _One:
 
 
 def _stages(ranks: list[list[_One]]) -> list[_Stage]:
-    """Stages in the order in which an activation passes them: down the ranks, and up again if there are two phases."""
+    """Return the stages in the order in which an activation passes them: down the ranks, and up again if there are two
+    phases.
+    """
     p, folded = len(ranks), any(one.phase for row in ranks for one in row)
     home = [*range(p), *(reversed(range(p)) if folded else ())]
     made = []
@@ -129,7 +133,9 @@ def _name(stages: list[_Stage]) -> None:
 
 
 def _entered(stage: _Stage, arrived: list[int]) -> dict[int, list[int]]:
-    """Microbatches put into each buffer of a stage, in order. arrived: the microbatches sent to the stage."""
+    """Return the microbatches put into each buffer of a stage, in order. arrived: the microbatches sent to the
+    stage.
+    """
     loads, puts = stage.all(LOAD), stage.all("RecvActivation")
     if stage.first or not puts:  # the activation stays on the rank
         puts = loads or stage.all(FORWARD)
@@ -143,7 +149,7 @@ def _entered(stage: _Stage, arrived: list[int]) -> dict[int, list[int]]:
 
 
 def _row(row: list[_One], stages: list[_Stage], batched: bool) -> tuple[list[str], list[Place | None]]:
-    """Words of a rank, and for each word the line that made it."""
+    """Return the words of a rank, and for each word the line that made it."""
     words: list[str] = []
     places: list[Place | None] = []
     posted: list[_One] = []

@@ -67,7 +67,9 @@ def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | N
 
 
 def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
-    """Parameters of a function by name, True if required; and True if the function takes any other option (`**`)."""
+    """Return the parameters of a function by name, True if required; and True if the function takes any other option
+    (`**`).
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -101,7 +103,7 @@ def _recorded(order: object, version: str, most: int) -> Recorded:
 
 
 def _rows(order: object) -> Iterable[object]:
-    """Rows of a function's result, by rank.
+    """Return the rows of a function's result, by rank.
 
     Raises:
         Nonsense: the result has no rows.

@@ -120,7 +120,7 @@ def needed(options: Options, *names: str) -> list[int]:
 
 
 def version_of(package: str) -> str:
-    """Version of an installed package, empty if it is not known."""
+    """Return the version of an installed package, empty if it is not known."""
     try:
         return installed(package)
     except PackageNotFoundError:
@@ -309,7 +309,7 @@ def _said(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> Line:
-    """Innermost line of an error's traceback that is neither in pipesched nor in the standard library."""
+    """Return the innermost line of an error's traceback that is neither in pipesched nor in the standard library."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         return _at(error.filename, error.lineno or 1)
@@ -318,7 +318,9 @@ def _place(error: BaseException) -> Line:
 
 
 def _frame(frame: FrameType | None) -> Line:
-    """File and line of the first frame, from this one outwards, that is not pipesched's or the standard library's."""
+    """Return the file and line of the first frame, from this one outwards, that is not pipesched's or the standard
+    library's.
+    """
     while frame is not None and not _theirs(frame.f_code.co_filename):
         frame = frame.f_back
     return {} if frame is None else _at(frame.f_code.co_filename, frame.f_lineno)
@@ -336,6 +338,6 @@ def _theirs(file: str) -> bool:
 
 
 def shown(file: str) -> str:
-    """Path of a file relative to the folder of its package."""
+    """Return the path of a file relative to the folder of its package."""
     around = [entry + os.sep for entry in sys.path if entry and file.startswith(entry + os.sep)]
     return file[len(max(around, key=len)) :] if around else file

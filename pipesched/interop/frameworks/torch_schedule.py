@@ -60,7 +60,7 @@ def _looped(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Opti
 
 
 def _own(kind: type, options: Options, version: str) -> Options:
-    """Options that go to the constructor of the class.
+    """Return the options that go to the constructor of the class.
 
     Raises:
         Unknown: the class has no option of this name, or not of this type.
@@ -78,7 +78,7 @@ def _own(kind: type, options: Options, version: str) -> Options:
 
 
 def _class(schedules: ModuleType, name: str) -> type:
-    """Schedule class of a name, which may lack the prefix `Schedule`; upper and lower case are the same."""
+    """Return the schedule class of a name, which may lack the prefix `Schedule`; upper and lower case are the same."""
     base = schedules._PipelineSchedule
     classes = [x for x in vars(schedules).values() if inspect.isclass(x) and issubclass(x, base)]
     known = {x.__name__.removeprefix("Schedule"): x for x in classes if x.__name__.startswith("Schedule")}
@@ -244,7 +244,7 @@ def _batch(messages: list[_Message]) -> list[_Message]:
 
 
 def _waits_later(row: list[str]) -> bool:
-    """True if the rank computes between a send and its wait."""
+    """Return True if the rank computes between a send and its wait."""
     posted: dict[str, int] = {}
     for number, word in enumerate(row):
         what, _, message = word.partition(":")

@@ -42,13 +42,13 @@ def check_recorded(held: Held, *, written: bool) -> Iterator[Diagnostic]:
 
 
 def _rank(held: Held, rank: int) -> str:
-    """Name of a rank of the pipeline, with its rank in the job if that is another number."""
+    """Return the name of a rank of the pipeline, with its rank in the job if that is another number."""
     job = held.recorded.job
     return f"rank {rank}" if not job or job[rank] == rank else f"rank {rank} ({job[rank]} of the job)"
 
 
 def _name(x: Instruction) -> str:
-    """Name of a message by the compute that made it, as in the order notation."""
+    """Return the name of a message by the compute that made it, as in the order notation."""
     letter = "F" if x.op.result is Result.ACTIVATION else "B"
     return f"{'the shape of ' * x.op.kind.shape}{letter}{x.source}.{x.microbatch}"
 
@@ -99,7 +99,9 @@ def _outside(held: Held) -> Iterator[Diagnostic]:
 
 
 def _first_by_channel(held: Held, wrong: Ints) -> list[int]:
-    """First of these entries on each channel (of two ends the sender's), in the order in which ranks posted them."""
+    """Return the first of these entries on each channel (of two ends the sender's), in the order in which ranks posted
+    them.
+    """
     by = wrong[np.lexsort((held.posted.key[wrong], held.position[wrong]))]
     _, first = np.unique(held.posted.key[by] // 2, return_index=True)
     chosen = by[first]
@@ -140,7 +142,7 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
 
 
 def _misplaced(held: Held) -> Iterator[Diagnostic]:
-    """Report for each rank its first message on another channel than planned, in a record without names."""
+    """Yield the report for each rank its first message on another channel than planned, in a record without names."""
     for i, more in limited([i for i in held.misplaced.tolist() if i >= 0 and held.planned[i] >= 0]):
         rank, planned = int(held.recorded.rank[i]), int(held.planned[i])
         yield Diagnostic(
@@ -160,7 +162,7 @@ def words(held: Held, entry: int) -> str:
 
 
 def _where(held: Held, entry: int) -> str:
-    """Position of an entry, as in ``message 3 from rank 0 to rank 1 in step 2, entry 17 of rank 0``."""
+    """Return the position of an entry, as in ``message 3 from rank 0 to rank 1 in step 2, entry 17 of rank 0``."""
     made = held.recorded
     rank, peer = int(made.rank[entry]), int(made.peer[entry])
     source, target = (rank, peer) if Op(int(made.op[entry])).send else (peer, rank)
@@ -210,7 +212,7 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
 
 
 def _root(waits: dict[int, Wait], rank: int) -> int:
-    """Last rank of the chain of waits that begins at `rank`; the waits have no cycle."""
+    """Return the last rank of the chain of waits that begins at `rank`; the waits have no cycle."""
     while rank in waits and waits[rank].other >= 0:
         rank = waits[rank].other
     return rank
@@ -235,7 +237,7 @@ def _waiting(ranks: Sequence[int]) -> str:
 
 
 def _label(held: Held, wait: Wait) -> Iterator[Label]:
-    """Label that says in which message a rank waits, at the place of that message in the plan."""
+    """Yield the label that says in which message a rank waits, at the place of that message in the plan."""
     if wait.planned < 0 and wait.entry < 0:
         return
     x = held.program[wait.planned] if wait.planned >= 0 else _posted(held, wait.entry)
@@ -253,7 +255,7 @@ def _label(held: Held, wait: Wait) -> Iterator[Label]:
 
 
 def _unposted(held: Held) -> str:
-    """Text of a note: the number of messages of the step that each rank did not post."""
+    """Return the text of a note: the number of messages of the step that each rank did not post."""
     program = held.program
     if held.recorded.cut:
         return ""

@@ -128,7 +128,7 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
 
 
 def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
-    """Groups with as many ranks as the plan; if some are called `pp` or `pipeline`, only those."""
+    """Return the groups with as many ranks as the plan; if some are called `pp` or `pipeline`, only those."""
     fitting = [group for group in groups if len(group.ranks) == program.ranks]
     if not fitting:
         group = groups[0]
@@ -144,7 +144,7 @@ def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
 
 
 def _listed(ranks: Sequence[int]) -> str:
-    """Ranks as a message lists them: at most the first `_SHOWN`."""
+    """Return the ranks as a message lists them: at most the first `_SHOWN`."""
     return ", ".join([*map(str, ranks[:_SHOWN]), *(["…"] if len(ranks) > _SHOWN else [])])
 
 
@@ -211,7 +211,7 @@ class _OtherRank(Exception):
 def _messages(
     entries: Sequence[Mapping[str, object]], groups: Mapping[str, _Group], rank: int, tables: _Tables, shapes: bool
 ) -> _Dump:
-    """Messages of a file as columns, in the order of their record ids; all other entries are left out.
+    """Return the messages of a file as columns, in the order of their record ids; all other entries are left out.
 
     Raises:
         _OtherRank: another rank posted a message.
@@ -245,14 +245,16 @@ def _messages(
 
 
 def _sizes(tensors: Sequence[tuple[str, tuple[int, ...] | None]], tables: _Tables) -> tuple[Ints, Bools]:
-    """Number of each tensor's size, and True for each tensor of integers."""
+    """Return the number of each tensor's size, and True for each tensor of integers."""
     said = {tensor: _size(*tensor) for tensor in dict.fromkeys(tensors)}
     number = {tensor: tables.sizes.setdefault(text, len(tables.sizes)) for tensor, (text, _) in said.items()}
     return np.array([number[x] for x in tensors]), np.array([said[x][1] for x in tensors])
 
 
 def _end(name: str) -> tuple[int, int, int]:
-    """1 for a send or 0 for a receive, the rank that posts it, and its peer; `_BATCH` or `_NONE` for other entries."""
+    """Return 1 for a send or 0 for a receive, the rank that posts it, and its peer; `_BATCH` or `_NONE` for other
+    entries.
+    """
     found = _PEERS.fullmatch(name)
     if found is None:
         return _BATCH if name.endswith(":coalesced") else _NONE
@@ -260,7 +262,7 @@ def _end(name: str) -> tuple[int, int, int]:
 
 
 def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -> int:
-    """Number of a group. If the table of groups has only one, any name means that one."""
+    """Return the number of a group. If the table of groups has only one, any name means that one."""
     if name not in groups and len(groups) != 1:
         raise KeyError(f"process group {name}")
     group = groups[name] if name in groups else next(iter(groups.values()))
@@ -281,7 +283,7 @@ def _text(value: object) -> str:
 
 
 def _tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tuple[int, ...] | None]:
-    """Type of the first tensor, and its size if that is recorded."""
+    """Return the type of the first tensor, and its size if that is recorded."""
     kind, size = kinds[0] if kinds else "", lengths[0] if lengths else None
     if not isinstance(kind, str) or len(kind) > _WIDEST:
         raise TypeError("an entry has no type of its tensor")
@@ -293,7 +295,7 @@ def _tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tu
 
 
 def _size(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
-    """Text of a size, and True if the tensor holds integers."""
+    """Return the text of a size, and True if the tensor holds integers."""
     return f"{foreign(kind)} {'' if size is None else list(size)}".strip(), kind in _COUNTED
 
 

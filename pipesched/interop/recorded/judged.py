@@ -36,7 +36,7 @@ class Recording:
         )
 
     def to_json(self) -> dict[str, object]:
-        """The counts that were compared."""
+        """Return the counts that were compared."""
         counts = {"ranks": self.ranks, "steps": self.steps, "messages": self.messages}
         return {"by": self.by, **counts, "named": self.named, "notes": list(self.notes)}
 
@@ -67,7 +67,9 @@ def judged(report: Report, made: Examination | None, options: Options) -> Report
 
 
 def _recording(held: Held, written: bool) -> Recording:
-    """Summary of a recorded run, with a note if its trainer orders messages otherwise than pipesched does."""
+    """Return the summary of a recorded run, with a note if its trainer orders messages otherwise than pipesched
+    does.
+    """
     made, notes = held.recorded, held.recorded.notes
     other = next((i for i in held.misplaced.tolist() if i >= 0), -1)
     if other >= 0 and not made.named and not written:

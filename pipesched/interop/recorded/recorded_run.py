@@ -281,7 +281,7 @@ class Held:
         return Wait(rank, entry, int(self.planned[entry]), other if behind else -1, queued=True)
 
     def _arrives_not(self, index: int) -> bool:
-        """True if instruction `index`, the next of its rank, is a receive whose message is not yet sent."""
+        """Return True if instruction `index`, the next of its rank, is a receive whose message is not yet sent."""
         if not self.program.receives[index]:
             return False
         at = int(np.searchsorted(self.plan.index, index))

@@ -93,7 +93,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _kind(data: bytes) -> str | None:
-    """Kind of a file by its beginning: dump, trace, order, or None."""
+    """Return the kind of a file by its beginning: dump, trace, order, or None."""
     if data[:1] == b"\x80":
         return "dump"
     if data.lstrip()[:1] == b"{":
@@ -209,7 +209,9 @@ def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: Mapping
 
 
 def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, program: Program) -> tuple[Column, Column]:
-    """Peer and communicator of each message by the plan; peer -1 if the plan has no such message on that rank."""
+    """Return the peer and communicator of each message by the plan; peer -1 if the plan has no such message on that
+    rank.
+    """
     index = np.flatnonzero(program.sends | program.receives)[::-1]  # of equal messages the first
     rows = zip(*(x[index].tolist() for x in (program.rank, program.op, program.stage, program.microbatch)), strict=True)
     planned = dict(zip(rows, index.tolist(), strict=True))

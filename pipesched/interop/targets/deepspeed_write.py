@@ -127,7 +127,7 @@ def by_rank(program: Program) -> Iterator[str]:
 
 
 def settings(program: Program, path: str) -> list[str]:
-    """Lines for the user: the settings and the calls with which the file is used."""
+    """Return the lines for the user: the settings and the calls with which the file is used."""
     placement = program.placement
     return [
         f"DeepSpeed 0.19: PipelineModule(..., num_stages={placement.stages}), and in its JSON "
@@ -145,7 +145,9 @@ def _head(program: Program) -> str:
 
 
 def _stage(program: Program, rank: int) -> str:
-    """Text of a stage's instructions: one line per compute, with its receives before it and its sends after it."""
+    """Return the text of a stage's instructions: one line per compute, with its receives before it and its sends after
+    it.
+    """
     text, line = [f"    {rank}: [\n"], ""
     last = rank == program.ranks - 1
     words = _kept(_loaded(program, rank, ends=rank == 0 or last), NAMES[Op.F if last else Op.RECV_B])
@@ -160,7 +162,9 @@ def _stage(program: Program, rank: int) -> str:
 
 
 def _loaded(program: Program, rank: int, *, ends: bool) -> Words:
-    """Instructions of a stage that DeepSpeed has a name for; ends: with loads, for the first or the last stage."""
+    """Return the instructions of a stage that DeepSpeed has a name for; ends: with loads, for the first or the last
+    stage.
+    """
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
     words: Words = []
     loaded = 0

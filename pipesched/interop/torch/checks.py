@@ -19,10 +19,10 @@ class Sharding:
 
 
 def order(x: Subject) -> Iterable[Diagnostic]:
-    """Violations of torch's rules by the order of computes."""
+    """Return the violations of torch's rules by the order of computes."""
     return check_torch_order(x.analysis.schedule, x.analysis.own, explicit=x.explicit)
 
 
 def program(x: Subject) -> Iterable[Diagnostic]:
-    """Violations of torch's rules by the actions in the file."""
+    """Return the violations of torch's rules by the actions in the file."""
     return check_torch_program(x.own, x.torch, fsdp=x.of(Sharding).fsdp)

@@ -78,7 +78,7 @@ def _shard_rank(program: Program, rank: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _slots(program: Program, rank: int) -> list[tuple[int, tuple[int, ...]]]:
-    """Index and stages of every slot of a rank."""
+    """Return the index and stages of every slot of a rank."""
     low, high = int(program.start[rank]), int(program.start[rank + 1])
     index = low + np.flatnonzero(computes(program.op[low:high]))
     joined = program.second[index] & (np.diff(index, prepend=-2) == 1)
@@ -108,7 +108,7 @@ def _resident(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def _send_waits(program: Program) -> Added:
-    """Waits for all sends, each at a place where it does not block the rank."""
+    """Return the waits for all sends, each at a place where it does not block the rank."""
     sends = np.flatnonzero(program.sends)
     table = np.full(program.stages * program.microbatches, -1, dtype=np.int64)
     done = np.flatnonzero(makes(program.op, Result.GRADIENT))[::-1]

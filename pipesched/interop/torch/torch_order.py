@@ -125,7 +125,7 @@ def _several_ranks(order: Program | Schedule, code: AnyCode) -> Iterator[Diagnos
 
 
 def _last_stage(order: Program | Schedule) -> Iterator[Diagnostic]:
-    """Report on each rank the first forward of the last stage that runs after a later microbatch."""
+    """Yield the report on each rank the first forward of the last stage that runs after a later microbatch."""
     last = order.placement.stages - 1
     forward = np.flatnonzero((order.op == Op.F) & (order.stage == last))
     rank, microbatch = order.rank[forward], order.microbatch[forward]

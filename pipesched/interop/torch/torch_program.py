@@ -95,7 +95,9 @@ def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
 
 
 def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
-    """First wrong pair of each key, by the index of its second entry (of its last entry, if the list ends there)."""
+    """Return the first wrong pair of each key, by the index of its second entry (of its last entry, if the list ends
+    there).
+    """
     first = fresh(key)
     last = np.append(first[1:], True)
     before = np.where(first, EDGE, np.roll(event, 1))
@@ -108,7 +110,7 @@ def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
 
 
 def _unsharded(program: Program, index: Ints, i: int, pair: tuple[int, int], more: str) -> Diagnostic:
-    """Finding on a wrong pair of actions of one stage, with both places."""
+    """Return the finding on a wrong pair of actions of one stage, with both places."""
     what, now, before = _STORY[pair]
     stage, rank = int(program.stage[index[i]]), int(program.rank[index[i]])
     here = label(program, int(index[i]), now)
@@ -169,7 +171,7 @@ def _send_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
 
 
 def _message(program: Program, index: Ints) -> Ints:
-    """Number of each message: unique for (rank, stage, microbatch, activation or gradient)."""
+    """Return the number of each message: unique for (rank, stage, microbatch, activation or gradient)."""
     gradient = np.isin(program.op[index], (Op.SEND_B, Op.WAIT_SEND_B))
     stages, microbatches = int(program.stage.max(initial=0)) + 1, int(program.microbatch.max(initial=0)) + 1
     held = program.rank[index].astype(np.int64) * stages + program.stage[index]
@@ -177,7 +179,7 @@ def _message(program: Program, index: Ints) -> Ints:
 
 
 def _send_finding(program: Program, group: list[int], refused: str, more: str) -> Diagnostic:
-    """Finding on the sends and waits of one message; group: their indices in the order of the list."""
+    """Return the finding on the sends and waits of one message; group: their indices in the order of the list."""
     sends = [i for i in group if program.sends[i]]
     waits = [i for i in group if not program.sends[i]]
     name = str(program[group[0]]).replace("WAIT_", "")

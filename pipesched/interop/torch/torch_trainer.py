@@ -32,7 +32,7 @@ _SPLIT = (
 
 
 def settings(order: Schedule | Program, path: str) -> list[str]:
-    """Lines for the user: settings with which trainers load the file at `path`."""
+    """Return the lines for the user: settings with which trainers load the file at `path`."""
     placement = order.placement
     ranks, microbatches = placement.ranks, placement.microbatches
     name = _name(placement)
@@ -54,7 +54,7 @@ def settings(order: Schedule | Program, path: str) -> list[str]:
 
 
 def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
-    """Options of torchtitan 0.2.2 (TOML) and of 0.3.0 (command line)."""
+    """Return the options of torchtitan 0.2.2 (TOML) and of 0.3.0 (command line)."""
     each, m = placement.stages // placement.ranks, placement.microbatches
     degree, schedule, csv, batch = (
         "pipeline_parallel_degree",
@@ -82,7 +82,7 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
 
 
 def comms_settings(placement: Placement, version: TorchVersion) -> list[str]:
-    """Lines for the user: the call that loads a compute_comms file."""
+    """Return the lines for the user: the call that loads a compute_comms file."""
     return [
         f"this file is for torch {version}: other versions want other actions",
         f"load it with _PipelineScheduleRuntime(stages, n_microbatches={placement.microbatches}, loss_fn=…)"
@@ -92,7 +92,7 @@ def comms_settings(placement: Placement, version: TorchVersion) -> list[str]:
 
 
 def _name(placement: Placement) -> str | None:
-    """Name of the schedule class with which torchtitan builds this placement, or None."""
+    """Return the name of the schedule class with which torchtitan builds this placement, or None."""
     ranks, stages = placement.ranks, placement.stages
     home = placement.rank_of[0].tolist()
     if placement.routes != 1:

@@ -64,7 +64,7 @@ class Case:
         return f"{self.trainer} {self.release}"
 
     def since(self, release: str) -> bool:
-        """True if the case is for this release or a later one."""
+        """Return True if the case is for this release or a later one."""
         return self.releases.index(self.release) >= self.releases.index(release)
 
 
@@ -95,7 +95,7 @@ Findings: TypeAlias = Iterator[Finding]
 
 
 def samples(count: int | None) -> str:
-    """A count of samples as a text, as in ``1 sample``."""
+    """Return a count of samples as a text, as in ``1 sample``."""
     return f"{count} sample{'s' * (count != 1)}"
 
 

@@ -25,7 +25,9 @@ _NUMBERS = _BATCH, _MICRO, _STEPS = TABLES.places["numbers"]
 
 
 def part(settings: Settings) -> Settings:
-    """Settings with each list made open, since autotuning tries its values, and without batch sizes that are null."""
+    """Return the settings with each list made open, since autotuning tries its values, and without batch sizes that are
+    null.
+    """
     lists = {x.key: replace(x, value=Unset("a list for autotuning")) for x in settings if isinstance(x.value, list)}
     absent = {key for key in _NUMBERS if settings(key).value is None}
     given = {x.key: lists.get(x.key, x) for x in settings if x.key not in absent}
@@ -59,12 +61,12 @@ class Batch(tables.Facts):
         return (micro or each, 1) if alone and (batch or micro) else (micro, steps)
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Settings of the three numbers that are given."""
+        """Return the settings of the three numbers that are given."""
         return [self[key] for key in keys if self.has(key) or key not in _NUMBERS]
 
 
 def plan(case: Case) -> Plan:
-    """Schedule that the settings ask for."""
+    """Return the schedule that the settings ask for."""
     x = Batch(case)
     if x.p == 1:
         return Plan(off="--p is 1")
@@ -84,5 +86,5 @@ def check(case: Case, found: Plan) -> Findings:
 
 
 def _over(count: int | None, by: int | None) -> int | None:
-    """`count` divided by `by`; None if either is not known, or the result is 0."""
+    """Return `count` divided by `by`; None if either is not known, or the result is 0."""
     return count // by or None if count and by else None

@@ -69,7 +69,9 @@ def dry_run(path: str, variables: Mapping[str, str], seconds: float = SECONDS) -
 
 
 def _environment(folder: Path, records: Path, bash: str) -> dict[str, str]:
-    """Environment in which every bash loads the recorders at its start, and other programs find them first in PATH."""
+    """Return the environment in which every bash loads the recorders at its start, and other programs find them first
+    in PATH.
+    """
     functions = {name: f'__pipesched_record {name} "$@"' for name in PROGRAMS}
     functions |= dict.fromkeys(_REPLACED["inert"], ":")
     functions |= {name: f"__pipesched_asked {name}" for name in _REPLACED["asked"]}

@@ -75,12 +75,12 @@ class Key:
 
 
 def known(case: Case, key: Key) -> bool:
-    """True if the release of the case has the key."""
+    """Return True if the release of the case has the key."""
     return known_in(case.releases, case.release, key)
 
 
 def known_in(releases: tuple[str, ...], release: str, key: Key) -> bool:
-    """True if `release`, one of `releases`, has the key."""
+    """Return True if `release`, one of `releases`, has the key."""
     if key.none:
         return False
     order = releases.index
@@ -116,7 +116,7 @@ def judge(
 def _stranger(
     case: Case, setting: Setting, own: list[str], source: str, closed: Collection[str], refuses: str
 ) -> Diagnostic | None:
-    """Diagnostic for a setting whose key is not in the table, None if it is not judged."""
+    """Return the diagnostic for a setting whose key is not in the table, None if it is not judged."""
     scalar = isinstance(setting.value, str | int | float | list) and not isinstance(setting.value, bool)
     near = nearest(setting.key, own, _NEAR)
     if scalar and any(name.startswith(f"{setting.key}.") for name in own):
@@ -128,7 +128,7 @@ def _stranger(
 
 
 def _judged(case: Case, setting: Setting, key: Key, source: str) -> Diagnostic | Note | None:
-    """Finding on a setting by the row of its key, None if it is right."""
+    """Return the finding on a setting by the row of its key, None if it is right."""
     if key.none and case.assumed:
         return Note(f"{setting.written} is of no release that is known here: {key.elsewhere}")
     if not known(case, key):
@@ -149,7 +149,7 @@ def _close(key: str, names: tuple[str, ...], least: float) -> list[str]:
 
 
 def nearest(key: str, names: Collection[str], least: float) -> list[str]:
-    """The name, as a list of at most one, that a key is nearly in each of its parts."""
+    """Return the name, as a list of at most one, that a key is nearly in each of its parts."""
     parts = key.split(".")
     close = _close(key, tuple(names), least)
     for name in (x for x in close if abs(len(x) - len(key)) <= _LONGER):
@@ -167,7 +167,7 @@ def _unknown(case: Case, setting: Setting, near: list[str], source: str, refuses
 
 
 def _same_name(setting: Setting, own: Collection[str]) -> list[str]:
-    """The key, as a list of at most one, whose last part is nearly that of the setting."""
+    """Return the key, as a list of at most one, whose last part is nearly that of the setting."""
     names = {name.rpartition(".")[2]: name for name in own}
     return [names[name] for name in get_close_matches(setting.key.rpartition(".")[2], names, 1, 0.7)]
 

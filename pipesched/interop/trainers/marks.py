@@ -44,7 +44,7 @@ class Mark:
 
 
 def _any(patterns: Sequence[str]) -> str:
-    """Pattern of what one of the patterns matches; without patterns, of nothing."""
+    """Return the pattern of what one of the patterns matches; without patterns, of nothing."""
     return "|".join(patterns) or r"\b\B"
 
 
@@ -53,10 +53,12 @@ OTHERS, OWN = ([Mark(**row) for row in _MADE[name]] for name in ("others", "own"
 
 
 def others(settings: Settings) -> tuple[str, Setting | str] | None:
-    """Project without rules here that a configuration is for, and the setting or word that shows it; or None."""
+    """Return the project without rules here that a configuration is for, and the setting or word that shows it; or
+    None.
+    """
     return next(((mark.project, found) for mark in OTHERS if (found := mark.of(settings))), None)
 
 
 def own(settings: Settings) -> str | None:
-    """Name of the trainer with rules here that a configuration is for, or None."""
+    """Return the name of the trainer with rules here that a configuration is for, or None."""
     return next((mark.project for mark in OWN if mark.of(settings)), None)

@@ -26,18 +26,18 @@ _CLI, _CORE = TABLES.keys("both", "launcher"), TABLES.keys("both", "core")
 
 
 def canonical(key: str) -> str:
-    """Name of the field that a key sets, without the sections around it."""
+    """Return the name of the field that a key sets, without the sections around it."""
     name = key.rpartition("--")[2] if "--" in key else key.rpartition(".")[2]
     return str(_OPTIONS.get(name, name.replace("-", "_")))
 
 
 def keys_of(settings: Settings) -> dict[str, Key]:
-    """Table of keys for settings of this kind: launcher or core."""
+    """Return the table of keys for settings of this kind: launcher or core."""
     return _CLI if is_cli(settings) else _CORE
 
 
 def plan(case: Case) -> Plan:
-    """Schedule that the settings ask for."""
+    """Return the schedule that the settings ask for."""
     x = Sizes(case)
     if not x.pipelined:
         return Plan(off=f"{PP} is 1")
@@ -58,7 +58,9 @@ def _name(x: Sizes) -> str | None:
 
 
 def _options(x: Sizes) -> tuple[str, ...]:
-    """Options for Megatron's own code if its order or messages differ from the library's, which has groups of p."""
+    """Return the options for Megatron's own code if its order or messages differ from the library's, which has groups
+    of p.
+    """
     group = x.count(_GROUP)
     if x.v is None or x.v == 1 or x.on("overlap_moe_expert_parallel_comm"):
         return ()
@@ -81,7 +83,7 @@ def check(case: Case, found: Plan) -> Findings:
 
 
 def part(settings: Settings) -> Settings:
-    """Settings of one pipeline.
+    """Return the settings of one pipeline.
 
     Launcher: quoted numbers of a YAML become numbers. Core: of several sections that set a pipeline only the first is
     kept; its settings take precedence over those of the same name elsewhere.

@@ -37,15 +37,15 @@ class Sizes(tables.Facts):
         return is_cli(self.case.settings)
 
     def known(self, *keys: str) -> bool:
-        """True if all these values are known: each key is in the text and not open, or the text is complete."""
+        """Return True if all these values are known: each key is in the text and not open, or the text is complete."""
         return all((self.complete or self.has(key)) and not self.open(key) for key in keys)
 
     def lacks(self, *keys: str) -> bool:
-        """True if it is known that none of these keys has a value other than false and null."""
+        """Return True if it is known that none of these keys has a value other than false and null."""
         return self.known(*keys) and not any(self[key].value not in (None, False) for key in keys)
 
     def words(self, key: str) -> list[str]:
-        """Words of a list, which may also be written as one text."""
+        """Return the words of a list, which may also be written as one text."""
         value = self[key].value
         return (
             [str(x) for x in value]
@@ -199,5 +199,5 @@ class Sizes(tables.Facts):
 
 
 def is_cli(settings: Settings) -> bool:
-    """True if the settings are options of the launcher, not fields of the core's configuration."""
+    """Return True if the settings are options of the launcher, not fields of the core's configuration."""
     return settings.kind == "cli" or any("--" in setting.key for setting in settings)

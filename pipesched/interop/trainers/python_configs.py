@@ -73,7 +73,7 @@ def _settings(source: Source, config: PythonConfig, modules: tuple[str, ...]) ->
 
 
 def _unlisted(config: PythonConfig) -> list[Setting]:
-    """Sections with settings that are not in the file."""
+    """Return the sections with settings that are not in the file."""
     return [x for key, x in config.given.items() if key.endswith(".*") and key[:-2] in _SECTIONS]
 
 
@@ -102,14 +102,14 @@ def read(source: Source) -> tuple[PythonConfig, ...]:
 
 
 def _is_config(function: ast.FunctionDef) -> bool:
-    """True if a function makes a configuration: it requires no argument, and its result type is a ``Config``."""
+    """Return True if a function makes a configuration: it requires no argument, and its result type is a ``Config``."""
     needed = len(function.args.args) + len(function.args.posonlyargs) - len(function.args.defaults)
     result = function.returns
     return not needed and not function.name.startswith("_") and _dotted(result).endswith("Config")
 
 
 def _dotted(node: ast.expr | None) -> str:
-    """Dotted name of an expression, as in ``Trainer.Config``; empty for other expressions."""
+    """Return the dotted name of an expression, as in ``Trainer.Config``; empty for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -133,7 +133,7 @@ class _File:
                 self.constants[node.targets[0].id] = self.value(node.value, self.constants)
 
     def at(self, node: ast.stmt | ast.expr | ast.keyword) -> Span:
-        """Place of a node, cut at the end of its first line."""
+        """Return the place of a node, cut at the end of its first line."""
         line = self.source.line(node.lineno)
         until = node.end_col_offset if node.end_lineno == node.lineno else None
         start = self.source.line_starts[node.lineno - 1]
@@ -141,7 +141,7 @@ class _File:
         return self.source.span(start + columns[0], start + max(columns[1], columns[0] + 1))
 
     def config(self, name: str, caller: _Body | None = None, call: ast.Call | None = None) -> PythonConfig:
-        """Configuration that a function makes, with the arguments of a call."""
+        """Return the configuration that a function makes, with the arguments of a call."""
         function = self.functions[name]
         start = PythonConfig(name, self.at(function))
         body = _Body(self, 0 if caller is None else caller.depth + 1)
@@ -152,7 +152,7 @@ class _File:
         return replace(body.run(function) or replace(start, open=start.at), name=name, at=start.at)
 
     def value(self, node: ast.expr, names: Mapping[str, object]) -> object:
-        """Value of a literal, or of a calculation with literals; all other expressions are open."""
+        """Return the value of a literal, or of a calculation with literals; all other expressions are open."""
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, _CONSTANT) else _ELSEWHERE
         if isinstance(node, ast.Name):
@@ -171,7 +171,9 @@ class _File:
 
 
 def _many(entries: list[object]) -> bool:
-    """True if a list with its nested lists has more than `_ENTRIES` entries; a list that occurs twice counts twice."""
+    """Return True if a list with its nested lists has more than `_ENTRIES` entries; a list that occurs twice counts
+    twice.
+    """
     found, inside = 0, [entries]
     while inside and found <= _ENTRIES:
         entries = inside.pop()
@@ -181,7 +183,7 @@ def _many(entries: list[object]) -> bool:
 
 
 def _calculated(operator: type[ast.operator], left: object, right: object) -> object:
-    """Result of an operator on whole numbers; open if they are too large, or are not whole numbers."""
+    """Return the result of an operator on whole numbers; open if they are too large, or are not whole numbers."""
     if not (isinstance(left, int) and isinstance(right, int)) or max(abs(left), abs(right)) > _LARGEST:
         return _ELSEWHERE
     if operator in (ast.FloorDiv, ast.Mod) and right == 0:
@@ -266,7 +268,7 @@ class _Body:
         self.configs[root] = replace(config, given=given)
 
     def section(self, name: str, value: ast.expr, at: Span) -> dict[str, Setting]:
-        """Settings of ``parallelism=ParallelismConfig(…)``; for a plain value, one setting."""
+        """Return the settings of ``parallelism=ParallelismConfig(…)``; for a plain value, one setting."""
         if isinstance(value, ast.Name):
             value = self.sections.get(value.id, value)
         if not isinstance(value, ast.Call):
@@ -285,7 +287,9 @@ class _Body:
         return made
 
     def made(self, value: ast.expr) -> PythonConfig | None:
-        """Configuration that an expression makes: a name, a function of the file, ``Trainer.Config(…)``; else None."""
+        """Return the configuration that an expression makes: a name, a function of the file, ``Trainer.Config(…)``;
+        else None.
+        """
         if isinstance(value, ast.Name):
             return self.configs.get(value.id)
         if not isinstance(value, ast.Call):
@@ -311,7 +315,7 @@ class _Body:
         return replace(config, given=given)
 
     def takes_config(self, call: ast.Call) -> bool:
-        """True if an argument of a call is a configuration."""
+        """Return True if an argument of a call is a configuration."""
         arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
         return any(
             (isinstance(x, ast.Name) and x.id in self.configs) or (isinstance(x, ast.Call) and self.made(x) is not None)

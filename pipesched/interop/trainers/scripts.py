@@ -126,13 +126,13 @@ class _Words:
         return tuple(way[x.start() : x.end()] for x in re.finditer(r"\S+", way.chars))
 
     def _hides(self, word: Text) -> bool:
-        """True if a word that begins with a hole may hold more options."""
+        """Return True if a word that begins with a hole may hold more options."""
         first = self.script.hole_in(word[:1])
         whole = all(self.script.hole_in(word[n : n + 1]) for n in range(len(word)))
         return first is not None and (whole or "--" in word.chars)
 
     def _is_value(self, word: Text) -> bool:
-        """True if a word is the value of the option before it."""
+        """Return True if a word is the value of the option before it."""
         hole = self.script.hole_in(word)
         if hole is not None and not word.chars.startswith("--"):
             begins = any("--" in x.chars for way in hole.ways for x in (way if isinstance(way, tuple) else (way,)))
@@ -176,7 +176,7 @@ def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
 
 
 def _commands(source: Source, script: Script) -> list[Settings]:
-    """Settings of the commands that a script runs; if none has options, of the options in its variables.
+    """Return the settings of the commands that a script runs; if none has options, of the options in its variables.
 
     Raises:
         TooMuch: the holes have more ways than can be read.
@@ -287,12 +287,14 @@ def of_words(name: str, words: Iterable[str]) -> list[Settings]:
 
 
 def beside(source: str, path: str) -> str | None:
-    """Path of a file that a configuration names, in the current folder or its own; None if there is no such file."""
+    """Return the path of a file that a configuration names, in the current folder or its own; None if there is no such
+    file.
+    """
     return next((x for x in (path, os.path.join(os.path.dirname(source), path)) if os.path.isfile(x)), None)
 
 
 def _text_beside(source: str, path: str) -> str | None:
-    """Text of a file that a script names; None if there is no such file, or it is longer than any script."""
+    """Return the text of a file that a script names; None if there is no such file, or it is longer than any script."""
     file = beside(source, path)
     if file is None or os.path.getsize(file) > LARGEST:
         return None

@@ -52,7 +52,7 @@ class Setting:
 
 
 def short(value: object) -> str:
-    """Text of a value for a message, cut at 60 characters."""
+    """Return the text of a value for a message, cut at 60 characters."""
     if isinstance(value, Unset):
         return value.text
     if isinstance(value, bool):
@@ -105,11 +105,11 @@ class Settings:
         return iter(self.given.values())
 
     def __call__(self, key: str) -> Setting:
-        """Setting of a key, or its default."""
+        """Return the setting of a key, or its default."""
         return self.given.get(key) or Setting(key, self.defaults.get(key), written=self.spelled(key))
 
     def spelled(self, key: str) -> str:
-        """Name of a key in a text of this kind."""
+        """Return the name of a key in a text of this kind."""
         if key in self.spellings or self.kind != "shell" or key.startswith("--"):
             return self.spellings.get(key, key)
         return f"--{key}"

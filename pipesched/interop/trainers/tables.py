@@ -65,63 +65,65 @@ class Facts:
         return self.case.processes
 
     def since(self, release: str) -> bool:
-        """True for this release and later ones."""
+        """Return True for this release and later ones."""
         return self.case.since(release)
 
     def on(self, *keys: str) -> bool:
-        """True if all of these flags are set."""
+        """Return True if all of these flags are set."""
         return all(self[key].value is True for key in keys)
 
     def given(self, *keys: str) -> list[Setting]:
-        """Settings of these keys that are in the text with a value other than false and null."""
+        """Return the settings of these keys that are in the text with a value other than false and null."""
         return [self[key] for key in keys if self[key].value not in (None, False) and self[key].at is not None]
 
     def has(self, *keys: str) -> bool:
-        """True if any of these keys is in the text."""
+        """Return True if any of these keys is in the text."""
         return any(key in self.case.settings for key in keys)
 
     def open(self, *keys: str) -> bool:
-        """True if the text leaves the value of any of these keys open."""
+        """Return True if the text leaves the value of any of these keys open."""
         return any(isinstance(self[key].value, Unset) for key in keys)
 
     def whole(self, key: str) -> int | None:
-        """Value of a key if it is a whole number, else None."""
+        """Return the value of a key if it is a whole number, else None."""
         value = self[key].value
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def count(self, key: str) -> int | None:
-        """Value of a key if it is a whole number from 1, else None."""
+        """Return the value of a key if it is a whole number from 1, else None."""
         value = self.whole(key)
         return value if value is not None and value >= 1 else None
 
     def value(self, key: str) -> object:
-        """Value of a key."""
+        """Return the value of a key."""
         return self[key].value
 
     def shown(self, key: str) -> str:
-        """Name and value of a key."""
+        """Return the name and value of a key."""
         return self[key].shown
 
     def text(self, key: str) -> str:
-        """Value of a key if it is a text, else empty."""
+        """Return the value of a key if it is a text, else empty."""
         value = self[key].value
         return value if isinstance(value, str) else ""
 
     def contains(self, key: str, word: str) -> bool:
-        """True if the value of a key is a list or a text that has this word."""
+        """Return True if the value of a key is a list or a text that has this word."""
         value = self[key].value
         return isinstance(value, list | str) and word in value
 
     def samples(self, count: int | None) -> str:
-        """A count of samples as a text."""
+        """Return a count of samples as a text."""
         return samples(count)
 
     def absent(self, *keys: str) -> list[str]:
-        """Those of these keys that are not in the text."""
+        """Return those of these keys that are not in the text."""
         return [key for key in keys if key not in self.case.settings]
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Settings at which a rule about these keys is reported: those that are in the text, else the first."""
+        """Return the settings at which a rule about these keys is reported: those that are in the text, else the
+        first.
+        """
         return [self[key] for key in keys if key in self.case.settings] or [self[key] for key in keys[:1]]
 
 
@@ -152,7 +154,7 @@ class _Names(dict[str, object]):
         return getattr(self.facts, name)
 
     def filled(self, text: str) -> str:
-        """A text with the values of its expressions."""
+        """Return a text with the values of its expressions."""
         return _FILLED.sub(lambda found: str(eval(found[1], self)), text)
 
 
@@ -173,7 +175,7 @@ class Tables:
         return {name: tuple(keys) for name, keys in self.made.get("places", {}).items()}
 
     def keys(self, *sections: str) -> dict[str, Key]:
-        """The keys of these sections, or of all."""
+        """Return the keys of these sections, or of all."""
         rows = (row for section in sections or self.made["keys"] for row in self.made["keys"][section].items())
         return {name: _key(**row) for name, row in rows}
 
@@ -228,7 +230,7 @@ def _key(kind: str | list[str] = "any", *, minor: bool = False, optional: bool =
 
 
 def data(name: str) -> dict[str, Any]:
-    """Contents of a TOML file of this folder."""
+    """Return the contents of a TOML file of this folder."""
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
 
 

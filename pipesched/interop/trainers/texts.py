@@ -87,7 +87,7 @@ def read(source: Source) -> Settings:
 
 
 def kind_of(source: Source) -> str:
-    """Kind of a text: ``toml``, ``yaml``, ``json``, ``shell`` or ``python``."""
+    """Return the kind of a text: ``toml``, ``yaml``, ``json``, ``shell`` or ``python``."""
     ending = source.name.lower().rpartition(".")[2]
     if ending in _ENDINGS:
         return _ENDINGS[ending]
@@ -102,7 +102,7 @@ def kind_of(source: Source) -> str:
 
 
 def _filled(value: object) -> object:
-    """Value as read; a placeholder (``auto``, ``???``, ``${...}``) is open."""
+    """Return the value as read; a placeholder (``auto``, ``???``, ``${...}``) is open."""
     return Unset(value) if isinstance(value, str) and (value in ("auto", "???") or "${" in value) else value
 
 
@@ -128,7 +128,9 @@ def _json(source: Source) -> Made:
 
 
 def _json_values(text: str) -> object:
-    """Values of a JSON; in a template, a word with a capital is open: ``"train_batch_size": CONFIG_BATCH_SIZE``."""
+    """Return the values of a JSON; in a template, a word with a capital is open: ``"train_batch_size":
+    CONFIG_BATCH_SIZE``.
+    """
     try:
         return json_of(text)
     except json.JSONDecodeError:
@@ -141,7 +143,7 @@ def _json_values(text: str) -> object:
 
 
 def _json_places(source: Source) -> tuple[dict[str, Span], list[Setting]]:
-    """Place of every key by its path, and the settings of repeated keys."""
+    """Return the place of every key by its path, and the settings of repeated keys."""
     places: dict[str, Span] = {}
     repeated: list[Setting] = []
     path: list[str] = []
@@ -224,7 +226,7 @@ def _leaves(
 
 
 def _scalar(yaml: ModuleType, loader: Any, node: Any) -> object:
-    """Value of a leaf: a scalar, or a list of scalars or of lists of scalars; None for other nodes.
+    """Return the value of a leaf: a scalar, or a list of scalars or of lists of scalars; None for other nodes.
 
     A value with a tag that is not YAML's own is its text.
     """

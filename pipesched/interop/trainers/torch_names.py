@@ -57,12 +57,12 @@ NAMES = {
 
 
 def torch_name(name: str | None) -> TorchName | None:
-    """Row of a name, in upper or lower case as torch takes it; None if torch has no such class."""
+    """Return the row of a name, in upper or lower case as torch takes it; None if torch has no such class."""
     return NAMES.get((name or "").lower())
 
 
 def meant(name: str) -> str:
-    """Help that names the class that was probably meant, by its letters or by the library's name for it."""
+    """Return the help that names the class that was probably meant, by its letters or by the library's name for it."""
     if name.lower() == _PRIVATE:
         return "the map has no _PipelineScheduleRuntime: write PipelineScheduleMulti, a CSV is run by that class anyway"
     own = known_as(name)

@@ -39,22 +39,24 @@ _CONFIG, _CHUNKED = "--config", "ChunkedLossWrapper"
 
 
 def _is_new(release: str) -> bool:
-    """True for 0.3.0 and later, which read no TOML and run on torch 2.14 and later."""
+    """Return True for 0.3.0 and later, which read no TOML and run on torch 2.14 and later."""
     return RELEASES.index(release) >= RELEASES.index("0.3.0")
 
 
 def torch_of(release: str) -> TorchVersion:
-    """Version of torch assumed for a release; 0.3.0 and later need 2.14 or later."""
+    """Return the version of torch assumed for a release; 0.3.0 and later need 2.14 or later."""
     return NEWEST if _is_new(release) else DEFAULT
 
 
 def torch_least(release: str) -> tuple[int, int]:
-    """First version of torch that runs a release: 2.14 for 0.3.0 and later."""
+    """Return the first version of torch that runs a release: 2.14 for 0.3.0 and later."""
     return (2, 14) if _is_new(release) else (0, 0)
 
 
 def releases_of(settings: Settings) -> tuple[str, ...]:
-    """Releases that read such a text: TOML up to 0.2.2; a command line with a configuration's name from 0.3.0 on."""
+    """Return the releases that read such a text: TOML up to 0.2.2; a command line with a configuration's name from
+    0.3.0 on.
+    """
     old = settings.kind == "toml" or "job.config_file" in settings or "model.flavor" in settings
     before = RELEASES.index("0.3.0")
     if settings.kind == "python":
@@ -63,13 +65,14 @@ def releases_of(settings: Settings) -> tuple[str, ...]:
 
 
 def canonical(key: str) -> str:
-    """Name of a key in the table; a command line has it as ``--parallelism.pipeline-parallel-degree``."""
+    """Return the name of a key in the table; a command line has it as ``--parallelism.pipeline-parallel-degree``."""
     bare = key.removeprefix("--").replace("-", "_")
     return f"--{bare}" if bare in ("module", "config") else bare
 
 
 def part(settings: Settings) -> Settings:
-    """Settings with names of the table. A flag with ``no`` before its name, as on a command line, is set to false.
+    """Return the settings with names of the table. A flag with ``no`` before its name, as on a command line, is set to
+    false.
 
     Of a configuration in Python, only settings that concern the pipeline; checkpointing and loss by their classes.
     """
@@ -205,7 +208,9 @@ class Titan(tables.Facts):
         return "loss" if "loss" in self.case.settings else _CONFIG
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Settings of keys, defaults too; `cut`: those that make the stages; of the degrees those that are given."""
+        """Return the settings of keys, defaults too; `cut`: those that make the stages; of the degrees those that are
+        given.
+        """
         by = _MODEL_PARTS if self.parts is not None else _EACH
         cut = (_DEGREE, _SCHEDULE) if self.parts is None and self.each is None else (by, _DEGREE)
         degrees = (_REPLICAS, _CONTEXT, _TENSOR, _DEGREE, _SHARDS)
@@ -218,7 +223,7 @@ class Titan(tables.Facts):
 
 
 def plan(case: Case) -> Plan:
-    """Schedule that the settings ask for."""
+    """Return the schedule that the settings ask for."""
     x = Titan(_with_registered(case))
     if x.p == 1:
         return Plan(off=f"{_DEGREE} is 1")
@@ -258,18 +263,22 @@ def check(case: Case, found: Plan) -> Findings:
 
 
 def _takes_configuration(case: Case) -> bool:
-    """True if the settings name a configuration, or are a command line of 0.3.0 or later, which must name one."""
+    """Return True if the settings name a configuration, or are a command line of 0.3.0 or later, which must name
+    one.
+    """
     return _CONFIG in case.settings or (case.settings.kind in ("shell", "cli") and case.since("0.3.0"))
 
 
 def _configuration(case: Case) -> str:
-    """Text for the named configuration, as in ``the configuration 'llama3_8b'``."""
+    """Return the text for the named configuration, as in ``the configuration 'llama3_8b'``."""
     named = f" {short(case.settings(_CONFIG).value)}" if _CONFIG in case.settings else ""
     return f"the configuration{named}" if named else "the configuration, which the command does not name,"
 
 
 def _with_registered(case: Case) -> Case:
-    """Case with the defaults of the configuration that a command names; if it is not known, they are open."""
+    """Return the case with the defaults of the configuration that a command names; if it is not known, they are
+    open.
+    """
     row = _REGISTERED.get(str(case.settings(_CONFIG).value))
     if row is None and _takes_configuration(case):
         open = Unset(f"set by {_configuration(case)}")

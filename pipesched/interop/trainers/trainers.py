@@ -52,7 +52,7 @@ class Trainer:
     torch_least: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
 
     def settled(self, settings: Settings) -> Settings:
-        """Settings with the names of the table, and with its defaults."""
+        """Return the settings with the names of the table, and with its defaults."""
         part = self.part(settings)
         keys = self.keys(part)
         renamed = (replace(x, key=self.canonical(x.key), written=x.key) for x in part)
@@ -62,7 +62,9 @@ class Trainer:
         return replace(part, given={**given, **self._unread(part, keys, given)}, repeated=again, defaults=defaults)
 
     def _unread(self, settings: Settings, keys: Mapping[str, Key], given: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Settings whose names are in parts of the text that are not read: neither value nor default is known."""
+        """Return the settings whose names are in parts of the text that are not read: neither value nor default is
+        known.
+        """
         found: dict[str, Setting] = {}
         for mention in settings.mentions:
             option = mention.name.startswith("--")
@@ -74,21 +76,23 @@ class Trainer:
         return found
 
     def torches(self, release: str) -> tuple[TorchVersion, ...]:
-        """Versions of torch that may run a release."""
+        """Return the versions of torch that may run a release."""
         if self.torch_of is None:
             return (DEFAULT,)
         least = self.torch_least(release)
         return tuple(x for x in VERSIONS if x.number >= least)
 
     def candidates(self, settings: Settings) -> tuple[str, ...]:
-        """Releases that a configuration may be for: those with all of its keys; if there are none, all that read it."""
+        """Return the releases that a configuration may be for: those with all of its keys; if there are none, all that
+        read it.
+        """
         table, keys = self.releases, self.keys(settings)
         read = self.releases_of(settings) if self.releases_of else table
         own = [keys[x.key] for x in settings if x.key in keys]
         return tuple(release for release in read if all(known_in(table, release, key) for key in own)) or read
 
     def known(self, settings: Settings) -> int:
-        """Number of the trainer's keys in a text, 0 if the trainer has no text of this kind."""
+        """Return the number of the trainer's keys in a text, 0 if the trainer has no text of this kind."""
         if settings.kind not in self.texts:
             return 0
         keys = self.keys(settings)
@@ -149,7 +153,8 @@ def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
 
 
 def named(text: str) -> tuple[Trainer, str | None]:
-    """Trainer and release of a text such as ``torchtitan==0.2.2``; a patch number that no release has is dropped.
+    """Return the trainer and release of a text such as ``torchtitan==0.2.2``; a patch number that no release has is
+    dropped.
 
     Raises:
         PipeschedError: PS225, no such trainer or release is known.
@@ -169,13 +174,15 @@ def named(text: str) -> tuple[Trainer, str | None]:
 
 
 def like(settings: Settings) -> Trainer | None:
-    """Trainer whose options a command has, if forks have them too and read p, v and m in the same way; else None."""
+    """Return the trainer whose options a command has, if forks have them too and read p, v and m in the same way; else
+    None.
+    """
     forked = settings.kind == "shell" and others(settings) is None and own(settings) is None
     return next((row for row in TRAINERS if row.forked and row.known(settings)), None) if forked else None
 
 
 def trainer_of(settings: Settings) -> Trainer:
-    """Trainer that a configuration is for, by a mark that only this trainer's configurations have.
+    """Return the trainer that a configuration is for, by a mark that only this trainer's configurations have.
 
     Raises:
         PipeschedError: PS871, the configuration has no mark, or one of another project.
@@ -208,7 +215,7 @@ def trainer_of(settings: Settings) -> Trainer:
 
 
 def _near(settings: Settings, setting: Setting) -> tuple[Setting, str] | None:
-    """The setting and a help text, if its key is nearly a trainer's; else None."""
+    """Return the setting and a help text, if its key is nearly a trainer's; else None."""
     for row in TRAINERS:
         if settings.kind in row.texts:
             close = nearest(row.canonical(setting.key), row.keys(settings), 0.75)

@@ -54,15 +54,15 @@ class _World:
         return {_same(x): x for x in self.of(Diagnostic)}
 
     def of(self, kind: type[Found]) -> tuple[Found, ...]:
-        """Findings of a kind."""
+        """Return the findings of a kind."""
         return tuple(x for x in self.found if isinstance(x, kind))
 
     def named(self, more: More) -> _World:
-        """The world judged by `more` instead: the rules of a file that its plan names."""
+        """Return the world judged by `more` instead: the rules of a file that its plan names."""
         return replace(self, found=tuple(more(self.case, self.plan)))
 
     def shared(self, others: Iterable[_World]) -> set[object]:
-        """Keys of the errors that all other worlds have too."""
+        """Return the keys of the errors that all other worlds have too."""
         return set(self.errors).intersection(*(x.errors for x in others))
 
 
@@ -91,7 +91,7 @@ def outcome(row: Trainer, case: Case, worlds: Iterable[tuple[str, TorchVersion]]
 
 
 def _everywhere(case: Case, others: list[_World]) -> tuple[str, ...]:
-    """Note on the releases in which an error holds, if there are several."""
+    """Return the note on the releases in which an error holds, if there are several."""
     releases = _span(sorted({case.release, *map(_release, others)}, key=_number))
     several = len(set(map(_release, others))) > 1
     return (f"in every release that is known here and has these settings: {releases}",) if several else ()
@@ -103,7 +103,7 @@ def _world(row: Trainer, case: Case) -> _World:
 
 
 def _same(found: Diagnostic) -> object:
-    """Key of a finding, by which it is the same in two worlds: code and places."""
+    """Return the key of a finding, by which it is the same in two worlds: code and places."""
     return found.code, tuple((x.span.start, x.span.end) if x.span else x.message for x in found.labels)
 
 
@@ -126,7 +126,7 @@ def _sample(key: Key, setting: Setting, chance: random.Random) -> object:
 
 
 def _agreed(plans: list[Plan]) -> Plan:
-    """Fields on which all plans agree; only CSV and options of the first plan if some have no pipeline."""
+    """Return the fields on which all plans agree; only CSV and options of the first plan if some have no pipeline."""
     if len({plan.off for plan in plans}) > 1:
         return Plan(csv=plans[0].csv, options=plans[0].options)
     names = (x.name for x in fields(Plan) if x.name not in ("csv", "placement"))
@@ -144,7 +144,7 @@ def _possible(others: list[_World], sure: set[object]) -> Iterator[Possible]:
 
 
 def _where(others: list[_World], having: list[_World]) -> str:
-    """Releases and versions as a text: ``0.9 to 0.12``, ``torch 2.11 to 2.15``, or both."""
+    """Return the releases and versions as a text: ``0.9 to 0.12``, ``torch 2.11 to 2.15``, or both."""
     releases, versions = ({f(x) for x in others} for f in (_release, _torch))
     own, mine = (sorted({f(x) for x in having}, key=_number) for f in (_release, _torch))
     trainer = having[0].case.trainer

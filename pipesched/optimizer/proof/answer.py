@@ -74,7 +74,7 @@ def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Seq
 
 
 def as_asked(terms: Terms) -> dict[str, object]:
-    """Entries for people alone: the unit of times, and caps in bytes as the user gave them."""
+    """Return the entries for people alone: the unit of times, and caps in bytes as the user gave them."""
     unit: dict[str, object] = {"unit": terms.costs.unit.name} if terms.costs.unit else {}
     return unit if terms.asked is None else {**unit, "asked_cap": [cap.written or f"{cap} B" for cap in terms.asked]}
 

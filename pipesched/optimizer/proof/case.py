@@ -73,11 +73,11 @@ class Case:
         return self.terms.costs.unit
 
     def said(self, ticks: int) -> str:
-        """Ticks in the user's unit, as text."""
+        """Return the ticks in the user's unit, as text."""
         return self.unit.text(Fraction(ticks, self.scale))
 
     def below(self, bound: int, exactly: str) -> str:
-        """Objectives of at most `bound` ticks, in words."""
+        """Return the objectives of at most `bound` ticks, in words."""
         tick = self.problem.tick
         following = (bound // tick + 1) * tick
         return self.unit.below(Fraction(bound, self.scale), Fraction(following, self.scale), exactly)
@@ -108,7 +108,9 @@ def require_like(own: Case, case: Case) -> None:
 
 
 def words(schedule: Schedule) -> list[Word]:
-    """Lines that each rank runs, in order. FaultError, PS715: two routes, or microbatches that change their order."""
+    """Return the lines that each rank runs, in order. FaultError, PS715: two routes, or microbatches that change their
+    order.
+    """
     if schedule.placement.routes > 1:
         raise FaultError(OptimizerCode.EVERY, "it is not for every m: two routes share the microbatches")
     made, seen = [], Counter[Line]()

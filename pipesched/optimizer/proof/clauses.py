@@ -95,7 +95,7 @@ class Clauses:
         return None
 
     def _bases(self) -> dict[Line, list[int]]:
-        """Offset of each operation's variables: the variable at t, within the window, is the offset + t."""
+        """Return the offset of each operation's variables: the variable at t, within the window, is the offset + t."""
         made: dict[Line, list[int]] = {}
         for line in self.windows.order:
             made[line] = []
@@ -178,7 +178,9 @@ class Clauses:
                 self._after(first, 0, last, -1, self.windows.work[last] - self.bound)
 
     def _number(self, line: Line, t: int, each: int) -> Number:
-        """Sum of `each` over the operations that have started by t; if negative, of -each over those not yet ended."""
+        """Return the sum of `each` over the operations that have started by t; if negative, of -each over those not yet
+        ended.
+        """
         t -= 0 if each > 0 else self.windows.work[line]
         low, high = bisect_right(self.windows.high[line], t), bisect_right(self.windows.low[line], t)
         if each > 0:

@@ -73,7 +73,7 @@ class Entries:
         return self._ticks(name, self.time(name))
 
     def table(self, name: str) -> list[list[int]]:
-        """Times by rank, in ticks."""
+        """Return the times by rank, in ticks."""
         rows = self._get(name, list)
         if not all(isinstance(row, list) for row in rows):
             raise Unreadable(f"{name} is not a table of times")
@@ -83,11 +83,11 @@ class Entries:
         return self._get("ranks", list)
 
     def period(self) -> int:
-        """Duration of one repetition of the kernel, in ticks."""
+        """Return the duration of one repetition of the kernel, in ticks."""
         return self._ticks("growth", self.time("growth") * self.whole("step"))
 
     def proof(self) -> bytes:
-        """Text of the LRAT proof, unpacked."""
+        """Return the text of the LRAT proof, unpacked."""
         try:
             return unpacked(b64decode(self.part("proof").only("lrat").text("lrat"), validate=True))
         except ValueError:

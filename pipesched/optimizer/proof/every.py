@@ -51,7 +51,9 @@ class Repeated:
     starts: Sequence[Sequence[int]]
 
     def fault(self, problem: Problem, words: Sequence[Sequence[Word]]) -> str:
-        """Reason why the schedule does not extend to every m, or ""; words: by rank, at m0, m0 + K and m0 + 2K."""
+        """Return the reason why the schedule does not extend to every m, or ""; words: by rank, at m0, m0 + K and m0 +
+        2K.
+        """
         if [len(times) for times in self.starts] != [len(word) for word in words[0]]:
             return "its starts are not those of its operations"
         runs = [list(zip(word, times, strict=True)) for word, times in zip(words[0], self.starts, strict=True)]
@@ -65,13 +67,15 @@ class Repeated:
         )
 
     def _longer(self, problem: Problem, runs: Sequence[Run]) -> str:
-        """Message if a start is before 0, or the objective above `value`; else empty."""
+        """Return the message if a start is before 0, or the objective above `value`; else empty."""
         taken = (run[-1][1] + problem.work[run[-1][0]] - (run[0][1] if problem.span else 0) for run in runs if run)
         early = min(start for _, start in chain(*runs)) < 0
         return "its starts give a larger objective" if early or self.value < max(taken) else ""
 
     def _unrepeated(self, problem: Problem, at: Times) -> str:
-        """Message unless n(t + P) = n(t) + K: checked at the first t, then start by start up to the last t."""
+        """Return the message unless n(t + P) = n(t) + K: checked at the first t, then start by start up to the last
+        t.
+        """
         reach = max(problem.work.values()) + max(message for _, _, _, message in problem.arcs)
         first, last = self.seam - reach - 1, self.seam - 1
         for times in at.values():
@@ -82,7 +86,7 @@ class Repeated:
         return ""
 
     def _uncopied(self, words: Sequence[Sequence[Word]]) -> str:
-        """Message if an order is not u s^j v; else empty."""
+        """Return the message if an order is not u s^j v; else empty."""
         for rank, times in enumerate(self.starts):
             low, high = (sum(x < end for x in times) for end in (self.seam, self.seam + self.period))
             word = words[0][rank]
@@ -93,14 +97,16 @@ class Repeated:
         return ""
 
     def grows(self, problem: Problem, bound: Work | None) -> bool:
-        """True if the bound at m0 grows by P with K more microbatches. bound: by `work`; None for any other proof."""
+        """Return True if the bound at m0 grows by P with K more microbatches. bound: by `work`; None for any other
+        proof.
+        """
         if bound is not None and bound.each * self.step >= self.period:
             return True
         return not problem.span and apart(problem, self.step) >= self.period
 
 
 def _unfed(problem: Problem, at: Times) -> str:
-    """Message if an operation starts before its input arrives; else empty."""
+    """Return the message if an operation starts before its input arrives; else empty."""
     for before, after, offset, message in problem.arcs:
         late = problem.work[before] + message
         if not offset and any(b < a + late for a, b in zip(at[before], at[after], strict=True)):
@@ -109,7 +115,8 @@ def _unfed(problem: Problem, at: Times) -> str:
 
 
 def apart(problem: Problem, step: int) -> int:
-    """Least time between F(0, i) and F(0, i + step), in ticks, by longest paths; problem: of more than `step`.
+    """Return the least time between F(0, i) and F(0, i + step), in ticks, by longest paths; problem: of more than
+    `step`.
 
     0 if a microbatch may hold a negative amount of some stage, as leaving it out would then raise memory.
     """

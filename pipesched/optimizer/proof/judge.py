@@ -111,7 +111,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
 
 
 def _bound(told: Entries, problem: Problem) -> Work | None:
-    """The work bound that a certificate names, a rank's head, work and tail; None where it names none."""
+    """Return the work bound that a certificate names, a rank's head, work and tail; None where it names none."""
     if "bound" not in told:
         return None
     given, ranks = told.part("bound").only("rank", "frame", "head", "tail"), range(len(problem.cap))
@@ -122,7 +122,7 @@ def _bound(told: Entries, problem: Problem) -> Work | None:
 
 
 def _formula(case: Case, given: Work | None) -> Verdict:
-    """Verdict by the best of the bounds that a person can follow."""
+    """Return the verdict by the best of the bounds that a person can follow."""
     found = [given] if given is not None else []
     found += [everything(case.problem, rank) for rank in sorted(set(case.problem.rank.values()))]
     best, (lower, why) = max(found, key=lambda bound: bound.value), meetings(case.problem)
@@ -134,7 +134,9 @@ def _formula(case: Case, given: Work | None) -> Verdict:
 
 
 def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
-    """Verdict by the refutation of a certificate: by a proof, dynamic programming over counts, or an engine's word."""
+    """Return the verdict by the refutation of a certificate: by a proof, dynamic programming over counts, or an
+    engine's word.
+    """
     if "refuted" not in told:
         require("" if "refuted" in told.entries else "it does not say what was refuted")
         return formula
@@ -152,7 +154,7 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
 
 
 def _shown_by(given: Entries, case: Case, bound: int) -> str:
-    """Reason why no objective is at most `bound` ticks; empty if it rests on an engine's word."""
+    """Return the reason why no objective is at most `bound` ticks; empty if it rests on an engine's word."""
     within = "in " * bool(case.unit) + case.below(bound, "within ")
     if "proof" in given:
         text = given.proof()
@@ -233,5 +235,5 @@ def _different(told: Entries, case: Case, verdict: Verdict) -> Iterator[Diagnost
 
 
 def same(given: object, right: object) -> bool:
-    """True if two values are the same JSON; 1, 1.0, true and "1" are different."""
+    """Return True if two values are the same JSON; 1, 1.0, true and "1" are different."""
     return json.dumps(given, sort_keys=True) == json.dumps(right, sort_keys=True)

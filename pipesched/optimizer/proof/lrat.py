@@ -25,7 +25,7 @@ Step: TypeAlias = tuple[int, list[int], list[int]]
 
 
 def unproved(text: bytes, problem: Problem, bound: int) -> str:
-    """Reason why the steps do not show that no objective is at most `bound` ticks, or an empty string.
+    """Return the reason why the steps do not show that no objective is at most `bound` ticks, or an empty string.
 
     Raises:
         Spent: following the steps exceeds the budget for a text of this length.
@@ -60,7 +60,7 @@ def _step(line: bytes) -> Step:
 
 
 def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step], left: Budget) -> str:
-    """Message on the first step that does not follow, or an empty string.
+    """Return the message on the first step that does not follow, or an empty string.
 
     Raises:
         Spent: the hinted clauses have more literals than the budget has units.

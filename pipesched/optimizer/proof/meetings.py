@@ -29,7 +29,9 @@ from pipesched.optimizer.proof.problem import Line, Problem
 
 
 def meetings(problem: Problem) -> tuple[int, str]:
-    """The best of these bounds in ticks, and its terms in words, with numbers in operations; 0 if none applies."""
+    """Return the best of these bounds in ticks, and its terms in words, with numbers in operations; 0 if none
+    applies.
+    """
     unit, size = _unit(problem), max(problem.gains.values())
     made = [
         (unit * (rank + value), f"rank {rank} holds {cap // size} at most, {why}")
@@ -41,7 +43,7 @@ def meetings(problem: Problem) -> tuple[int, str]:
 
 
 def _unit(problem: Problem) -> int:
-    """Duration of every operation, if the problem is of this kind; else 0."""
+    """Return the duration of every operation, if the problem is of this kind; else 0."""
     forward = [(line.route, line.stage, rank) for line, rank in problem.rank.items() if line.op == Op.F]
     linear = forward == [(0, s, s) for s in range(len(problem.cap))]
     held, units = max(problem.gains.values()), set(problem.work.values())

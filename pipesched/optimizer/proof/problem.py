@@ -71,13 +71,13 @@ class Problem:
         return gcd(*self.work.values(), *(message for _, _, _, message in self.arcs)) or 1
 
     def heads(self, frame: int | None) -> Times:
-        """The least start of every operation: from 0, or after the first start of the rank `frame`."""
+        """Return the least start of every operation: from 0, or after the first start of the rank `frame`."""
         if (True, frame) not in self.known:
             self.known[True, frame] = longest(self.arcs, self.work, self._least(frame))
         return self.known[True, frame]
 
     def tails(self, frame: int | None) -> Times:
-        """The least time from the end of every operation to the last end, of all ranks or of the rank `frame`.
+        """Return the least time from the end of every operation to the last end, of all ranks or of the rank `frame`.
 
         These are the heads of the mirror image.
         """
@@ -115,7 +115,7 @@ def problem(terms: Terms) -> Problem:
 
 
 def _lines(route: int, stages: int, back: Op) -> tuple[list[Line], list[Line], list[Line]]:
-    """(lines of F; of F and then the backwards, in chain order; of W) of a route."""
+    """Return (lines of F; of F and then the backwards, in chain order; of W) of a route."""
     forward = [Line(Op.F, route, stage) for stage in range(stages)]
     backward = [Line(back, route, stage) for stage in reversed(range(stages))]
     return forward, forward + backward, [Line(Op.W, route, stage) for stage in range(stages) if back is Op.I]
@@ -132,7 +132,7 @@ def _memory(made: Problem, line: Line, back: Op) -> Iterator[Arc]:
 
 
 def between(made: Problem, line: Line, i: int, offset: int) -> int:
-    """Length of the longest path between the starts of operations i and i + offset of a line."""
+    """Return the length of the longest path between the starts of operations i and i + offset of a line."""
     least = {one: [UNKNOWN] * n for one, n in made.length.items()}
     least[line][i] = 0
     return longest(made.arcs, made.work, least)[line][i + offset]
@@ -149,7 +149,7 @@ def mirrored(times: Mapping[Line, Sequence[int]]) -> Times:
 
 
 def longest(arcs: Sequence[Arc], work: Mapping[Line, int], least: Mapping[Line, Sequence[int]]) -> Times:
-    """The least starts that keep the arcs and are not below `least`, whose lines are in topological order.
+    """Return the least starts that keep the arcs and are not below `least`, whose lines are in topological order.
 
     Computed in blocks of microbatches, as many as the least offset of an arc between two lines, so that such an arc
     with an offset comes from an earlier block. Along a line x[i] = max(ready[i], x[i-1] + work), which is a running

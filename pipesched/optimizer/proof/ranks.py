@@ -42,7 +42,8 @@ class _OutOfStepsError(Exception):
 
 
 def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
-    """A rank that cannot do its work within an objective of `bound` ticks; None if there is none, or steps run out.
+    """Return a rank that cannot do its work within an objective of `bound` ticks; None if there is none, or steps run
+    out.
 
     A span is refuted in the frame of some rank: all operations on paths from its first start to its last end must fit
     within `bound`. Each rank is tried as the frame; in each frame the rank itself comes first.
@@ -57,7 +58,7 @@ def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
 
 
 def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """A rank without an order, by rounds over the ranks until no window changes; left: steps, counted down."""
+    """Return a rank without an order, by rounds over the ranks until no window changes; left: steps, counted down."""
     moved = True
     while moved:
         moved = False
@@ -85,7 +86,7 @@ class _Step(NamedTuple):
 
 
 def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
-    """True if the rank has an order; its windows are narrowed to the starts in such orders."""
+    """Return True if the rank has an order; its windows are narrowed to the starts in such orders."""
     mine = [line for line in windows.order if windows.rank[line] == rank]
     length, work = (np.array([of[line] for line in mine]) for of in (windows.length, windows.work))
     low, high = (np.array([x for line in mine for x in of[line]], dtype=np.int64) for of in (windows.low, windows.high))
@@ -109,7 +110,7 @@ def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
 def _forward(
     windows: Windows, mine: list[Line], times: tuple[Ints, Ints], cap: int | None, left: list[int]
 ) -> list[_Step]:
-    """All steps that can be reached from the start, where no operation is done."""
+    """Return all steps that can be reached from the start, where no operation is done."""
     length, work, gains = (np.array([of[x] for x in mine]) for of in (windows.length, windows.work, windows.gains))
     if prod(windows.length[line] + 1 for line in mine) >= -UNKNOWN:
         raise _OutOfStepsError
@@ -146,7 +147,7 @@ def _forward(
 
 
 def _waits(windows: Windows, mine: list[Line], line: Line) -> list[int]:
-    """Indices of the lines that `line` follows on its rank: the one before in the chain, or the I of a W."""
+    """Return the indices of the lines that `line` follows on its rank: the one before in the chain, or the I of a W."""
     if line in windows.inputs:
         return [mine.index(one) for one in windows.inputs[line]]
     if line.op == Op.W:

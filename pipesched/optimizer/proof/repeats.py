@@ -19,7 +19,9 @@ _FUNCTIONS = {"min", "max", "abs"}
 
 
 def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
-    """Reason why m determines more than repetitions, or an empty string. step: K; chunks: the number of each rank."""
+    """Return the reason why m determines more than repetitions, or an empty string. step: K; chunks: the number of each
+    rank.
+    """
     for item in (*file.parameters, *file.items):
         match item:
             case ast.Claim():
@@ -57,7 +59,7 @@ def _says(node: object, name: str = "m") -> bool:
 
 
 def _repeats(body: Sequence[ast.Statement], step: int) -> bool:
-    """True if m occurs only in the count of one loop, or of one loop in each branch of an `if`."""
+    """Return True if m occurs only in the count of one loop, or of one loop in each branch of an `if`."""
     grows = [one for one in body if _says(one)]
     match grows:
         case []:
@@ -72,7 +74,7 @@ def _repeats(body: Sequence[ast.Statement], step: int) -> bool:
 
 
 def _unbounded(condition: ast.Expression, step: int) -> bool:
-    """True if a condition that holds at m also holds at m + K, m + 2K and so on."""
+    """Return True if a condition that holds at m also holds at m + K, m + 2K and so on."""
     match condition:
         case ast.Binary(operator="and", left=left, right=right):
             return _unbounded(left, step) and _unbounded(right, step)
@@ -84,7 +86,9 @@ def _unbounded(condition: ast.Expression, step: int) -> bool:
 
 
 def _steady(count: ast.Expression, step: int) -> bool:
-    """True if K more microbatches always add the same number of repetitions: m + n, m - n, or (m - n) // b, b | K."""
+    """Return True if K more microbatches always add the same number of repetitions: m + n, m - n, or (m - n) // b, b |
+    K.
+    """
     match count:
         case ast.Binary(operator="//", left=left, right=ast.Number(value=int(by))):
             return by > 0 and step % by == 0 and _steady(left, 1)
@@ -98,7 +102,9 @@ def _steady(count: ast.Expression, step: int) -> bool:
 
 
 def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
-    """Reason why a copy may spell other letters, or an empty string. several: True if the rank has several chunks."""
+    """Return the reason why a copy may spell other letters, or an empty string. several: True if the rank has several
+    chunks.
+    """
     for one in _nodes(body):
         match one:
             case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:

@@ -39,7 +39,7 @@ class Work:
 
 
 def work(problem: Problem, rank: int, frame: int | None, head: int, tail: int) -> Work:
-    """Bound by the operations of a rank between a head and a tail."""
+    """Return the bound by the operations of a rank between a head and a tail."""
     heads, tails = problem.heads(frame), problem.tails(frame)
     counts = {
         line: sum(h >= head and t >= tail for h, t in zip(heads[line], tails[line], strict=True))
@@ -51,7 +51,7 @@ def work(problem: Problem, rank: int, frame: int | None, head: int, tail: int) -
 
 
 def everything(problem: Problem, rank: int) -> Work:
-    """Bound by all operations of a rank, which has at least one."""
+    """Return the bound by all operations of a rank, which has at least one."""
     frame = rank if problem.span else None
     head, tail = (
         min(min(times[line]) for line in problem.on(rank)) for times in (problem.heads(frame), problem.tails(frame))
@@ -60,7 +60,7 @@ def everything(problem: Problem, rank: int) -> Work:
 
 
 def explained(bound: Work, said: Callable[[int], str]) -> str:
-    """A bound in words, with numbers that add up; said: formats ticks in the user's unit."""
+    """Return a bound in words, with numbers that add up; said: formats ticks in the user's unit."""
     head, doing, tail, total = map(said, (bound.head, bound.work, bound.tail, bound.value))
     if bound.count == 1:
         return f"the longest path, through rank {bound.rank}: {total}"

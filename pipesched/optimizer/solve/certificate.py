@@ -23,7 +23,7 @@ def certificate(
     proof: Mapping[str, object] | None = None,
     least: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """Certificate of a search's best schedule.
+    """Return the certificate of a search's best schedule.
 
     repeated: its extension to every m; proof: of the refuted objective; least: proof at the least m.
     """
@@ -42,7 +42,7 @@ def certify(
     terms: Mapping[str, object] | None = None,
     proof: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """Certificate of a schedule with objective `value`, in ticks, for one m.
+    """Return the certificate of a schedule with objective `value`, in ticks, for one m.
 
     refuted: (ticks, engine, ranks or None for all); terms: of the refutation; proof: of it.
     """
@@ -64,7 +64,7 @@ def certify(
 
 
 def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
-    """Entry `every`: the schedule of the seam, with its starts, and its lower bound if it meets it."""
+    """Return the entry `every`: the schedule of the seam, with its starts, and its lower bound if it meets it."""
     seam, problem = repeated.seam, instance.problem(repeated.seam.microbatches)
     bound = repeated.bound if repeated.optimal else lower_bound(problem)
     starts = [[plain(problem.time(int(seam.start[x]))) for x in order] for order in seam.unrolled(problem)]
@@ -80,7 +80,9 @@ def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
 
 
 def _bound(problem: Problem, bound: Bound) -> dict[str, object] | None:
-    """Entry `bound`, for a bound by work between two times; None for others, which the checker's `ranks` finds too."""
+    """Return the entry `bound`, for a bound by work between two times; None for others, which the checker's `ranks`
+    finds too.
+    """
     if not isinstance(bound.terms, Busy):
         return None
     frame = {"frame": bound.frame} if problem.objective == "span" else {}

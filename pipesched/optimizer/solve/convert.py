@@ -65,7 +65,9 @@ def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Sche
 
 
 def by_start(problem: Problem, start: Ints) -> Orders:
-    """Orders by start; of operations that start together those without duration come first, then chain order counts."""
+    """Return the orders by start; of operations that start together those without duration come first, then chain order
+    counts.
+    """
     duration = problem.duration[problem.sequence]
     rank = problem.rank[problem.sequence]
     chain = np.lexsort((_depth(problem)[problem.sequence], duration > 0, start, rank))
@@ -74,7 +76,9 @@ def by_start(problem: Problem, start: Ints) -> Orders:
 
 
 def _depth(problem: Problem) -> Ints:
-    """Depth of each sequence in the chain, if some durations are 0: it orders operations that start together."""
+    """Return the depth of each sequence in the chain, if some durations are 0: it orders operations that start
+    together.
+    """
     depth = np.zeros(problem.sequences, dtype=np.int64)
     for _ in range(problem.sequences if bool((problem.duration == 0).any()) else 0):
         deeper = depth.copy()
@@ -134,7 +138,9 @@ def played(problem: Problem, orders: Orders) -> Run | None:
 
 
 def run(problem: Problem, orders: Orders) -> Ints | None:
-    """The earliest start of every operation in these orders, int64, shape (operations,); None if they deadlock."""
+    """Return the earliest start of every operation in these orders, int64, shape (operations,); None if they
+    deadlock.
+    """
     found = played(problem, orders)
     return None if found is None else np.array(found.start, dtype=np.int64)
 
@@ -150,7 +156,7 @@ def peak(problem: Problem, orders: Orders) -> Ints:
 
 
 def value(problem: Problem, orders: Orders) -> int | None:
-    """The objective in ticks, or None if the orders deadlock or hold more than a cap."""
+    """Return the objective in ticks, or None if the orders deadlock or hold more than a cap."""
     start = run(problem, orders)
     if start is None or bool((peak(problem, orders) > problem.cap).any()):
         return None
@@ -158,7 +164,7 @@ def value(problem: Problem, orders: Orders) -> int | None:
 
 
 def fault(problem: Problem, start: Ints, bound: int) -> str:
-    """The first violated rule of a table of starts, in words; empty if all rules hold.
+    """Return the first violated rule of a table of starts, in words; empty if all rules hold.
 
     Args:
         problem: the instance.

@@ -110,7 +110,7 @@ def _of(placement: Placement, microbatches: int) -> Placement:
 
 
 def sizes_of(asked: Asked, parameters: Mapping[str, Value]) -> dict[str, int]:
-    """p, v and m; by default 4, 1 (2 for a loop or vee) and 2p. No v if the placement lists ranks.
+    """Return p, v and m; by default 4, 1 (2 for a loop or vee) and 2p. No v if the placement lists ranks.
 
     Raises:
         PipeschedError: PS208, PS225, invalid sizes, or too many operations.

@@ -76,7 +76,7 @@ class Problem:
     unit: Unit = NO_UNIT
 
     def __getstate__(self) -> dict[str, object]:
-        """The fields alone: another process derives the other values anew."""
+        """Return the fields alone: another process derives the other values anew."""
         return {x.name: getattr(self, x.name) for x in fields(self)}
 
     @property
@@ -148,20 +148,20 @@ class Problem:
         )
 
     def time(self, ticks: int) -> Fraction:
-        """Ticks in the user's unit."""
+        """Return the ticks in the user's unit."""
         return int(ticks) / self.scale
 
     def said(self, ticks: int) -> str:
-        """Ticks in the user's unit, as text."""
+        """Return the ticks in the user's unit, as text."""
         return self.unit.text(self.time(ticks))
 
     def value(self, start: Ints) -> int:
-        """Objective of a table of starts, in ticks."""
+        """Return the objective of a table of starts, in ticks."""
         end = start + self.duration[self.sequence]
         return int(self.spans(start).max(initial=0) if self.objective == "span" else end.max(initial=0))
 
     def spans(self, start: Ints) -> Ints:
-        """Time from the first start to the last end of every rank; 0 without stages."""
+        """Return the time from the first start to the last end of every rank; 0 without stages."""
         rank = self.rank[self.sequence]
         first, last = np.full(self.ranks, _NEVER), np.full(self.ranks, -_NEVER)
         np.minimum.at(first, rank, start)

@@ -29,7 +29,7 @@ from pipesched.optimizer.solve.problem import Problem
 
 
 def _columns(problem: Problem) -> tuple[Ints, ...]:
-    """Columns of a problem with an entry per sequence."""
+    """Return the columns of a problem with an entry per sequence."""
     x = problem
     return x.op, x.route, x.stage, x.rank, x.length, x.duration, x.takes, x.frees
 
@@ -55,7 +55,7 @@ def _with(problem: Problem, columns: Iterable[Ints], edges: Iterable[Ints]) -> P
 
 
 def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
-    """(problem of these ranks alone, with paths through other ranks as lags; numbers of the operations kept)."""
+    """Return (problem of these ranks alone, with paths through other ranks as lags; numbers of the operations kept)."""
     kept = np.flatnonzero(np.isin(problem.rank, list(ranks)))
     number = {int(q): i for i, q in enumerate(kept)}
     follow: dict[int, list[tuple[int, int]]] = {}
@@ -95,7 +95,7 @@ class Merged:
     origin: tuple[tuple[int, ...], ...]
 
     def expanded(self, original: Problem, start: Ints) -> Ints:
-        """Starts of the original operations, from those of the merged problem."""
+        """Return the starts of the original operations, from those of the merged problem."""
         made = np.zeros(original.operations, dtype=np.int64)
         for q, sources in enumerate(self.origin):
             mine = start[self.problem.first[q] : self.problem.first[q + 1]]
@@ -157,7 +157,7 @@ def _numbered(
 
 
 def _groups(problem: Problem) -> list[tuple[int, ...]]:
-    """Sequences of W to merge: those of each rank that has several, if they are alike."""
+    """Return the sequences of W to merge: those of each rank that has several, if they are alike."""
     found = []
     for held in problem.on:
         weights = tuple(q for q in held if problem.op[q] == Op.W)

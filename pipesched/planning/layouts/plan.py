@@ -47,7 +47,7 @@ class Request:
     overlap: Fraction = Fraction(1)
 
     def problem(self) -> Problem:
-        """The problem: the choices and the cluster.
+        """Return the problem: the choices and the cluster.
 
         Raises:
             PipeschedError: PS246, an impossible cluster or batch.

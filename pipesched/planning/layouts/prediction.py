@@ -116,9 +116,9 @@ def _least(stages: Stages, choice: Choice) -> int:
 
 
 def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
-    """Time of sends that do not fit beside computes, layer by layer: after the last backward, or before the first
-    forward. slots: per compute its distance from that border, its duration, its layers, and the duration of its sends;
-    a rank sends one message at a time.
+    """Return the time of sends that do not fit beside computes, layer by layer: after the last backward, or before the
+    first forward. slots: per compute its distance from that border, its duration, its layers, and the duration of its
+    sends; a rank sends one message at a time.
     """
     free = -inf
     for distance, length, layers, sent in sorted(slots, reverse=True):
@@ -129,7 +129,7 @@ def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
 
 @lru_cache(maxsize=8)
 def order(schedule: str, sizes: tuple[tuple[str, Value], ...]) -> Schedule:
-    """Order of a schedule of the library."""
+    """Return the order of a schedule of the library."""
     return load(read(schedule), Options(dict(sizes))).schedule
 
 
@@ -200,12 +200,12 @@ class Prediction:
         return self.model_flops / (self.seconds * self.gpus * self.problem.device.flops)
 
     def days(self, tokens: int) -> Fraction:
-        """Days to train on `tokens` tokens."""
+        """Return the days to train on `tokens` tokens."""
         return tokens / self.tokens_per_second / 86_400
 
 
 def differences(one: Terms, other: Terms) -> list[tuple[str, float]]:
-    """Seconds by which each term of `one` exceeds that of `other`, the largest first."""
+    """Return the seconds by which each term of `one` exceeds that of `other`, the largest first."""
     found = [(term.name, getattr(one, term.name) - getattr(other, term.name)) for term in fields(Terms)]
     return sorted(found, key=lambda row: -row[1])
 
@@ -231,7 +231,7 @@ def predict(problem: Problem, choice: Choice) -> Refused | Prediction:
 
 
 def _ends(stages: Stages, choice: Choice, made: Analysis) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """End of each rank's list, and how long its step continues after it."""
+    """Return the end of each rank's list, and how long its step continues after it."""
     schedule, times, once = made.schedule, made.timeline, stages.once(choice)
     tick = float(made.time(1)) * (NANO // 1000)
     first, last = np.zeros((2, choice.p * choice.v), dtype=np.int64)

@@ -54,7 +54,7 @@ class Judged:
     other: Prediction | None = None
 
     def text(self, best: Prediction) -> str:
-        """The rule and its verdict."""
+        """Return the rule and its verdict."""
         if self.lacks:
             return f"{self.rule.text}: nothing to judge here, {self.lacks}"
         if self.kept:
@@ -65,7 +65,7 @@ class Judged:
 
 
 def slower(other: Prediction, best: Prediction) -> str:
-    """``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``."""
+    """Return ``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``."""
     found, little = differences(other.terms, best.terms), float(best.seconds) / 2000
     said = [f"{SECONDS.text(Fraction(by))} more {TERMS[name]}" for name, by in found[:2] if by >= little]
     less = [f"{SECONDS.text(Fraction(-by))} less {TERMS[name]}" for name, by in found[-1:] if by <= -little]
@@ -75,7 +75,7 @@ def slower(other: Prediction, best: Prediction) -> str:
 
 
 def _node(search: Search) -> int:
-    """Largest tensor parallelism of any choice that fits in a node."""
+    """Return the largest tensor parallelism of any choice that fits in a node."""
     size = search.problem.device.node_size
     return max((x.training.tensor for x in search.possible() if x.training.tensor <= size), default=1)
 
@@ -171,7 +171,7 @@ class Explained:
     refused: Mapping[str, Refused]
 
     def text(self, best: Prediction) -> Iterator[str]:
-        """Lines of the explanation."""
+        """Yield the lines of the explanation."""
         said = ", ".join(f"{name}={value}" for name, value in self.asked.items())
         many = "1 choice" if self.count == 1 else f"{self.count:,} choices"
         if self.found is None:
@@ -185,7 +185,7 @@ class Explained:
 
 
 def explain(search: Search, asked: Mapping[str, Size]) -> Explained:
-    """The fastest choice with these sizes; if none fits, for each reason the choice that is least over."""
+    """Return the fastest choice with these sizes; if none fits, for each reason the choice that is least over."""
 
     def meant(x: Choice) -> bool:
         return all(x[name] == value for name, value in asked.items())

@@ -30,7 +30,7 @@ class Row:
     refuses: Callable[[int, int, int], str]
 
     def stages(self, p: int, v: int) -> tuple[tuple[int, ...], ...]:
-        """Stages of every rank, ascending."""
+        """Return the stages of every rank, ascending."""
         held: list[list[int]] = [[] for _ in range(p)]
         for stage in range(p * v):
             held[self.rank_of(stage, p)].append(stage)

@@ -32,7 +32,7 @@ FEW = 4 * PORTION  # choices up to which other processes do not pay
 
 
 def alike(nanoseconds: int) -> int:
-    """First five digits: times of a step that agree in them count as equal, and less memory wins."""
+    """Return the first five digits: times of a step that agree in them count as equal, and less memory wins."""
     unit: int = 10 ** max(0, len(str(nanoseconds)) - 5)
     return nanoseconds // unit * unit
 
@@ -119,7 +119,9 @@ class Search:
     def best(
         self, count: int, keeps: Callable[[Choice], bool] = lambda _: True, apart: Sequence[str] = ()
     ) -> list[Prediction]:
-        """The fastest choices that fit and pass `keeps`. apart: of choices that agree in these sizes only the first."""
+        """Return the fastest choices that fit and pass `keeps`. apart: of choices that agree in these sizes only the
+        first.
+        """
         found: dict[Hashable, tuple[int, int, int]] = {}
 
         def group(number: int) -> Hashable:

@@ -91,13 +91,13 @@ class Choice:
         return "even" if self.training.layout is None else "ends"
 
     def __getitem__(self, name: str) -> Size:
-        """Value of a name in `NAMES`."""
+        """Return the value of a name in `NAMES`."""
         noun = self if name in ("schedule", "p", "v", "split") else self.training
         found: Size = getattr(noun, LETTERS.get(name, name))
         return found
 
     def to_json(self) -> dict[str, Size]:
-        """All of `NAMES`, and m."""
+        """Return all of `NAMES`, and m."""
         return {**{name: self[name] for name in NAMES}, "m": self.m}
 
     @property
@@ -131,7 +131,7 @@ class Space:
     only: Mapping[str, tuple[Size, ...]] = field(default_factory=dict, compare=False)
 
     def __iter__(self) -> Iterator[Choice]:
-        """All choices, in a fixed order, also those that do not divide, which `refuses` refuses."""
+        """Yield all choices, in a fixed order, also those that do not divide, which `refuses` refuses."""
         batch = self.training.batch or 0
         for p, t, c in product(self._of("p", self.gpus), self._of("t", self.gpus), self._of("c", self.gpus)):
             if self.gpus % (p * t * c):
@@ -154,12 +154,14 @@ class Space:
                         yield Choice(schedule, p, v, replace(training, layout=layout) if layout else training)
 
     def _recompute(self) -> list[str]:
-        """Values of recompute; selective recomputation is for scores, which flash attention does not keep."""
+        """Return the values of recompute; selective recomputation is for scores, which flash attention does not
+        keep.
+        """
         apart = self.training.attention == "flash" and "recompute" not in self.only
         return self._listed("recompute", [how for how in RECOMPUTE if not apart or how != "selective"])
 
     def _of(self, name: str, most: int) -> list[int]:
-        """Divisors of a number among the values to try."""
+        """Return the divisors of a number among the values to try."""
         return self._listed(name, _divisors(most))
 
     def _listed(self, name: str, values: Collection[Listed]) -> list[Listed]:
@@ -167,7 +169,7 @@ class Space:
         return [x for x in asked if name == "b" or x in values]
 
     def _schedules(self, p: int) -> list[str]:
-        """Schedules to try; on one rank all have the same order, so a single one is enough."""
+        """Return the schedules to try; on one rank all have the same order, so a single one is enough."""
         named = self._listed("schedule", SCHEDULES)
         return named if p > 1 else named[:1] if "1f1b" not in named else ["1f1b"]
 
@@ -178,12 +180,12 @@ class Space:
         return self._listed("v", [v for v in range(2, most + 1) if self._near(p * v)])
 
     def _near(self, stages: int) -> list[str]:
-        """Splits that give all stages but two the same number, with the embedding and the head counted."""
+        """Return the splits that give all stages but two the same number, with the embedding and the head counted."""
         counts = {"even": self.transformer.layers, "ends": self.transformer.layers + 2}
         return [how for how, count in counts.items() if -count % stages <= 2 and stages <= count]
 
     def _layouts(self, row: Row, stages: int) -> list[tuple[int, ...] | None]:
-        """The layout of every split to try; for looped stages only nearly even splits."""
+        """Return the layout of every split to try; for looped stages only nearly even splits."""
         splits = self._listed("split", SPLITS if row.chunks or "split" in self.only else self._near(stages))
         ends = _ends(self.transformer, stages) if stages > 1 else None
         found = dict.fromkeys(ends if how == "ends" else None for how in splits)
@@ -194,8 +196,8 @@ class Space:
 
 @lru_cache(maxsize=4096)
 def _ends(a: Transformer, stages: int) -> tuple[int, ...] | None:
-    """Layers by stage where the embedding and the head count as one each, the first stages having more; None if there
-    is no layer for a stage between, or they are cut so anyway.
+    """Return the layers by stage where the embedding and the head count as one each, the first stages having more; None
+    if there is no layer for a stage between, or they are cut so anyway.
     """
     each, more = divmod(a.layers + 2, stages)
     counts = tuple(each + (stage < more) - (stage in (0, stages - 1)) for stage in range(stages))
@@ -216,7 +218,7 @@ def _placed(schedule: str, p: int, v: int) -> tuple[tuple[int, ...], tuple[tuple
 
 
 def refuses(space: Space, choice: Choice) -> str:
-    """Reason to refuse a choice, by arithmetic alone; empty if there is none."""
+    """Return the reason to refuse a choice, by arithmetic alone; empty if there is none."""
     for fault in faults(space.transformer, choice.training, choice.p * choice.v):
         return fault.message
     for ranks, what in (

@@ -93,7 +93,7 @@ class Stages:
 
     @_kept("cut")
     def layers(self, choice: Choice) -> tuple[range, ...]:
-        """Layers of each stage."""
+        """Return the layers of each stage."""
         return layers_of(self.model, choice.training, choice.cut.stages)
 
     @_kept("cut")
@@ -106,7 +106,7 @@ class Stages:
         return tuple(found)
 
     def _each(self, choice: Choice, of: Callable[[int], Made]) -> tuple[Made, ...]:
-        """A figure of every stage, computed once for each kind of stage."""
+        """Return a figure of every stage, computed once for each kind of stage."""
         kinds = self._kinds(choice)
         made = {kind: of(kind) for kind in dict.fromkeys(kinds)}
         return tuple(made[kind] for kind in kinds)
@@ -117,13 +117,13 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.expert")
     def _counts(self, choice: Choice) -> tuple[tuple[Fraction, Fraction], ...]:
-        """Parameters on one rank, those of experts separately."""
+        """Return the parameters on one rank, those of experts separately."""
         found = self._parts(choice)
         return self._each(choice, lambda kind: parameters.counts(found[kind]))
 
     @_kept("cut", "training.tensor", "training.recompute")
     def saved(self, choice: Choice) -> tuple[int, ...]:
-        """Least bytes that a stage keeps of one sequence on one rank, without context parallelism."""
+        """Return the least bytes that a stage keeps of one sequence on one rank, without context parallelism."""
         a, x, layers = self.model, _alone(choice.training), self.layers(choice)
         each = [activations.layer(a, x, index) for index in self._sorts]
         ends = {0: activations.embedding(a, x), len(layers) - 1: activations.head(a, x)}
@@ -140,20 +140,20 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
     def state(self, choice: Choice) -> tuple[int, ...]:
-        """Bytes of parameters, gradients and optimizer on one rank."""
+        """Return the bytes of parameters, gradients and optimizer on one rank."""
         found = self._parts(choice)
         return self._each(choice, lambda kind: int(state.state(self.model, choice.training, found[kind]).total))
 
     @_kept("cut", "training.tensor", "training.recompute")
     def _work(self, choice: Choice) -> tuple[tuple[float, ...], ...]:
-        """FLOPs of one sequence on one rank: of F, I and W, and those of I that run an F again."""
+        """Return the FLOPs of one sequence on one rank: of F, I and W, and those of I that run an F again."""
         found = flops.by_stage(self.model, _alone(choice.training), choice.cut.stages)
         return tuple(tuple(map(float, (one.forward, one.input, one.weights, one.again))) for one in found)
 
     @_kept("training.tensor", "training.context", "training.expert", "training.microbatch", "training.recompute")
     def _sent(self, choice: Choice) -> list[list[tuple[float, ...]]]:
-        """Seconds of messages of one microbatch between the ranks of a layer of each kind, in F and in the backward:
-        over t, over c, to experts.
+        """Return the seconds of messages of one microbatch between the ranks of a layer of each kind, in F and in the
+        backward: over t, over c, to experts.
         """
         x, names = choice.training, [one.name for one in fields(traffic.NONE)]
 
@@ -165,7 +165,7 @@ class Stages:
         return [[seconds(way(self.model, x, index)) for way in ways] for index in self._sorts]
 
     def costs(self, choice: Choice) -> Costs:
-        """Costs of the timeline of a choice on the device, in milliseconds."""
+        """Return the costs of the timeline of a choice on the device, in milliseconds."""
         problem = self.problem
         way = choice.training, problem.device, choice.ranks, problem.efficiency
         return times.costs(self.model, *way, overlap=problem.overlap)
@@ -175,7 +175,7 @@ class Stages:
         *("training.microbatch", "training.recompute", "training.zero"),
     )
     def times(self, choice: Choice) -> Times:
-        """Times of every stage on its rank."""
+        """Return the times of every stage on its rank."""
         problem, x, layers, sent = self.problem, choice.training, self.layers(choice), self._sent(choice)
         rate, overlap = float(problem.device.flops * problem.efficiency), float(problem.overlap)
         work, counts, tokens = self._work(choice), self._counts(choice), x.microbatch / x.context
@@ -198,7 +198,7 @@ class Stages:
         return Times(forward, back, weights, self._messages(choice), parts)
 
     def _messages(self, choice: Choice) -> tuple[int, ...]:
-        """Message time of each stage: the longer of its messages to the next and to the previous stage."""
+        """Return the message time of each stage: the longer of its messages to the next and to the previous stage."""
         x, device = choice.training, self.problem.device
         size = activations.boundary(self.model, x)
         after = [float(size / link(x, device, *two)) for two in pairwise(choice.ranks)]
@@ -206,7 +206,7 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
     def once(self, choice: Choice) -> tuple[Once, ...]:
-        """Messages that each stage sends once per step."""
+        """Return the messages that each stage sends once per step."""
         x, counts, layers = choice.training, self._counts(choice), self.layers(choice)
         beside = float(self.problem.overlap)
 
@@ -222,16 +222,16 @@ class Stages:
 
 
 def _alone(x: Training) -> Training:
-    """The training with microbatches of one sequence, without context parallelism."""
+    """Return the training with microbatches of one sequence, without context parallelism."""
     return replace(x, microbatch=1, context=1, data=1, expert=1, zero=0, batch=None)
 
 
 def _nano(*seconds: float) -> tuple[int, ...]:
-    """Nanoseconds, rounded down."""
+    """Return the nanoseconds, rounded down."""
     return tuple(int(NANO * one) for one in seconds)
 
 
 @lru_cache(maxsize=2)
 def stages_of(problem: Problem) -> Stages:
-    """The stages of a problem, cached."""
+    """Return the stages of a problem, cached."""
     return Stages(problem)

@@ -54,22 +54,24 @@ class StageBytes:
 
 
 def tokens(a: Transformer, x: Training) -> Fraction:
-    """Tokens of a microbatch on one rank."""
+    """Return the tokens of a microbatch on one rank."""
     return Fraction(a.sequence * x.microbatch, x.context)
 
 
 def shared_tokens(a: Transformer, x: Training) -> Fraction:
-    """Tokens on one rank outside attention and the feed-forward part; sequence parallelism splits them by t."""
+    """Return the tokens on one rank outside attention and the feed-forward part; sequence parallelism splits them by
+    t.
+    """
     return tokens(a, x) / (x.tensor if x.sequence_parallel else 1)
 
 
 def boundary(a: Transformer, x: Training) -> Fraction:
-    """A message between stages: 2 s b h, divided by t under sequence parallelism."""
+    """Return a message between stages: 2 s b h, divided by t under sequence parallelism."""
     return shared_tokens(a, x) * a.hidden * a.dtype_bytes
 
 
 def layer(a: Transformer, x: Training, index: int) -> Fraction:
-    """Bytes that layer `index`, counted from 0, keeps for one microbatch."""
+    """Return the bytes that layer `index`, counted from 0, keeps for one microbatch."""
     if x.recompute == "full":
         return boundary(a, x)
     found = sum((one.bytes for one in items(a, x, index)), Fraction(0))
@@ -77,13 +79,15 @@ def layer(a: Transformer, x: Training, index: int) -> Fraction:
 
 
 def items(a: Transformer, x: Training, index: int) -> tuple[Saved, ...]:
-    """Tensors that the forward of a layer makes and its backward reads."""
+    """Return the tensors that the forward of a layer makes and its backward reads."""
     inner = _experts(a, x) if a.has_experts(index) else _feed_forward(a, x, a.feed_forward)
     return (*_attention(a, x), *inner)
 
 
 def scores(a: Transformer, x: Training) -> Fraction:
-    """5 a s^2 b / t: the output of the softmax, and the mask and the output of dropout. None with flash attention."""
+    """Return 5 a s^2 b / t: the output of the softmax, and the mask and the output of dropout. None with flash
+    attention.
+    """
     if x.attention == "flash":
         return Fraction(0)
     each = a.dtype_bytes + (1 + a.dtype_bytes if a.dropout else 0)
@@ -91,22 +95,22 @@ def scores(a: Transformer, x: Training) -> Fraction:
 
 
 def embedding(a: Transformer, x: Training) -> Fraction:
-    """The dropout mask of the first stage: s b h."""
+    """Return the dropout mask of the first stage: s b h."""
     return shared_tokens(a, x) * a.hidden if a.dropout else Fraction(0)
 
 
 def head(a: Transformer, x: Training) -> Fraction:
-    """Inputs of the last norm and of the head, and logits in fp32: 4 s b h / t (1 + V / h), section 4.3."""
+    """Return the inputs of the last norm and of the head, and logits in fp32: 4 s b h / t (1 + V / h), section 4.3."""
     return 2 * boundary(a, x) + logits(a, x, 4)
 
 
 def logits(a: Transformer, x: Training, size: int) -> Fraction:
-    """Bytes of entries of `size` bytes each."""
+    """Return the bytes of entries of `size` bytes each."""
     return size * tokens(a, x) * a.vocabulary / x.tensor
 
 
 def loss(a: Transformer, x: Training) -> Fraction:
-    """Bytes that the backward of the loss makes, on top of the logits that the head kept.
+    """Return the bytes that the backward of the loss makes, on top of the logits that the head kept.
 
     Megatron-LM's writes the gradient in their place, and it is rounded to the dtype of the model (Megatron-core 0.16.1,
     tensor_parallel/cross_entropy.py). torch's cross entropy makes two in fp32, of the chosen logits and of all.
@@ -115,7 +119,7 @@ def loss(a: Transformer, x: Training) -> Fraction:
 
 
 def stored(a: Transformer, x: Training, index: int) -> Fraction:
-    """Bytes that I leaves for W beside the saved ones: the output gradient of every weight of a layer.
+    """Return the bytes that I leaves for W beside the saved ones: the output gradient of every weight of a layer.
 
     That is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage I does
     nothing, and W is the whole backward. A layer that I recomputes is kept too, as if it had been saved.
@@ -127,7 +131,7 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]:
-    """Activations of every stage.
+    """Return the activations of every stage.
 
     Raises:
         PipeschedError: PS235.
@@ -156,14 +160,14 @@ def _stage(a: Transformer, x: Training, layers: range, *, first: bool, last: boo
 
 
 def _again(a: Transformer, x: Training, index: int) -> Fraction:
-    """Bytes that the recomputation of one layer restores during its backward."""
+    """Return the bytes that the recomputation of one layer restores during its backward."""
     whole = sum((one.bytes for one in items(a, x, index)), Fraction(0))
     return whole - layer(a, x, index)
 
 
 def _working(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fraction]:
-    """Temporary bytes of a B and of an I of a layer: gradients inside the feed-forward part, or later, once these are
-    freed, gradients of the scores before and after the softmax.
+    """Return the temporary bytes of a B and of an I of a layer: gradients inside the feed-forward part, or later, once
+    these are freed, gradients of the scores before and after the softmax.
 
     An I stores the other gradients, and frees nothing.
     """
@@ -191,7 +195,7 @@ def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
 
 
 def _heads(a: Transformer, t: int) -> Fraction:
-    """Entries of q, k and v of a token on a rank; a key-value head is on one rank at least."""
+    """Return the entries of q, k and v of a token on a rank; a key-value head is on one rank at least."""
     if a.latent is not None:
         return Fraction(a.heads * (2 * (a.latent.key + a.latent.rope) + a.latent.value), t)
     return Fraction(a.heads * a.head_size, t) + 2 * a.head_size * max(Fraction(a.kv_heads, t), Fraction(1))
@@ -206,8 +210,8 @@ def _feed_forward(a: Transformer, x: Training, inner: int) -> Iterator[Saved]:
 
 
 def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
-    """Tokens are assumed to be sent evenly: each rank of t works on its share of them; if e is 1, t splits the experts
-    instead, and every rank has all tokens.
+    """Yield the tokens are assumed to be sent evenly: each rank of t works on its share of them; if e is 1, t splits
+    the experts instead, and every rank has all tokens.
     """
     assert a.experts is not None
     z, k, f, share = a.dtype_bytes, a.experts.per_token, a.experts.size, tokens(a, x) / x.tensor
@@ -217,12 +221,12 @@ def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
 
 
 def _apart(x: Training) -> int:
-    """Ranks of t that send different tokens to experts."""
+    """Return the ranks of t that send different tokens to experts."""
     return x.tensor if x.expert > 1 else 1
 
 
 def _outputs(a: Transformer, x: Training, index: int) -> Fraction:
-    """Entries per token that the first matrices of the feed-forward part make, and that experts return."""
+    """Return the entries per token that the first matrices of the feed-forward part make, and that experts return."""
     ways, t = 2 if a.gated else 1, x.tensor
     if not a.has_experts(index):
         return Fraction(ways * a.feed_forward, t)

@@ -93,7 +93,7 @@ class Transformer:
         return DTYPES[self.dtype]
 
     def has_experts(self, layer: int) -> bool:
-        """True if a layer, counted from 0, has experts."""
+        """Return True if a layer, counted from 0, has experts."""
         return self.experts is not None and layer >= self.experts.dense_layers
 
 

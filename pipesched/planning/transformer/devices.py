@@ -109,7 +109,7 @@ def _written(value: object, unit: str, rate: bool) -> Fraction | None:
 
 
 def read(path: str) -> Device:
-    """Device by a name in DEVICES, or of a TOML file; ``h100,node_size=4`` changes one of its keys.
+    """Return the device by a name in DEVICES, or of a TOML file; ``h100,node_size=4`` changes one of its keys.
 
     Raises:
         PipeschedError: PS240, unknown device; PS241 to PS243, faults of the file; PS809.

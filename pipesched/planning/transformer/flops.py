@@ -39,7 +39,7 @@ class StageFlops:
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]:
-    """FLOPs of every stage.
+    """Return the FLOPs of every stage.
 
     Raises:
         PipeschedError: PS235.
@@ -58,24 +58,26 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
 
 
 def entries(a: Transformer, x: Training, index: int) -> Fraction:
-    """Entries of the matrices of a layer that a token goes through, on one rank."""
+    """Return the entries of the matrices of a layer that a token goes through, on one rank."""
     return _projections(a, x.tensor) + _feed_forward(a, x.tensor, index)
 
 
 def attention(a: Transformer, x: Training) -> Fraction:
-    """FLOPs of attention forward, queries with keys and scores with values: 4 b s^2 h for a GPT."""
+    """Return the FLOPs of attention forward, queries with keys and scores with values: 4 b s^2 h for a GPT."""
     key, value = (a.head_size, a.head_size) if a.latent is None else (a.latent.key + a.latent.rope, a.latent.value)
     return 2 * tokens(a, x) * a.sequence * a.heads * (key + value) / x.tensor
 
 
 def of_model(a: Transformer, sequences: int = 1) -> Fraction:
-    """FLOPs of F, I and W of all layers and the head, without recomputation, as model FLOP utilisation counts them."""
+    """Return the FLOPs of F, I and W of all layers and the head, without recomputation, as model FLOP utilisation
+    counts them.
+    """
     (whole,) = by_stage(a, Training(microbatch=sequences), 1)
     return whole.forward + whole.backward
 
 
 def formula(layers: int, hidden: int, vocabulary: int, sequence: int, batch: int) -> Fraction:
-    """FLOPs of a step of a GPT with full recomputation: equation 3."""
+    """Return the FLOPs of a step of a GPT with full recomputation: equation 3."""
     h = Fraction(hidden)
     return 96 * batch * sequence * layers * h**2 * (1 + sequence / (6 * h) + vocabulary / (16 * layers * h))
 
@@ -91,8 +93,8 @@ def _projections(a: Transformer, t: int) -> Fraction:
 
 
 def _feed_forward(a: Transformer, t: int, index: int) -> Fraction:
-    """Entries of the feed-forward part; with experts, of those that a token is sent to, and of the router on every
-    rank.
+    """Return the entries of the feed-forward part; with experts, of those that a token is sent to, and of the router on
+    every rank.
     """
     matrices = a.hidden * (3 if a.gated else 2)
     if not a.has_experts(index):

@@ -16,7 +16,7 @@ _MOST = 100_000
 
 
 def stages_of(layout: str) -> list[str] | str:
-    """Letters of each stage, or the fault of the string."""
+    """Return the letters of each stage, or the fault of the string."""
     text = layout.replace(",", "")
     for pattern in (_GROUP, _ONE):
         size = len(text) + sum(len(found[1]) * int(found[2]) for found in pattern.finditer(text))
@@ -77,7 +77,7 @@ def _in_one_last(x: Layout) -> bool:
 
 
 def faults(stages: list[str], ranks: int, layers: int | None, predicted: int | None) -> Iterator[str]:
-    """Every reason why the stages do not fit a model with these numbers of layers and prediction layers."""
+    """Yield every reason why the stages do not fit a model with these numbers of layers and prediction layers."""
     if len(stages) % ranks:
         yield f"has {len(stages)} stages, not a multiple of {ranks} ranks"
         return

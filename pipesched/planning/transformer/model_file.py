@@ -72,7 +72,7 @@ _LAYERS = _Kind(
 
 
 def _layers(value: object) -> tuple[int, ...] | None:
-    """Layers of each stage; None if it is not a layout, or has a prediction layer."""
+    """Return the layers of each stage; None if it is not a layout, or has a prediction layer."""
     if isinstance(value, str):
         stages = stages_of(value)
         every = "".join(stages)
@@ -107,7 +107,7 @@ _NOT_WRITTEN = ("experts", "latent", "places")
 
 
 def _keys() -> Iterator[tuple[str, _Kind, bool]]:
-    """Every key of a file, its kind, and whether its section requires it."""
+    """Yield every key of a file, its kind, and whether its section requires it."""
     for section, noun in _SECTIONS.items():
         for one in fields(noun):
             if one.name not in _NOT_WRITTEN:
@@ -120,13 +120,14 @@ _REQUIRED = tuple(key for key, _, required in _keys() if required)
 
 
 def built_in() -> list[str]:
-    """Names of the models that ship with pipesched."""
+    """Return the names of the models that ship with pipesched."""
     folder = asset(*_FOLDER)
     return sorted(path.name.removesuffix(".toml") for path in folder.glob("*.toml")) if folder.is_dir() else []
 
 
 def read(path: str) -> Trained:
-    """Model of a TOML file, or by a name in `built_in`; ``NAME,tensor=8,zero=1`` changes keys of its training.
+    """Return the model of a TOML file, or by a name in `built_in`; ``NAME,tensor=8,zero=1`` changes keys of its
+    training.
 
     Raises:
         PipeschedError: PS809, PS230 to PS237.
@@ -145,7 +146,7 @@ def _other(text: str) -> tuple[str, object]:
 
 
 def source(path: str) -> Source:
-    """Text of a file, or of a name in `built_in`.
+    """Return the text of a file, or of a name in `built_in`.
 
     Raises:
         PipeschedError: PS237, PS809.
@@ -188,12 +189,12 @@ Noun = TypeVar("Noun")
 
 
 def _built(noun: Callable[..., Noun], values: Mapping[str, object]) -> Noun:
-    """Noun of a section; of an absent one, its defaults."""
+    """Return the noun of a section; of an absent one, its defaults."""
     return noun(**values)
 
 
 def _section(noun: type, section: str, values: Mapping[str, object]) -> dict[str, object]:
-    """Values of a section by field, none if it is absent."""
+    """Return the values of a section by field, none if it is absent."""
     names = [one.name for one in fields(noun)]
     keys = {name: f"{section}.{name}" for name in names}
     return {name: KEYS[key].read(values[key]) for name, key in keys.items() if key in values}

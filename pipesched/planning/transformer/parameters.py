@@ -34,24 +34,24 @@ class Part:
 
 
 def layer(a: Transformer, x: Training, index: int) -> tuple[Part, ...]:
-    """Parts of a layer, counted from 0."""
+    """Return the parts of a layer, counted from 0."""
     inner = _experts(a, x) if a.has_experts(index) else (_feed_forward(a, x),)
     return (_norms(a, 2), _attention(a, x), *inner)
 
 
 def embedding(a: Transformer, x: Training) -> tuple[Part, ...]:
-    """Embeddings of the vocabulary and of the positions."""
+    """Return the embeddings of the vocabulary and of the positions."""
     positions = a.sequence * a.hidden if a.learned_positions else 0
     return (_vocabulary("embedding", a, x), Part("positions", positions, Fraction(positions)))
 
 
 def head(a: Transformer, x: Training) -> tuple[Part, ...]:
-    """The last norm, and the matrix that makes logits; if tied, the last stage has a copy of the first one's."""
+    """Return the last norm, and the matrix that makes logits; if tied, the last stage has a copy of the first one's."""
     return (_norms(a, 1), _vocabulary("head", a, x))
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...], ...]:
-    """Parts of each stage. A tied head also counts on the last stage if there are several.
+    """Return the parts of each stage. A tied head also counts on the last stage if there are several.
 
     Raises:
         PipeschedError: PS235.
@@ -68,13 +68,15 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...]
 
 
 def total(a: Transformer) -> int:
-    """Parameters of the model, each counted once."""
+    """Return the parameters of the model, each counted once."""
     every = [*embedding(a, ALONE), *head(a, ALONE)[: 1 if a.tied else 2]]
     return sum(part.count for part in every) + sum(_of_layer(a, index) for index in range(a.layers))
 
 
 def active(a: Transformer) -> int:
-    """Parameters that one token goes through; of the experts only those that it is sent to, and the shared ones."""
+    """Return the parameters that one token goes through; of the experts only those that it is sent to, and the shared
+    ones.
+    """
     if a.experts is None:
         return total(a)
     idle = (a.experts.count - a.experts.per_token) * _expert(a)
@@ -82,18 +84,18 @@ def active(a: Transformer) -> int:
 
 
 def formula(layers: int, hidden: int, vocabulary: int, sequence: int) -> Fraction:
-    """Parameters of a GPT: Narayanan et al., SC 2021, equation 2."""
+    """Return the parameters of a GPT: Narayanan et al., SC 2021, equation 2."""
     h = Fraction(hidden)
     return 12 * layers * h**2 * (1 + 13 / (12 * h) + (vocabulary + sequence) / (12 * layers * h))
 
 
 def on_rank(parts: Sequence[Part], *, of_experts: bool | None = None) -> Fraction:
-    """Number on one rank, of the experts alone or of all others alone."""
+    """Return the number on one rank, of the experts alone or of all others alone."""
     return sum((part.on_rank for part in parts if of_experts in (None, part.of_experts)), Fraction(0))
 
 
 def counts(parts: Sequence[Part]) -> tuple[Fraction, Fraction]:
-    """Numbers on one rank: without the experts, and of the experts."""
+    """Return the numbers on one rank: without the experts, and of the experts."""
     return on_rank(parts, of_experts=False), on_rank(parts, of_experts=True)
 
 
@@ -107,7 +109,7 @@ def _norms(a: Transformer, count: int) -> Part:
 
 
 def _vocabulary(name: str, a: Transformer, x: Training) -> Part:
-    """Vocabulary size, padded to a multiple of t."""
+    """Return the vocabulary size, padded to a multiple of t."""
     return Part(name, a.vocabulary * a.hidden, Fraction(-(-a.vocabulary // x.tensor) * a.hidden))
 
 
@@ -124,7 +126,9 @@ def _attention(a: Transformer, x: Training) -> Part:
 
 
 def _latent(a: Transformer, way: Latent, x: Training) -> Part:
-    """Parameters of latent attention: every rank has the compressing matrices and their norms; heads are split."""
+    """Return the parameters of latent attention: every rank has the compressing matrices and their norms; heads are
+    split.
+    """
     whole = a.hidden * (way.query + way.key_value + way.rope) + way.query + way.key_value
     heads = way.query * (way.key + way.rope) + way.key_value * (way.key + way.value) + way.value * a.hidden
     return Part("attention", whole + a.heads * heads, whole + Fraction(a.heads * heads, x.tensor))
@@ -146,7 +150,7 @@ def _expert(a: Transformer) -> int:
 
 
 def _experts(a: Transformer, x: Training) -> Iterator[Part]:
-    """Experts have no biases; shared ones are split like a feed-forward part."""
+    """Yield the experts have no biases; shared ones are split like a feed-forward part."""
     assert a.experts is not None
     count, shared = a.experts.count * _expert(a), a.experts.shared * _expert(a)
     yield Part("router", a.hidden * a.experts.count, Fraction(a.hidden * a.experts.count))

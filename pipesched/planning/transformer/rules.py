@@ -30,7 +30,7 @@ class Rule:
     help: Says | None = None
 
     def told(self, a: Transformer, x: Training, s: int | None) -> Diagnostic:
-        """Diagnostic at the place of the key."""
+        """Return the diagnostic at the place of the key."""
         section, _, name = self.key.rpartition(".")
         noun = {"model": a, "model.experts": a.experts, "training": x}[section]
         said = self.label(a, x, s) if self.label else f"{name} = {getattr(noun, name)}"
@@ -41,7 +41,7 @@ class Rule:
 def finding(
     code: AnyCode, message: str, key: str, places: Mapping[str, Span], said: str, help: str | None = None
 ) -> Diagnostic:
-    """Diagnostic at the place of a key of the file."""
+    """Return the diagnostic at the place of a key of the file."""
     return Diagnostic(code, message, (Label(toml.place(key, places), said),), (), help)
 
 
@@ -53,7 +53,7 @@ def _experts(a: Transformer) -> Experts:
 
 
 def _split(a: Transformer, x: Training) -> int:
-    """Inner size of the experts that tensor parallelism splits: all experts, or the shared ones."""
+    """Return the inner size of the experts that tensor parallelism splits: all experts, or the shared ones."""
     return _experts(a).size * (1 if x.expert == 1 else _experts(a).shared)
 
 
@@ -187,12 +187,12 @@ STAGES = (
 def faults(
     a: Transformer, x: Training, stages: int | None = None, rules: tuple[Rule, ...] = (*RULES, *STAGES)
 ) -> Iterator[Diagnostic]:
-    """Every broken rule: sizes that do not divide, too high a degree of parallelism, too few layers."""
+    """Return every broken rule: sizes that do not divide, too high a degree of parallelism, too few layers."""
     return (rule.told(a, x, stages) for rule in rules if rule.broken(a, x, stages))
 
 
 def layers_of(transformer: Transformer, training: Training, stages: int) -> tuple[range, ...]:
-    """Layers of each stage, counted from 0.
+    """Return the layers of each stage, counted from 0.
 
     If they do not divide, the ends have one less, the last stage first, then the first, as in Llama 3, for the head and
     the embedding.

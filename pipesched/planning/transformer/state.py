@@ -41,21 +41,21 @@ class State:
 
 
 def state(a: Transformer, x: Training, parts: Sequence[Part]) -> State:
-    """State of the given parts on one rank."""
+    """Return the state of the given parts on one rank."""
     return _sharded(a, x, on_rank(parts, of_experts=False), copies(x)) + _sharded(
         a, x, on_rank(parts, of_experts=True), copies(x, of_experts=True)
     )
 
 
 def copies(x: Training, *, of_experts: bool = False) -> int:
-    """Number of ranks over which ZeRO divides."""
+    """Return the number of ranks over which ZeRO divides."""
     whole = x.data * x.context
     return whole * x.tensor // x.expert if of_experts and x.expert > 1 else whole
 
 
 def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction, Fraction], ...]:
-    """Temporary bytes of a stage's largest layer, or of the embedding or the head, by stage: parameters under ZeRO 3,
-    and in a B or a W gradients under ZeRO 2.
+    """Return the temporary bytes of a stage's largest layer, or of the embedding or the head, by stage: parameters
+    under ZeRO 3, and in a B or a W gradients under ZeRO 2.
     """
     made = []
     for stage, layers in enumerate(layers_of(a, x, stages)):

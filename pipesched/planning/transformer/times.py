@@ -39,8 +39,8 @@ def costs(
     slices: int = 1,
     overlap: Fraction = Fraction(1),
 ) -> Costs:
-    """F, I, W, B, C, O and L of every stage. ranks: of the pipeline, by stage. runs_again: the schedule has R. slices:
-    of a sequence, all with equal times.
+    """Return F, I, W, B, C, O and L of every stage. ranks: of the pipeline, by stage. runs_again: the schedule has R.
+    slices: of a sequence, all with equal times.
 
     overlap: the share of the messages between copies that may overlap compute; ranks wait for the rest.
 
@@ -82,7 +82,7 @@ def on_device(
     runs_again: bool,
     slices: int = 1,
 ) -> Costs:
-    """All costs of a placement, with their assumptions.
+    """Return all costs of a placement, with their assumptions.
 
     Raises:
         PipeschedError: PS235.
@@ -105,12 +105,12 @@ def on_device(
 
 
 def milliseconds(seconds: Fraction) -> Fraction:
-    """Round to the nanosecond."""
+    """Return the round to the nanosecond."""
     return Fraction(round(seconds * 1000 * _NANO), _NANO)
 
 
 def link(x: Training, device: Device, one: int, other: int) -> Fraction:
-    """Bandwidth between two ranks of the pipeline, each of which is t c d adjacent devices."""
+    """Return the bandwidth between two ranks of the pipeline, each of which is t c d adjacent devices."""
     wide = x.tensor * x.context * x.data
     first, last = min(one, other) * wide, (max(one, other) + 1) * wide - 1
     return device.node if first // device.node_size == last // device.node_size else device.network

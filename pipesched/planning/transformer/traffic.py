@@ -46,7 +46,7 @@ NONE = Traffic(Fraction(0), Fraction(0), Fraction(0))
 
 
 def forward(a: Transformer, x: Training, index: int) -> Traffic:
-    """Traffic of F of a layer and one microbatch."""
+    """Return the traffic of F of a layer and one microbatch."""
     n, z, t, c, e = tokens(a, x), a.dtype_bytes, x.tensor, x.context, x.expert
     shared = 2 * 2 * Fraction(t - 1, t) * n * a.hidden * z
     heads = max(Fraction(a.kv_heads, t), Fraction(1))
@@ -56,14 +56,16 @@ def forward(a: Transformer, x: Training, index: int) -> Traffic:
 
 
 def backward(a: Transformer, x: Training, index: int) -> Traffic:
-    """Traffic of I of a layer and one microbatch."""
+    """Return the traffic of I of a layer and one microbatch."""
     once = forward(a, x, index)
     back = Traffic(once.tensor, 2 * once.context, once.experts)
     return back + once if x.recompute == "full" else back
 
 
 def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
-    """Traffic on the links of a device: ranks of a layer are adjacent, then those of a sequence, then the copies."""
+    """Return the traffic on the links of a device: ranks of a layer are adjacent, then those of a sequence, then the
+    copies.
+    """
     return (
         sent.tensor / link(device, x.tensor)
         + sent.context / link(device, x.tensor * x.context)
@@ -72,13 +74,15 @@ def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
 
 
 def link(device: Device, ranks: int) -> Fraction:
-    """Bandwidth of the slowest group of `ranks` adjacent ranks: of groups of 3, on nodes of 8, one spans two nodes."""
+    """Return the bandwidth of the slowest group of `ranks` adjacent ranks: of groups of 3, on nodes of 8, one spans two
+    nodes.
+    """
     return device.node if device.node_size % ranks == 0 else device.network
 
 
 def ring(device: Device, ranks: int, apart: int) -> Fraction:
-    """Bandwidth of a reduction over ranks that are `apart` devices apart: with k of them in a node, k adapters carry
-    a k-th each out of it, as NCCL has a ring for every adapter.
+    """Return the bandwidth of a reduction over ranks that are `apart` devices apart: with k of them in a node, k
+    adapters carry a k-th each out of it, as NCCL has a ring for every adapter.
     """
     if device.node_size % (ranks * apart) == 0:
         return device.node
@@ -86,8 +90,8 @@ def ring(device: Device, ranks: int, apart: int) -> Fraction:
 
 
 def exposed(sent: Seconds, beside: Seconds, layers: int) -> Seconds:
-    """Time that a compute waits for messages that overlap it layer by layer: the messages of one layer, or the time by
-    which all exceed the compute of the other layers.
+    """Return the time that a compute waits for messages that overlap it layer by layer: the messages of one layer, or
+    the time by which all exceed the compute of the other layers.
     """
     pieces = max(layers, 1)
     return max(sent / pieces, sent - beside * (pieces - 1) / pieces)
@@ -96,8 +100,8 @@ def exposed(sent: Seconds, beside: Seconds, layers: int) -> Seconds:
 def waits(
     copies: tuple[Seconds, Seconds], alone: tuple[Seconds, Seconds, Seconds], layers: int, overlap: Seconds
 ) -> tuple[Seconds, Seconds, Seconds, Seconds]:
-    """Time that the messages of `each_microbatch` add to F, I, W and a whole B. alone: times of F, I and W; overlap:
-    the share of messages that may overlap them.
+    """Return the time that the messages of `each_microbatch` add to F, I, W and a whole B. alone: times of F, I and W;
+    overlap: the share of messages that may overlap them.
 
     Computes wait for parameters layer by layer. Only the next gradients wait for gradients: only the excess over the
     time of a microbatch adds to it.
@@ -115,7 +119,7 @@ def waits(
 def between_copies(
     a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
 ) -> tuple[Fraction, Fraction]:
-    """Seconds of one gather and of one scatter. counts: parameters of a rank, without and of experts."""
+    """Return the seconds of one gather and of one scatter. counts: parameters of a rank, without and of experts."""
     gather = scatter = Fraction(0)
     whole = x.tensor * x.context * x.data
     for count, of_experts in zip(counts, (False, True), strict=True):
@@ -129,6 +133,6 @@ def between_copies(
 def each_microbatch(
     a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
 ) -> tuple[Fraction, Fraction]:
-    """Seconds that ZeRO sends per microbatch: one gather, which F and I each need, and the scatter of W."""
+    """Return the seconds that ZeRO sends per microbatch: one gather, which F and I each need, and the scatter of W."""
     gather, scatter = between_copies(a, x, counts, device) if x.zero >= 2 else (Fraction(0), Fraction(0))
     return gather if x.zero == 3 else Fraction(0), scatter

@@ -118,7 +118,7 @@ class OnDevice:
 
 
 def counter(device: torch.device) -> Bytes:
-    """Counter for a device."""
+    """Return the counter for a device."""
     if device.type == "cuda":
         return OnDevice(device)
     return OnHost()

@@ -63,7 +63,7 @@ def check_modules(
 
 
 def beyond(stream: Stream) -> str | None:
-    """First instruction of the stream that is not executed, if any."""
+    """Return the first instruction of the stream that is not executed, if any."""
     return next((str(x) for rank in stream.ranks for x in rank if x.op in ("UNSHARD", "RESHARD")), None)
 
 
@@ -166,8 +166,9 @@ def infer_boundaries(
     device: torch.device,
     known: Known,
 ) -> list[tuple[Boundary, ...]]:
-    """Boundaries of each example: the model's input, and the output of every stage but the last. They are taken as
-    given, or found by forwards from rank to rank; `known` saves a forward of a stage that got the same boundary before.
+    """Return the boundaries of each example: the model's input, and the output of every stage but the last. They are
+    taken as given, or found by forwards from rank to rank; `known` saves a forward of a stage that got the same
+    boundary before.
 
     keywords: of each example.
 
@@ -204,7 +205,7 @@ def infer_boundaries(
 
 
 def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
-    """Boundaries, if the example is a result of `boundaries_of`.
+    """Return the boundaries, if the example is a result of `boundaries_of`.
 
     Raises:
         ValueError: it does not have one boundary per stage.
@@ -229,8 +230,8 @@ def _made(
     device: torch.device,
     known: Known,
 ) -> list[Boundary] | str:
-    """Boundaries behind a stage for each example (stage -1: the model's input), or a message if it cannot run. found:
-    boundaries before it.
+    """Return the boundaries behind a stage for each example (stage -1: the model's input), or a message if it cannot
+    run. found: boundaries before it.
     """
     if stage < 0 and examples is None:
         return "there is no example of the model's input on the rank of stage 0"
@@ -252,7 +253,7 @@ def _made(
 
 
 def channels_of(stream: Stream, tied: Tied) -> set[Channel]:
-    """Every channel that carries messages, the same on every rank."""
+    """Return every channel that carries messages, the same on every rank."""
     found: set[Channel] = set()
     for rank, instructions in enumerate(stream.ranks):
         messages = (Message.of(x, rank) for instruction in instructions for x in instruction.messages)
@@ -264,7 +265,7 @@ def channels_of(stream: Stream, tied: Tied) -> set[Channel]:
 
 
 def shared_by_batches(stream: Stream) -> set[int]:
-    """Communicators that carry a batch, whose messages may belong to several channels."""
+    """Return the communicators that carry a batch, whose messages may belong to several channels."""
     return {part.communicator for rank in stream.ranks for x in rank if x.op == BATCH for part in x.parts}
 
 

@@ -111,7 +111,7 @@ class Place:
             return cls(whole(rank), whole(step), whole(instruction), printable(text), printable(waits))
 
     def __str__(self) -> str:
-        """``rank 0, step 1, instruction 7 (0RECV_B0): waits for …``."""
+        """Return ``rank 0, step 1, instruction 7 (0RECV_B0): waits for …``."""
         return self.name + (f": {self.waits}" if self.waits else "")
 
     @property

@@ -61,7 +61,7 @@ def _value(rank: int, text: Tensor) -> object:
 
 
 def _device(group: dist.ProcessGroup | None) -> torch.device:
-    """Device on which the group can carry bytes."""
+    """Return the device on which the group can carry bytes."""
     able = [part.partition(":")[0] for part in str(dist.get_backend_config(group)).split(",")]
     if "cpu" in able:
         return torch.device("cpu")

@@ -386,7 +386,7 @@ class Runtime:
         return stage.boxing(x.microbatch, tree_leaves([of[x.microbatch] for of in given if of]))
 
     def _score(self, microbatch: int) -> Score | None:
-        """Loss as a function of the output of a microbatch; None if no loss is wanted."""
+        """Return the loss as a function of the output of a microbatch; None if no loss is wanted."""
         if self._targets is None:
             if self._evaluates:
                 return None
@@ -469,7 +469,7 @@ class Runtime:
         return gradients(boundaries[message.taker + 1])
 
     def _agreed(self, examples: Sequence[Example] | None, keywords: Sequence[Keywords]) -> list[tuple[Boundary, ...]]:
-        """Boundaries of microbatches, the same on every rank."""
+        """Return the boundaries of microbatches, the same on every rank."""
         group = self._group
         return infer_boundaries(
             self.stream,
@@ -483,7 +483,9 @@ class Runtime:
         )
 
     def _around(self, stage: int) -> tuple[list[Boundary], list[Boundary] | None]:
-        """Boundaries in front of and behind a stage, by microbatch; None behind the last one, which has the loss."""
+        """Return the boundaries in front of and behind a stage, by microbatch; None behind the last one, which has the
+        loss.
+        """
         read, last = self.stream.read(stage), stage + 1 == self.stream.stages
         leaving = None if last else [boundaries[stage + 1] for boundaries in self.boundaries]
         return [entering(boundaries, read) for boundaries in self.boundaries], leaving
@@ -505,7 +507,7 @@ class Runtime:
         )
 
     def _summed(self) -> tuple[Tensor, int]:
-        """Sum of all losses, the same float64 scalar on every rank, and their number."""
+        """Return the sum of all losses, the same float64 scalar on every rank, and their number."""
         total = torch.zeros(2, dtype=torch.float64, device=self._channels.wire)
         for value in self.losses.values():
             total[0] += value.to(total.device)

@@ -62,8 +62,8 @@ def agree(
 
 
 def disagreement(cards: Sequence[Card]) -> Fault | None:
-    """Fault that names the ranks whose stream differs from the most common one, or None. On a tie the lowest rank's
-    stream counts.
+    """Return the fault that names the ranks whose stream differs from the most common one, or None. On a tie the lowest
+    rank's stream counts.
     """
     counted = Counter(card.fingerprint for card in cards)
     if len(counted) <= 1:
@@ -81,7 +81,7 @@ def disagreement(cards: Sequence[Card]) -> Fault | None:
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
-    """``rank 2``, ``ranks 0, 1 and 5``."""
+    """Return ``rank 2``, ``ranks 0, 1 and 5``."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

@@ -20,7 +20,9 @@ _HELP = "set requires_grad as the stream says before the runtime is built, or em
 
 
 def wanting(stream: Stream) -> frozenset[int]:
-    """Stages that receive a gradient: the trained ones, and those with a trained stage somewhere before them."""
+    """Return the stages that receive a gradient: the trained ones, and those with a trained stage somewhere before
+    them.
+    """
     found: set[int] = set()
     for stage in range(stream.stages):
         if stage not in stream.frozen or not found.isdisjoint(stream.read(stage)):

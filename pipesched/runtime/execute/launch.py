@@ -232,7 +232,7 @@ class Launcher:
         return Outcome(tuple(_result(given) for given in json.loads(line)))
 
     def _line(self, limit: float) -> bytes:
-        """Next line of the supervisor; empty if it has ended.
+        """Return the next line of the supervisor; empty if it has ended.
 
         Raises:
             RunError: PS823, it sent nothing for the given seconds; it and its ranks are killed.
@@ -273,7 +273,9 @@ def _result(given: Ended) -> RankResult:
 
 
 def _environment() -> dict[str, str]:
-    """Environment of the ranks: local sockets only, one thread each, and no log of faults that we report ourselves."""
+    """Return the environment of the ranks: local sockets only, one thread each, and no log of faults that we report
+    ourselves.
+    """
     wanted = child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
     loopback = {f"{backend}_SOCKET_IFNAME": "lo" for backend in ("GLOO", "NCCL")} if sys.platform == "linux" else {}
     return {**wanted, **loopback, "MASTER_ADDR": "127.0.0.1"}

@@ -47,8 +47,8 @@ class Message:
 
     @classmethod
     def between(cls, kind: str, made: Instruction, maker: int, taker: int, source: int, target: int) -> Message:
-        """Message with an activation or a gradient from one stage to another; microbatch, route and communicator come
-        from an instruction.
+        """Return the message with an activation or a gradient from one stage to another; microbatch, route and
+        communicator come from an instruction.
         """
         other = -1 if taker == maker + _ONWARD[kind] else taker
         return cls(
@@ -57,7 +57,7 @@ class Message:
 
     @classmethod
     def of(cls, instruction: Instruction, rank: int) -> Message:
-        """Message of a SEND or RECV of a rank."""
+        """Return the message of a SEND or RECV of a rank."""
         x = instruction
         other = x.other if x.other >= 0 else x.stage + NEIGHBOUR[x.op]
         if x.op.startswith("SEND"):
@@ -70,7 +70,9 @@ class Message:
         return self.other if self.other >= 0 else self.stage + _ONWARD[self.kind]
 
     def __str__(self) -> str:
-        """``activation 2 of stage 0, rank 0 to rank 1``; ``… of stage 0 for stage 3, …`` if not to a neighbour."""
+        """Return ``activation 2 of stage 0, rank 0 to rank 1``; ``… of stage 0 for stage 3, …`` if not to a
+        neighbour.
+        """
         number = f" {self.microbatch}" if self.microbatch >= 0 else ""
         far = f" for stage {self.other}" if self.other >= 0 else ""
         return f"{_WORDS[self.kind]}{number} of stage {self.stage}{far}, rank {self.source} to rank {self.target}"
@@ -105,7 +107,7 @@ class Tags:
         return 2 * per_kind + (message.kind == TIED) * self.stages + message.stage
 
     def _row(self, message: Message) -> int:
-        """Number of the two stages of a message among the pairs of its kind."""
+        """Return the number of the two stages of a message among the pairs of its kind."""
         if message.other < 0:
             return message.stage
         ends = (message.stage, message.other)

@@ -107,7 +107,7 @@ class Net:
     samples: tuple[int, ...] = ()
 
     def read(self, stage: int) -> tuple[int, ...]:
-        """Stages that a stage reads, in the order in which it takes them."""
+        """Return the stages that a stage reads, in the order in which it takes them."""
         return self.reads.get(stage, (stage - 1,))
 
     def stage(self, index: int) -> nn.Module:
@@ -133,7 +133,7 @@ class Net:
         return nn.Sequential(*parts)
 
     def batch(self, step: int, microbatches: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of one step: samples of all microbatches, along the first dimension."""
+        """Return the inputs and targets of one step: samples of all microbatches, along the first dimension."""
         drawn = torch.Generator().manual_seed(7_919 * (step + 1) + self.seed)
         count = sum(self.samples) or microbatches * BATCH
         if self.name == "mlp":

@@ -86,7 +86,7 @@ class _Link:
             del self.outgoing[: self.socket.send(self.outgoing)]
 
     def hear(self) -> str | None:
-        """Last complete text that arrived.
+        """Return the last complete text that arrived.
 
         Raises:
             OSError: the other end is closed.
@@ -148,7 +148,7 @@ class Peers:
                 link.say(text.encode())
 
     def hear(self, timeout: float) -> dict[int, str]:
-        """Last text of each rank that sent one; waits for one, for `wake`, or for the timeout."""
+        """Return the last text of each rank that sent one; waits for one, for `wake`, or for the timeout."""
         texts = {}
         for key, _ in self._selector.select(timeout):
             link: _Link | None = key.data
@@ -314,7 +314,7 @@ def _machine(there: str = "/proc") -> str:
 
 
 def _address(rank: int, cards: Sequence[Mapping[str, str]]) -> str:
-    """Address at which this rank listens: the loopback if all ranks are on one machine.
+    """Return the address at which this rank listens: the loopback if all ranks are on one machine.
 
     Raises:
         RunError: PS820, no address leads to another machine.
@@ -335,7 +335,7 @@ def _local(address: str) -> bool:
 
 
 def _towards(host: str) -> str:
-    """Address of this machine towards a host, or nothing. Sends no packet."""
+    """Return the address of this machine towards a host, or nothing. Sends no packet."""
     with contextlib.suppress(OSError):
         for family, kind, _, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
             with socket.socket(family, kind) as probe:

@@ -35,7 +35,7 @@ now = time.monotonic
 
 
 def settling(device: torch.device) -> Callable[[], object]:
-    """Function that waits until a device is done; it does nothing on a CPU."""
+    """Return the function that waits until a device is done; it does nothing on a CPU."""
     return partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
 
 
@@ -100,7 +100,7 @@ class Recorder:
             self._after(instruction, index)
 
     def dumps(self) -> str:
-        """Trace of this rank so far, as Chrome's trace events."""
+        """Return the trace of this rank so far, as Chrome's trace events."""
         first = next((step[0][1] for step in self.steps if step), 0.0)
         base = round((self._wall + first) * 1e9)
         return dumps(self._runtime.stream, {self._runtime.rank: self.steps}, base=base)
@@ -111,7 +111,7 @@ class Recorder:
         return self._runtime.instructions is self._runtime.stream.ranks[self._runtime.rank]
 
     def _least(self, instruction: Instruction) -> float:
-        """Least seconds of an instruction. A pair of F and I takes the sum of its parts."""
+        """Return the least seconds of an instruction. A pair of F and I takes the sum of its parts."""
         parts = instruction.parts or (instruction,)
         if [part.op for part in parts] == ["F", "B"]:
             return self._lasting("FB", parts[0]) if self._pace else 0.0

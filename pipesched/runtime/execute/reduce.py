@@ -128,7 +128,7 @@ class Reduction:
 
 
 def holders(stream: Stream, group: Sequence[Weight]) -> list[int]:
-    """Ranks that hold a weight of a tied group, ascending."""
+    """Return the ranks that hold a weight of a tied group, ascending."""
     return sorted({route.ranks[stage] for route in stream.placement for stage, _ in group})
 
 

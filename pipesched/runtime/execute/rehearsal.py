@@ -53,7 +53,7 @@ class Rehearsed:
     seconds: Mapping[tuple[str, int], Sequence[float]]
 
     def median(self, kind: str, stage: int) -> float | None:
-        """Median seconds of a compute, if the list has it."""
+        """Return the median seconds of a compute, if the list has it."""
         found = self.seconds.get((kind, stage))
         return median(found) if found else None
 

@@ -33,7 +33,7 @@ _Card: TypeAlias = tuple[str, int, int, int]  # fingerprint, rank, route, stage
 
 
 def replicated(module: nn.Module) -> tuple[DistributedDataParallel, ...]:
-    """DDP wrappers of a stage: usually itself, or some of its parts."""
+    """Return DDP wrappers of a stage: usually itself, or some of its parts."""
     return tuple(part for part in module.modules() if isinstance(part, DistributedDataParallel))
 
 

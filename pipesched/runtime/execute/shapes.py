@@ -42,7 +42,7 @@ class TensorSpec:
         return cls(tuple(tensor.shape), tensor.dtype)
 
     def plain(self) -> Plain:
-        """JSON form, which `of_plain` reads."""
+        """Return the JSON form, which `of_plain` reads."""
         return list(self.shape), str(self.dtype).removeprefix("torch.")
 
     @classmethod
@@ -74,7 +74,7 @@ class TensorSpec:
         return torch.zeros(self.shape, dtype=self.dtype, device=device)
 
     def __str__(self) -> str:
-        """``float32[4, 16]``."""
+        """Return ``float32[4, 16]``."""
         return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
 
 
@@ -86,7 +86,7 @@ def specs(tensors: Sequence[Tensor]) -> Boundary:
 
 
 def gradients(boundary: Boundary) -> Boundary:
-    """Tensors of a boundary that have a gradient."""
+    """Return the tensors of a boundary that have a gradient."""
     return tuple(spec for spec in boundary if spec.differentiable)
 
 
@@ -95,7 +95,7 @@ def text(boundary: Boundary) -> str:
 
 
 def tensors_of(value: object, what: str) -> tuple[Tensor, ...]:
-    """Inputs or outputs of a stage as a tuple of tensors.
+    """Return the inputs or outputs of a stage as a tuple of tensors.
 
     Raises:
         RunError: PS824, it is something else.
@@ -126,7 +126,8 @@ def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place |
 def dry_forward(
     module: nn.Module, inputs: Boundary, device: torch.device, what: str, keywords: Mapping[str, object] | None = None
 ) -> Boundary:
-    """Boundary behind a stage, found by one forward on zeros that leaves no trace in buffers or random numbers.
+    """Return the boundary behind a stage, found by one forward on zeros that leaves no trace in buffers or random
+    numbers.
 
     keywords: of a microbatch; the stage gets those that it takes.
     """
@@ -147,7 +148,7 @@ def dry_forward(
 
 
 def taken(module: nn.Module, keywords: Mapping[str, object]) -> dict[str, object]:
-    """Keyword inputs that a stage takes, detached."""
+    """Return the keyword inputs that a stage takes, detached."""
     inside = module.module if isinstance(module, DistributedDataParallel) else module
     parameters = signature(inside.forward).parameters
     every = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -162,7 +163,7 @@ def boundaries_of(
     keywords: Mapping[str, object] | None = None,
     reads: Mapping[int, Sequence[int]] | None = None,
 ) -> tuple[Boundary, ...]:
-    """Boundaries of a whole model that one process holds, from one microbatch of input.
+    """Return the boundaries of a whole model that one process holds, from one microbatch of input.
 
     stages: the S stages in order. keywords: of that microbatch. reads: the stages that a stage reads, where it is not
     the one before it, as a stream has them. Returns the input and what each stage but the last makes, S entries.
@@ -175,5 +176,5 @@ def boundaries_of(
 
 
 def entering(boundaries: Sequence[Boundary], read: Sequence[int]) -> Boundary:
-    """Boundary in front of a stage, from the stages that it reads."""
+    """Return the boundary in front of a stage, from the stages that it reads."""
     return tuple(spec for source in read for spec in boundaries[source + 1])

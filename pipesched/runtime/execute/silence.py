@@ -69,7 +69,7 @@ class Beat:
             raise ValueError("this is not a beat") from error
 
     def plain(self) -> dict[str, object]:
-        """JSON form, which `of` reads."""
+        """Return the JSON form, which `of` reads."""
         return asdict(self)
 
     @property
@@ -95,7 +95,7 @@ class Silence:
 
     @classmethod
     def begin(cls, ranks: int, timeout: float, now: float) -> Silence:
-        """Start without any report: every rank has the timeout to send one."""
+        """Return the start without any report: every rank has the timeout to send one."""
         return cls(timeout, {}, now, dict.fromkeys(range(ranks), now))
 
     @property
@@ -111,7 +111,7 @@ class Silence:
         self.seen[rank] = now
 
     def judge(self, now: float) -> Fault | None:
-        """The fault that the heartbeats indicate, if any."""
+        """Return the fault that the heartbeats indicate, if any."""
         silent = {rank: now - at for rank, at in sorted(self.seen.items()) if not self.left(rank)}
         if max(silent.values(), default=0.0) >= self.timeout:
             lost = [rank for rank, time in silent.items() if time >= self.fresh]
@@ -123,7 +123,9 @@ class Silence:
         return self.stalled() if self._in(RUNNING) else self._alone()
 
     def waits_elsewhere(self, now: float) -> Beat | None:
-        """First rank that waits in a collective of its own between two steps, for as long as a stall takes."""
+        """Return the first rank that waits in a collective of its own between two steps, for as long as a stall
+        takes.
+        """
         outside = [beat for beat in self._in(IDLE) if beat.outside]
         return outside[0] if outside and self._stands(now) and len(self._in(IDLE)) == len(self.seen) else None
 
@@ -132,7 +134,7 @@ class Silence:
         return rank in self.beats and self.beats[rank].state == DONE
 
     def stalled(self) -> Fault:
-        """Fault of a stall: the blocked rank that caused it, or one of those that wait for it."""
+        """Return the fault of a stall: the blocked rank that caused it, or one of those that wait for it."""
         running = self._in(RUNNING)
         elsewhere = [beat for beat in (*running, *self._in(IDLE)) if beat.outside]
         busy = [beat for beat in running if not beat.place.waits and not beat.outside]
@@ -160,7 +162,7 @@ class Silence:
         )
 
     def places(self, without: Place | None) -> tuple[str, ...]:
-        """Last known place of each rank, but for the rank that a fault names anyway."""
+        """Return the last known place of each rank, but for the rank that a fault names anyway."""
         return tuple(str(beat) for rank, beat in sorted(self.beats.items()) if without is None or rank != without.rank)
 
     def _early(self) -> Fault | None:

@@ -110,7 +110,7 @@ class _Rank:
 
 
 def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> int:
-    """Most bytes that a rank's list holds at once. stages: the rank's own, by number.
+    """Return the most bytes that a rank's list holds at once. stages: the rank's own, by number.
 
     The output of a stage for another stage of its rank is one tensor, which is counted with the stage that made it.
     """

@@ -71,7 +71,7 @@ class Stage:
         self._wrappers = replicated(module)
 
     def forward(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[Tensor, ...]:
-        """F of every stage but the last: return the inputs of the next stage.
+        """Return F of every stage but the last: return the inputs of the next stage.
 
         Raises:
             RunError: PS824, the output is not what the next stage expects.
@@ -88,7 +88,8 @@ class Stage:
     def forward_last(
         self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords, score: Score | None
     ) -> tuple[object, Tensor | None]:
-        """F of the last stage: return its output, and the loss, a number without a graph. score: the loss of an output.
+        """Return F of the last stage: return its output, and the loss, a number without a graph. score: the loss of an
+        output.
 
         Raises:
             RunError: PS824, the loss is not one number.
@@ -156,7 +157,8 @@ class Stage:
                 self.forward(microbatch, lost.inputs, keywords)
 
     def backward(self, op: str, microbatch: int, arrived: Sequence[Tensor] | None) -> backward.Gradients:
-        """B or I: return the gradients of the inputs that can have one, None where no output depends on the input.
+        """Return B or I: return the gradients of the inputs that can have one, None where no output depends on the
+        input.
 
         arrived: the gradients of the outputs that can have one; None on the last stage.
         """
@@ -202,13 +204,13 @@ class Stage:
             return leaves, self.module(*leaves, **taken(self.module, keywords))
 
     def _leaf(self, value: Tensor, asks: bool) -> Tensor:
-        """Leaf of this stage's graph; the model's own input has a gradient only if it asks for one."""
+        """Return the leaf of this stage's graph; the model's own input has a gradient only if it asks for one."""
         leaf = value.detach()
         wanted = value.requires_grad or (asks and (leaf.is_floating_point() or leaf.is_complex()))
         return leaf.requires_grad_(wanted and self.train)
 
     def _root(self, value: Tensor) -> Tensor:
-        """Root of the backward: a copy of a view, which torch's split backward cannot detach."""
+        """Return the root of the backward: a copy of a view, which torch's split backward cannot detach."""
         return value.clone() if self.split and value._is_view() and value.requires_grad else value
 
     def _spread(self, microbatch: int, arrived: Sequence[Tensor]) -> tuple[Tensor | None, ...]:

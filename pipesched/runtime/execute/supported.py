@@ -72,7 +72,7 @@ WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
 
 
 def unsupported(modules: Mapping[tuple[int, int], nn.Module]) -> tuple[str, str] | None:
-    """First unsupported part of these stages, and what to do instead."""
+    """Return the first unsupported part of these stages, and what to do instead."""
     for (_, stage), module in sorted(modules.items(), key=lambda item: item[0]):
         for found, help in _of(module):
             return f"stage {stage}: {found}", help

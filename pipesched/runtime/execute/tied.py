@@ -56,7 +56,7 @@ class LooksTied(UserWarning):
 
 
 def shown(module: nn.Module) -> dict[str, tuple[str, bool]]:
-    """Digest a few numbers of each weight of a stage: equal numbers give equal digests, bit by bit."""
+    """Return the digest a few numbers of each weight of a stage: equal numbers give equal digests, bit by bit."""
     found = {}
     for name, weight in module.named_parameters(remove_duplicate=False):
         flat = weight.detach().flatten()
@@ -77,12 +77,12 @@ def _drawn(numbers: Sequence[float]) -> bool:
 
 
 def plain(tied: Tied | None) -> Tied | None:
-    """Tied weights as JSON data."""
+    """Return the tied weights as JSON data."""
     return None if tied is None else [[(stage, name) for stage, name in group] for group in tied]
 
 
 def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn: bool) -> list[list[Weight]]:
-    """Groups whose gradients are exchanged, with one name per tensor: the same on every rank.
+    """Return the groups whose gradients are exchanged, with one name per tensor: the same on every rank.
 
     notes: what each rank reports. warn: on one rank, about weights that may be tied or separate.
 
@@ -179,7 +179,7 @@ class _Model:
             warnings.warn(f"{_both(one, other)} begin with the same values; {help}", LooksTied, stacklevel=4)
 
     def _alike(self) -> Iterator[tuple[Weight, Weight]]:
-        """Pairs of trained weights that begin with the same random-looking numbers."""
+        """Yield the pairs of trained weights that begin with the same random-looking numbers."""
         of: dict[str, list[Weight]] = {}
         for stage, weights in enumerate(self.shown):
             for name, (digest, drawn) in weights.items():
@@ -198,7 +198,7 @@ class _Model:
         return False
 
     def _within(self, stage: int, block: str) -> dict[str, str]:
-        """Digests of the random-looking weights of a block, by their names in it."""
+        """Return the digests of the random-looking weights of a block, by their names in it."""
         before = f"{block}." if block else ""
         return {
             name.removeprefix(before): digest

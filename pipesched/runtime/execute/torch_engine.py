@@ -58,7 +58,7 @@ def torch_runtime(
 
 
 def lowered(runtime: _PipelineScheduleRuntime) -> str:
-    """Order that torch's runtime executes, as the text of a CSV with messages, one row per rank."""
+    """Return the order that torch's runtime executes, as the text of a CSV with messages, one row per rank."""
     orders: Mapping[int, Sequence[object]] = runtime.pipeline_order_with_comms
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows([map(str, orders[rank]) for rank in sorted(orders)])

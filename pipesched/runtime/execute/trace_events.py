@@ -19,12 +19,14 @@ Steps = Sequence[Sequence[Sequence[float]]]
 
 
 def trace(stream: Stream, ranks: Mapping[int, Steps]) -> dict[str, object]:
-    """Trace of some ranks, with times from the first instruction of them all."""
+    """Return the trace of some ranks, with times from the first instruction of them all."""
     return {**_head(stream), "traceEvents": _all_events(stream, ranks)}
 
 
 def dumps(stream: Stream, ranks: Mapping[int, Steps], *, base: int = 0) -> str:
-    """Trace as JSON, one event per line. base: nanoseconds of its first instruction on a clock that files share."""
+    """Return the trace as JSON, one event per line. base: nanoseconds of its first instruction on a clock that files
+    share.
+    """
     head = _head(stream) | ({"baseTimeNanoseconds": base} if base else {})
     events = ",\n".join(map(json.dumps, _all_events(stream, ranks)))
     return json.dumps(head)[:-1] + ', "traceEvents": [\n' + events + "\n]}\n"
@@ -63,8 +65,8 @@ def _span(begin: float, end: float) -> dict[str, float]:
 
 
 def _args(instruction: Instruction) -> dict[str, object]:
-    """Arguments of an event; an overlap has those of its first part, with the second in `with`, as in the trace of a
-    schedule.
+    """Return the arguments of an event; an overlap has those of its first part, with the second in `with`, as in the
+    trace of a schedule.
     """
     if instruction.op == BATCH:
         return {"op": BATCH, "messages": [str(part) for part in instruction.parts]}

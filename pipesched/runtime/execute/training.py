@@ -64,7 +64,7 @@ class Local:
     modules: dict[Held, nn.Module]
 
     def batch(self, step: int) -> tuple[Tensor | None, Tensor | None]:
-        """Inputs and targets of a step, where this rank needs them."""
+        """Return the inputs and targets of a step, where this rank needs them."""
         inputs, targets = (x.to(self.device) for x in self.net.batch(step, self.stream.microbatches))
         stages = {stage for _, stage in self.modules}
         reading = any(-1 in self.stream.read(stage) for stage in stages)
@@ -108,7 +108,7 @@ def train(job: Job, rank: int, folder: str, end: End) -> Measured:
 
 
 def _device(job: Job, rank: int) -> torch.device:
-    """Device of a rank's stages: ranks share the GPUs if there are fewer of them.
+    """Return the device of a rank's stages: ranks share the GPUs if there are fewer of them.
 
     Raises:
         RunError: PS820, the backend or the device is missing, or nccl needs more GPUs.
@@ -128,7 +128,7 @@ def _device(job: Job, rank: int) -> torch.device:
 
 
 def _stream(job: Job, rank: int) -> Stream:
-    """Stream of a rank; it has the fingerprint of the others if ranks must not notice a difference."""
+    """Return the stream of a rank; it has the fingerprint of the others if ranks must not notice a difference."""
     stream = loads(job.others.get(rank, job.stream))
     if not job.agree:
         stream.__dict__["fingerprint"] = loads(job.stream).fingerprint
@@ -271,7 +271,7 @@ class Undivided:
             self.stages[stage].requires_grad_(requires_grad=False)
 
     def step(self, number: int) -> tuple[float, list[Tensor]]:
-        """Mean loss and outputs of one step; it leaves the gradients."""
+        """Return the mean loss and outputs of one step; it leaves the gradients."""
         total, outputs = 0.0, []
         inputs, targets = (x.to(self._device) for x in self._net.batch(number, self._microbatches))
         for x, target in zip(self._net.cut(inputs), self._net.cut(targets), strict=True):
@@ -307,7 +307,7 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 def _error(found: Tensor, expected: Tensor) -> float:
-    """Relative distance of a tensor from that of the undivided model; infinite if it is not a number."""
+    """Return the relative distance of a tensor from that of the undivided model; infinite if it is not a number."""
     scale, distance = float(expected.abs().max()), float((found - expected).abs().max())
     if distance != distance:
         return math.inf

@@ -129,7 +129,7 @@ class Channels:
         self.post({}, {message: boundary})
 
     def take(self, message: Message) -> tuple[Tensor, ...]:
-        """Tensors of a message, once they have arrived.
+        """Return the tensors of a message, once they have arrived.
 
         Raises:
             LookupError: no receive was posted for it, or it was taken before.
@@ -250,7 +250,9 @@ class Channels:
         self.waited += time.monotonic() - began
 
     def _thread(self, target: int) -> SimpleQueue[Message | None]:
-        """Queue of the thread that waits for sends to a rank. The thread ends when these channels are gone."""
+        """Return the queue of the thread that waits for sends to a rank. The thread ends when these channels are
+        gone.
+        """
         if target not in self._threads:
             queue = self._threads[target] = SimpleQueue()
             name = f"pipesched sends to rank {target}"
@@ -267,7 +269,7 @@ class Channels:
         return message.communicator in self._shared and not self._transport.tagged
 
     def _label(self, message: Message) -> Label:
-        """Label of a message's process group."""
+        """Return the label of a message's process group."""
         communicator = message.communicator
         one = self._transport.tagged or communicator in self._shared
         return (communicator,) if one else (communicator, message.source, message.target)
@@ -305,7 +307,7 @@ class Channels:
         return made
 
     def _members(self, label: Label) -> Sequence[int]:
-        """Ranks of a process group."""
+        """Return the ranks of a process group."""
         return label[1:] or range(dist.get_world_size(self.group))
 
     def _of_all_pipelines(self, groups: set[Group]) -> set[Group]:
@@ -347,7 +349,7 @@ def done(works: Sequence[dist.Work]) -> bool:
 
 
 def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
-    """Backend that carries the tensors of a device; gloo if only the copy through the host works."""
+    """Return the backend that carries the tensors of a device; gloo if only the copy through the host works."""
     if not dist.is_initialized():
         return "gloo"
     by_device = dict(part.split(":") for part in str(dist.get_backend_config(group)).split(","))

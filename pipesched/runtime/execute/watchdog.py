@@ -87,7 +87,7 @@ class Watch(threading.Thread):
         self._peers.wake()
 
     def lost(self, rank: int, how: str) -> Fault:
-        """Fault that another rank is gone."""
+        """Return the fault that another rank is gone."""
         return self._silence.lost([rank], how)
 
     def leave(self) -> None:
@@ -136,7 +136,7 @@ class Watch(threading.Thread):
         self._looked = now
 
     def _found(self) -> Fault | None:
-        """Fault that was reported, that this rank raised, that it sees, or of which it has a weak sign."""
+        """Return the fault that was reported, that this rank raised, that it sees, or of which it has a weak sign."""
         if self._told:
             return min(self._told.values(), key=_order)
         if self._raised is not None:

@@ -47,7 +47,7 @@ class Whereabouts:
     ours: bool = False
 
     def __str__(self) -> str:
-        """``in all_reduce, at train.py:41 (…)``."""
+        """Return ``in all_reduce, at train.py:41 (…)``."""
         collective = f"in {self.collective}" if self.collective else ""
         return ", ".join(filter(None, (collective, self.line and f"at {self.line}")))
 

@@ -96,7 +96,7 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
 
 
 def _unseen(layout: Layout) -> int:
-    """Number of slots in the drawn part of time that have no column."""
+    """Return the number of slots in the drawn part of time that have no column."""
     clock, times, schedule = layout.axis, layout.chart.times, layout.chart.schedule
     inside = (times.end > clock.begin) & (times.start < clock.end) & ~schedule.joined
     drawn = {i for rank in range(schedule.ranks) for i, _, _ in spans(layout, layout.slots, rank) if i >= 0}
@@ -112,7 +112,7 @@ def summary(chart: Chart, run: Against) -> str:
 
 
 def report(chart: Chart, run: Against) -> Iterator[str]:
-    """Report where the run leaves the plan: by kind, by stage, by rank."""
+    """Yield the report where the run leaves the plan: by kind, by stage, by rank."""
     yield f"{'kind':<5}{'cost':>8}{'ran':>8}{'ran / cost':>11}"
     for x in run.kinds:
         ratio = "-" if x.ratio is None else f"{float(x.ratio):.2f}"
@@ -134,7 +134,7 @@ def report(chart: Chart, run: Against) -> Iterator[str]:
 
 
 def furthest(run: Against) -> list[Ratio]:
-    """Kinds and stages whose mean is furthest from the cost, the worst first."""
+    """Return the kinds and stages whose mean is furthest from the cost, the worst first."""
     far = [x for x in run.stages if abs(x.ran - x.planned) > FAR * x.planned]
     return sorted(far, key=lambda x: (-abs(x.ran - x.planned), x.kind, x.stage))[:SHOWN]
 
@@ -159,7 +159,7 @@ def figure(chart: Chart, run: Against, how: Svg | None = None) -> str:
 
 
 def _stacked(parts: list[str], title: str) -> str:
-    """Stack documents, one under the other."""
+    """Return the stack documents, one under the other."""
     sizes = [svg.size(part) for part in parts]
     width, height = max(width for width, _ in sizes), sum(height for _, height in sizes)
     lines = [
@@ -187,7 +187,7 @@ def _digits(value: Fraction) -> str:
 
 
 def percent(value: Fraction) -> str:
-    """``+6.9 %``."""
+    """Return ``+6.9 %``."""
     return f"{round(float(value) * 100, 1) + 0.0:+.1f} %"
 
 
@@ -219,7 +219,9 @@ class _Clocked(Chart):
 
 
 def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
-    """A plan and a step of a run of it on one clock: a tick is a nanosecond, a unit the time that a cost of 1 took."""
+    """Return a plan and a step of a run of it on one clock: a tick is a nanosecond, a unit the time that a cost of 1
+    took.
+    """
     schedule, scale = plan.schedule, run.unit
     never = (-1,) * schedule.ranks
     planned = Timeline(

@@ -113,14 +113,14 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
 
 
 def _typical(lengths: Ints) -> int:
-    """Step of median length, without the first of several; the lower one of two."""
+    """Return the step of median length, without the first of several; the lower one of two."""
     later = np.arange(len(lengths))[1:] if len(lengths) > 1 else np.arange(len(lengths))
     order = later[np.argsort(lengths[later], kind="stable")]
     return int(order[(len(order) - 1) // 2])
 
 
 def _matched(plan: Schedule, ran: Schedule) -> Ints:
-    """Index in the run of each operation of the plan.
+    """Return the index in the run of each operation of the plan.
 
     Raises:
         PipeschedError: PS817.
@@ -160,7 +160,7 @@ def _differ(message: str) -> PipeschedError:
 def _ratios(
     schedule: Schedule, cost: Ints, work: Ints, scale: int, unit: int
 ) -> tuple[tuple[Ratio, ...], tuple[Ratio, ...]]:
-    """Ratios by kind, and by kind and stage, in order; an overlap pair counts under the stage of its first
+    """Return the ratios by kind, and by kind and stage, in order; an overlap pair counts under the stage of its first
     operation.
     """
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -184,7 +184,7 @@ def _by_kind(key: tuple[str, int]) -> tuple[int, str, int]:
 
 
 def _late(schedule: Schedule, planned: list[Fraction], ran: list[Fraction], allowance: Fraction) -> tuple[Late, ...]:
-    """First late operation of each rank."""
+    """Return the first late operation of each rank."""
     found = []
     for rank in range(schedule.ranks):
         for i in range(int(schedule.start[rank]), int(schedule.start[rank + 1])):

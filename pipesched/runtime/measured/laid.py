@@ -38,7 +38,7 @@ def svg(chart: Chart, how: Request, run: Against) -> str | bytes:
 
 
 def published(run: Against) -> dict[str, object]:
-    """Measured times as JSON numbers: seconds, and units of cost."""
+    """Return the measured times as JSON numbers: seconds, and units of cost."""
     return {
         "unit": run.unit / 1e9,
         "step": run.step,

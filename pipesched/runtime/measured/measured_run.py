@@ -139,7 +139,7 @@ def fits(measured: Measured) -> list[Fit]:
 
 
 def _warm(measured: Measured) -> Bools:
-    """Values that count, shape (steps, operations): without the first of several steps."""
+    """Return the values that count, shape (steps, operations): without the first of several steps."""
     kept = np.ones(measured.begin.shape, dtype=np.bool_)
     if measured.steps > 1:
         kept[0] = False
@@ -167,7 +167,7 @@ def _computes(measured: Measured, seen: Running, kept: Bools) -> dict[tuple[str,
 
 
 def _samples(seen: Running, kept: Bools, members: list[int]) -> Ints:
-    """Work of some operations."""
+    """Return the work of some operations."""
     work, counts, waiting = seen.work[:, members], kept[:, members], seen.waiting[:, members]
     if not seen.recorded and (counts & ~waiting).any():
         counts = counts & ~waiting

@@ -54,7 +54,7 @@ def read(sources: Sequence[Source]) -> Measured:
 
 
 def _records(source: Source, number: int) -> tuple[list[Record], bool]:
-    """Slots of a file, and whether it has kernels. number: the rank, if the file does not name one."""
+    """Return the slots of a file, and whether it has kernels. number: the rank, if the file does not name one."""
     data = _json(source)
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
@@ -77,7 +77,7 @@ class _Unusable(Exception):
 
 
 def _json(source: Source) -> object:
-    """Value of a file.
+    """Return the value of a file.
 
     Raises:
         PipeschedError: PS816; PS843, it costs more than its budget.
@@ -130,7 +130,7 @@ def _named(text: str) -> tuple[Entry, ...]:
 
 
 def _operations(args: Mapping[str, object]) -> tuple[Entry, ...]:
-    """Operation of an event, with the second part of an overlap."""
+    """Return the operation of an event, with the second part of an overlap."""
     found: list[Entry] = []
     for part in (args, args.get("with")):
         if part is None:
@@ -221,7 +221,7 @@ def together(records: Sequence[Record]) -> Measured:
 
 
 def _slots(records: Sequence[Record]) -> dict[Slot, list[Record]]:
-    """Times of every slot, in order."""
+    """Return the times of every slot, in order."""
     slots: dict[Slot, list[Record]] = defaultdict(list)
     owner: dict[Entry, tuple[int, Slot]] = {}
     for record in sorted(records, key=lambda record: (record.begin, record.end, record.rank)):
@@ -240,7 +240,7 @@ def _slots(records: Sequence[Record]) -> dict[Slot, list[Record]]:
 
 
 def _steps(slots: Mapping[Slot, Sequence[Record]]) -> int:
-    """Number of steps, the same for every slot."""
+    """Return the number of steps, the same for every slot."""
     counts = {slot: len(found) for slot, found in slots.items()}
     most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
     if counts[most] != counts[least]:
@@ -254,7 +254,7 @@ def _times(count: int) -> str:
 
 
 def _schedule(orders: Sequence[Sequence[Slot]]) -> Schedule:
-    """Schedule in the order of the first step. A rank holds a stage if it ran its operations."""
+    """Return the schedule in the order of the first step. A rank holds a stage if it ran its operations."""
     flat = [(rank, entry) for rank, order in enumerate(orders) for slot in order for entry in slot]
     rank, op, stage, microbatch = (np.array(column) for column in zip(*((r, *e) for r, e in flat), strict=True))
     shape = int(stage.max()) + 1, int(microbatch.max()) + 1

@@ -14,7 +14,7 @@ from pipesched.support.source import Source
 
 
 def read(given: Iterable[object]) -> list[Source]:
-    """The files of a measured run; torch's profiler packs them where their name ends in ``.gz``.
+    """Return the files of a measured run; torch's profiler packs them where their name ends in ``.gz``.
 
     Raises:
         PipeschedError: PS809, missing, packed wrongly, or not text.

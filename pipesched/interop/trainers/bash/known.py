@@ -32,7 +32,7 @@ _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
 
 
 def computed(chars: str, variables: Mapping[str, object]) -> int | None:
-    """Result of an expression with ``+ - * / %`` on whole numbers, None if it is not known."""
+    """Return the result of an expression with ``+ - * / %`` on whole numbers, None if it is not known."""
     for name in dict.fromkeys(NAME.findall(chars)):
         value = variables.get(name)
         if not isinstance(value, Text) or not _NUMBER.fullmatch(value.chars):
@@ -47,7 +47,7 @@ def computed(chars: str, variables: Mapping[str, object]) -> int | None:
 
 
 def _value(node: ast.expr) -> int:
-    """Value of an expression.
+    """Return the value of an expression.
 
     Raises:
         ValueError: the expression has other parts than whole numbers, or its value is too large.
@@ -65,14 +65,14 @@ def _value(node: ast.expr) -> int:
 
 
 def condition(chars: str, number: Callable[[str], int | None]) -> bool | None:
-    """True or False as ``((A > B))`` holds, None if that is not known."""
+    """Return True or False as ``((A > B))`` holds, None if that is not known."""
     found = _CONDITION.fullmatch(chars)
     left, right = (number(found[1]), number(found[3])) if found else (None, None)
     return None if found is None or left is None or right is None else _COMPARED[found[2]](left, right)
 
 
 def test(words: list[str]) -> bool | None:
-    """True or False as ``[ WORDS ]`` holds, None if that is not known, as for combined conditions."""
+    """Return True or False as ``[ WORDS ]`` holds, None if that is not known, as for combined conditions."""
     match words:
         case ["!", *rest]:
             found = test(rest)

@@ -237,7 +237,7 @@ class Script(Words):
         return result
 
     def _assigned(self, word: Text, assigned: re.Match[str]) -> Value:
-        """Value that a word assigns to a variable; a variable given from outside keeps its value."""
+        """Return the value that a word assigns to a variable; a variable given from outside keeps its value."""
         name, index, more = assigned[1], assigned[2], assigned[3]
         if name in self.given:
             self._cover(word)
@@ -258,7 +258,7 @@ class Script(Words):
         return value
 
     def _test(self, fields: list[Text]) -> bool | None:
-        """True or False as a test holds, None if its text does not determine that."""
+        """Return True or False as a test holds, None if its text does not determine that."""
         self._cover(*fields)
         words = [x.chars for x in fields]
         several = any(x in ("&&", "||", "-a", "-o", "(") for x in words)
@@ -400,12 +400,12 @@ _BUILTINS: Mapping[str, Callable[[Script, list[Text], Simple], bool | None]] = {
 
 
 def _end(path: str) -> str:
-    """Path as a message shows it: only the end of a long path."""
+    """Return the path as a message shows it: only the end of a long path."""
     return path if len(path) <= 60 else f"…{path[-59:]}"
 
 
 def _both(known: bool | None, sign: str, other: bool | None) -> bool | None:
-    """Result of ``&&`` or ``||`` in three-valued logic (None: not known)."""
+    """Return the result of ``&&`` or ``||`` in three-valued logic (None: not known)."""
     ends = sign == "||"
     if known is ends or other is ends:
         return ends

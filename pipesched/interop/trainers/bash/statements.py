@@ -119,7 +119,7 @@ def tokens(text: Text) -> list[Token]:
 
 
 def _token_end(chars: str, at: int) -> tuple[int, bool]:
-    """Index behind a token, and True if the token is a sign."""
+    """Return the index behind a token, and True if the token is a sign."""
     if chars.startswith("((", at):
         return closing(chars, at), False
     if _OPENS_TEST.match(chars, at):

@@ -57,7 +57,7 @@ def joined(texts: Iterable[Text], sign: str = "") -> Text:
 
 
 def closing(chars: str, begin: int) -> int:
-    """Index behind the bracket that closes the ``(`` or ``{`` at `begin`; brackets in quotes do not count.
+    """Return the index behind the bracket that closes the ``(`` or ``{`` at `begin`; brackets in quotes do not count.
 
     Raises:
         Unclosed: no bracket closes it.
@@ -79,7 +79,7 @@ def closing(chars: str, begin: int) -> int:
 
 
 def quoted(chars: str, begin: int) -> int:
-    """Index behind the quoted text that begins at `begin` with any kind of quote.
+    """Return the index behind the quoted text that begins at `begin` with any kind of quote.
 
     Raises:
         Unclosed: the quote is not closed.
@@ -97,7 +97,7 @@ def quoted(chars: str, begin: int) -> int:
 
 
 def word_end(chars: str, begin: int) -> int:
-    """Index behind the word that begins at `begin`, which may be an array in brackets.
+    """Return the index behind the word that begins at `begin`, which may be an array in brackets.
 
     Raises:
         Unclosed: a quote or a bracket in the word has no end.
@@ -141,6 +141,6 @@ def split(text: Text) -> Iterator[Text]:
 
 
 def line_end(chars: str, at: int) -> int:
-    """Index of the next line end, or of the end of the text."""
+    """Return the index of the next line end, or of the end of the text."""
     end = chars.find("\n", at)
     return len(chars) if end < 0 else end

@@ -96,12 +96,12 @@ class Words:
         return plain(chr(_FIRST + len(self.holes) - 1), at)
 
     def hole_in(self, text: Text) -> Hole | None:
-        """First hole of a text, or None."""
+        """Return the first hole of a text, or None."""
         found = _HOLE.search(text.chars)
         return self.holes[ord(found[0]) - _FIRST] if found else None
 
     def shown(self, text: Text) -> str:
-        """Characters of a text, with each hole as it is written in the script."""
+        """Return the characters of a text, with each hole as it is written in the script."""
         return _HOLE.sub(lambda found: self.holes[ord(found[0]) - _FIRST].reason.partition(",")[0], text.chars)
 
     def fields(self, words: tuple[Text, ...]) -> list[Text]:
@@ -193,7 +193,7 @@ class Words:
         return plain(str(len(value or ()))) if known else self.hole(f"{x.word.chars[:40]}, a count", x.word.place)
 
     def _parameter(self, x: Parameter) -> Value:
-        """Value of a parameter: index and rest applied; a hole if nothing sets it."""
+        """Return the value of a parameter: index and rest applied; a hole if nothing sets it."""
         value = self._value(x)
         if isinstance(value, tuple) and not x.several:
             number = int(x.index or "0") if re.fullmatch(r"[0-9]{0,6}", x.index or "") else len(value)
@@ -205,7 +205,7 @@ class Words:
         return self.hole(f"{x.word.chars[:40]}, which the file does not set", x.word.place) if value is None else value
 
     def _value(self, x: Parameter) -> Value | None:
-        """Value of a variable, None if nothing sets it."""
+        """Return the value of a variable, None if nothing sets it."""
         if x.name in self.given:
             return plain(self.given[x.name])
         if x.name in _ARGUMENTS:
@@ -251,7 +251,7 @@ class Words:
         return self.joined(x.rest[len(sign) :]) if value else Text()
 
     def _output(self, text: Text, whole: Text) -> Text:
-        """Output of a command that can be computed, such as ``echo``; else a hole."""
+        """Return the output of a command that can be computed, such as ``echo``; else a hole."""
         if _FOLDER.fullmatch(text.chars.strip()):
             return plain(self.folder, whole.place)
         program = _PRINTED.get((text.chars.split(None, 1) or [""])[0])
@@ -274,7 +274,7 @@ class Words:
         return None if value is None else plain(str(value), place)
 
     def arithmetic(self, text: Text) -> int | None:
-        """Result of an arithmetic expression, None if it is not known."""
+        """Return the result of an arithmetic expression, None if it is not known."""
         return computed(self.joined(text, quote=True).chars, self.variables)
 
 
@@ -291,7 +291,7 @@ _PRINTED: Mapping[str, Callable[[Words, list[Text], int], Text | None]] = {
 
 
 def _part_end(chars: str, at: int, quote: bool) -> int:
-    """Index behind the part of a word that begins at `at`."""
+    """Return the index behind the part of a word that begins at `at`."""
     sign = chars[at]
     if sign == "\\" and at + 1 < len(chars):
         return at + (3 if chars.startswith("\r\n", at + 1) else 2)

@@ -66,7 +66,7 @@ class Rank:
         return float(np.prod(self.length + 1.0)) < 2.0**62
 
     def next(self, keys: Ints) -> tuple[Ints, Ints, Ints]:
-        """(state, sequence, operation) of everything that can run next."""
+        """Return (state, sequence, operation) of everything that can run next."""
         counts = keys // self.stride[:, None] % (self.length[:, None] + 1)
         may = counts < self.length[:, None]
         may &= self.change @ counts + self.peak[:, None] <= self.cap
@@ -98,7 +98,7 @@ def alone(merged: Merged, rank: int) -> Rank:
 
 
 def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
-    """(earliest, latest) starts with which this rank can do its work; None if it cannot.
+    """Return (earliest, latest) starts with which this rank can do its work; None if it cannot.
 
     With more than MOST states low and high are returned unchanged.
 
@@ -130,7 +130,7 @@ class Step:
 
 
 def forward(rank: Rank, low: Ints, high: Ints) -> list[Step] | None:
-    """All steps between states that lie on an order; None if there are too many states."""
+    """Return all steps between states that lie on an order; None if there are too many states."""
     if not rank.numbered:
         return None
     keys, time, states = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), 1
@@ -157,7 +157,7 @@ def forward(rank: Rank, low: Ints, high: Ints) -> list[Step] | None:
 
 
 def backward(rank: Rank, steps: list[Step], low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
-    """Earliest and latest starts over all orders that end in time; None if no order does."""
+    """Return the earliest and latest starts over all orders that end in time; None if no order does."""
     least, most = low.copy(), high.copy()
     for first, length in zip(rank.first.tolist(), rank.length.tolist(), strict=True):
         least[first : first + length], most[first : first + length] = _LATE, -_LATE
@@ -178,7 +178,9 @@ _SWEEPS = 4  # times per round that narrower windows are passed on to the other 
 
 
 def merged_links(original: Problem, merged: Merged) -> list[Link]:
-    """Links of the merged problem: the original's between sequences that remain, and the order of merged ones."""
+    """Return the links of the merged problem: the original's between sequences that remain, and the order of merged
+    ones.
+    """
     number = {group[0]: q for q, group in enumerate(merged.origin) if len(group) == 1}
     made = [
         Link(number[x.later], number[x.earlier], x.offset, x.delay)

@@ -39,7 +39,9 @@ class Alone:
 
 
 def alone(problem: Problem, route: int) -> Alone:
-    """Memory of a single microbatch of a route that has microbatches, from its first F to its last I and W."""
+    """Return the memory of a single microbatch of a route that has microbatches, from its first F to its last I and
+    W.
+    """
     mine = np.flatnonzero((problem.route == route) & (problem.op != Op.W)).tolist()
     forward = sorted((q for q in mine if problem.op[q] == Op.F), key=lambda q: int(problem.stage[q]))
     back = sorted((q for q in mine if problem.op[q] != Op.F), key=lambda q: -int(problem.stage[q]))
@@ -59,7 +61,7 @@ def alone(problem: Problem, route: int) -> Alone:
 
 
 def least_cap(problem: Problem) -> Ints:
-    """Least cap of every rank, in parts; int64, shape (ranks,), 0 for a rank without stages."""
+    """Return the least cap of every rank, in parts; int64, shape (ranks,), 0 for a rank without stages."""
     least = np.zeros(problem.ranks, dtype=np.int64)
     for route in set(problem.route.tolist()):
         least = np.maximum(least, alone(problem, route).most.max(axis=0))
@@ -67,7 +69,7 @@ def least_cap(problem: Problem) -> Ints:
 
 
 def infeasible(problem: Problem, said: Callable[[Fraction], str] = shown) -> str | None:
-    """Reason why no schedule is within the caps, for the rank that lacks most; None if there is a schedule.
+    """Return the reason why no schedule is within the caps, for the rank that lacks most; None if there is a schedule.
 
     said: formats an amount of memory. An example of a reason:
 

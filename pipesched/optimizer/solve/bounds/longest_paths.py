@@ -51,7 +51,7 @@ class Link(NamedTuple):
 
 
 def linked_ranks(problem: Problem) -> tuple[int, ...]:
-    """The ranks whose memory the links express in full: one sequence takes, one frees."""
+    """Return the ranks whose memory the links express in full: one sequence takes, one frees."""
     sequences = [[q for q in held if problem.takes[q] or problem.frees[q]] for held in problem.on]
     return tuple(
         rank
@@ -61,7 +61,9 @@ def linked_ranks(problem: Problem) -> tuple[int, ...]:
 
 
 def memory_links(problem: Problem) -> list[Link]:
-    """Links by memory on all ranks, without those that others imply; no links for an F that exceeds the cap alone."""
+    """Return the links by memory on all ranks, without those that others imply; no links for an F that exceeds the cap
+    alone.
+    """
     made: list[Link] = []
     for rank, held in enumerate(problem.on):
         for f in held:
@@ -72,7 +74,9 @@ def memory_links(problem: Problem) -> list[Link]:
 
 
 def _needed(problem: Problem, f: int, waits: list[int], cap: int) -> list[Link]:
-    """Links by memory of one F, latest waits first: a wait for an earlier backward at no smaller offset is implied."""
+    """Return the links by memory of one F, latest waits first: a wait for an earlier backward at no smaller offset is
+    implied.
+    """
     stage, takes = problem.stage, problem.takes
     below = [q for q in problem.on[problem.rank[f]] if problem.route[q] == problem.route[f] and problem.op[q] == Op.F]
     base = sum(int(takes[q]) for q in below if stage[q] <= stage[f])
@@ -90,7 +94,9 @@ def _needed(problem: Problem, f: int, waits: list[int], cap: int) -> list[Link]:
 
 
 def _slope(problem: Problem, held: list[int], w: int) -> int:
-    """Memory that each microbatch holds before its w has ended. held: F up to the stage of w and of the waiting F."""
+    """Return the memory that each microbatch holds before its w has ended. held: F up to the stage of w and of the
+    waiting F.
+    """
     if problem.op[w] != Op.W:
         return int(problem.takes[held].sum())
     own = [q for q in held if problem.stage[q] == problem.stage[w]]
@@ -98,7 +104,9 @@ def _slope(problem: Problem, held: list[int], w: int) -> int:
 
 
 def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:
-    """Memory of one microbatch when I of the stage of w has ended and taken; 0 if it takes nothing or has no F here."""
+    """Return the memory of one microbatch when I of the stage of w has ended and taken; 0 if it takes nothing or has no
+    F here.
+    """
     same = [q for q in problem.on[problem.rank[w]] if problem.route[q] == problem.route[w] and problem.op[q] == Op.I]
     more = sum(max(0, -int(problem.frees[q])) for q in same if problem.stage[q] == problem.stage[w])
     here = any(problem.stage[q] == problem.stage[w] for q in below)
@@ -106,7 +114,9 @@ def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:
 
 
 def _precedes(problem: Problem, one: int, two: int) -> bool:
-    """True if backward `one` of a microbatch precedes `two`: I precedes backwards of earlier stages, and its own W."""
+    """Return True if backward `one` of a microbatch precedes `two`: I precedes backwards of earlier stages, and its own
+    W.
+    """
     return problem.op[one] != Op.W and bool(problem.stage[one] >= problem.stage[two])
 
 
@@ -123,12 +133,12 @@ class Paths:
     tail: Ints
 
     def least(self, problem: Problem) -> int:
-        """Length of the longest path, a lower bound on the objective."""
+        """Return the length of the longest path, a lower bound on the objective."""
         return int((self.head + self.tail + problem.duration[problem.sequence]).max(initial=0))
 
 
 def links(problem: Problem) -> list[Link]:
-    """Links between sequences by chains, orders and memory."""
+    """Return the links between sequences by chains, orders and memory."""
     table = zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True)
     duration = problem.duration.tolist()
     made = [Link(a, b, 0, duration[b] + lag) for b, a, lag in table]
@@ -137,7 +147,7 @@ def links(problem: Problem) -> list[Link]:
 
 
 def paths(problem: Problem) -> Paths:
-    """Heads and tails for the makespan by longest paths; O(edges)."""
+    """Return the heads and tails for the makespan by longest paths; O(edges)."""
     made = problem.__dict__.get("_paths")
     if made is None:
         made = problem.__dict__["_paths"] = _paths(problem, np.zeros(problem.operations, dtype=np.int64))
@@ -145,12 +155,12 @@ def paths(problem: Problem) -> Paths:
 
 
 def entry(problem: Problem) -> int:
-    """The rank of stage 0, which begins before all others."""
+    """Return the rank of stage 0, which begins before all others."""
     return int(problem.rank[np.flatnonzero(problem.stage == 0)[0]]) if problem.sequences else 0
 
 
 def framed(problem: Problem, frame: int) -> Paths:
-    """Heads and tails for the objective; for the span, those in the frame of one rank.
+    """Return the heads and tails for the objective; for the span, those in the frame of one rank.
 
     An operation of another rank has a head if a path leads to it from the frame, and a tail if one leads back; else
     they are far below 0. In a large problem the order and memory of other ranks are left out, unless frame is `entry`.
@@ -174,7 +184,7 @@ def _framed(problem: Problem, frame: int) -> Paths:
 
 
 def _paths(problem: Problem, least: Ints) -> Paths:
-    """Heads and tails by longest paths from and to the operations whose `least` is 0."""
+    """Return the heads and tails by longest paths from and to the operations whose `least` is 0."""
     made = links(problem)
     duration = problem.duration[problem.sequence]
     head = longest(problem.length, made, least)
@@ -182,7 +192,8 @@ def _paths(problem: Problem, least: Ints) -> Paths:
 
 
 def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -> tuple[Ints, Ints]:
-    """(low, high): the earliest and the latest start of every operation, if the objective is to be at most `bound`.
+    """Return (low, high): the earliest and the latest start of every operation, if the objective is to be at most
+    `bound`.
 
     ranks: those that the question is about, None for all. For the span of one rank, times count from its first start;
     else from the first start of all, which is that of the rank of stage 0.
@@ -207,7 +218,7 @@ def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -
 
 
 def longest(length: Ints, links: list[Link], least: Ints) -> Ints:
-    """Longest paths: value[later, i] = max(least, value[earlier, i - offset] + delay) over the links."""
+    """Return the longest paths: value[later, i] = max(least, value[earlier, i - offset] + delay) over the links."""
     first = (np.cumsum(length) - length).tolist()
     inputs: dict[int, list[Link]] = {q: [] for q in range(len(length))}
     for link in links:
@@ -231,7 +242,7 @@ def longest(length: Ints, links: list[Link], least: Ints) -> Ints:
 
 
 def longest_from(length: Ints, links: list[Link], least: Ints) -> Ints:
-    """Longest paths against the links, by the mirror image, last microbatch first."""
+    """Return the longest paths against the links, by the mirror image, last microbatch first."""
     last = len(length) - 1
     mirrored = [Link(last - x.earlier, last - x.later, x.offset, x.delay) for x in links]
     return longest(length[::-1], mirrored, least[::-1])[::-1].copy()

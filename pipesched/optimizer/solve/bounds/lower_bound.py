@@ -43,7 +43,7 @@ class Busy:
 
 
 def busiest(head: Ints, work: Ints, tail: Ints) -> Busy:
-    """The set of largest value; all jobs, if their value is as large. O(n log n).
+    """Return the set of largest value; all jobs, if their value is as large. O(n log n).
 
     Jobs without work count too: a path is a set of one job.
     """
@@ -65,7 +65,7 @@ def _largest(head: Ints, work: Ints, tail: Ints) -> Busy:
 
 
 def _critical_tail(head: Ints, work: Ints, tail: Ints) -> int:
-    """The tail of the job that decides Jackson's preemptive schedule."""
+    """Return the tail of the job that decides Jackson's preemptive schedule."""
     order = np.argsort(head, kind="stable")
     heads, left, tails = head[order].tolist(), work[order].tolist(), tail[order].tolist()
     count, at, now = len(heads), 0, 0
@@ -103,7 +103,9 @@ class Bound:
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """The best bound of all ranks and kinds; of equal ones the simplest kind, and then the one with most work."""
+    """Return the best bound of all ranks and kinds; of equal ones the simplest kind, and then the one with most
+    work.
+    """
     best = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0), 0)
     for rank in range(problem.ranks):
         for bound in rank_bounds(problem, rank):
@@ -114,7 +116,7 @@ def lower_bound(problem: Problem) -> Bound:
 
 
 def rank_bounds(problem: Problem, rank: int) -> list[Bound]:
-    """The bounds of one rank, simplest first."""
+    """Return the bounds of one rank, simplest first."""
     own = np.concatenate(
         [np.arange(problem.first[q], problem.first[q + 1]) for q in problem.on[rank]] or [np.zeros(0, dtype=np.int64)]
     )

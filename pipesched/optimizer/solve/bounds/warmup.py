@@ -80,7 +80,7 @@ def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[C
 
 
 def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints, Ints]:
-    """Times at which the bound can be attained, and the work that fits before each; empty without stages.
+    """Return the times at which the bound can be attained, and the work that fits before each; empty without stages.
 
     time: heads, or with `back` tails, int64, shape (operations,). The work that fits grows with time, so between two
     evaluated times no value of time - work exceeds the later time minus the work of the earlier one: only intervals
@@ -105,7 +105,7 @@ def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints
 
 
 def _fits(chunks: list[Chunk], cap: int, t: int, *, back: bool) -> int:
-    """The most work before t; with `back`, within the last t."""
+    """Return the most work before t; with `back`, within the last t."""
     held, work = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     for chunk in chunks:
         more, gain = (_backward if back else _forward)(chunk, t)
@@ -117,7 +117,7 @@ def _fits(chunks: list[Chunk], cap: int, t: int, *, back: bool) -> int:
 
 
 def _pareto(held: Ints, work: Ints) -> tuple[Ints, Ints]:
-    """The Pareto front of (held, work): no other choice holds no more and does at least as much work."""
+    """Return the Pareto front of (held, work): no other choice holds no more and does at least as much work."""
     order = np.lexsort((-work, held))
     held, work = held[order], work[order]
     better = np.concatenate([[True], work[1:] > np.maximum.accumulate(work)[:-1]])
@@ -137,12 +137,12 @@ def _begun(chunk: Chunk, t: int) -> list[Ints]:
 
 
 def _over(chunk: Chunk, t: int, which: int) -> int:
-    """Number of operations of a kind that can have ended by t - 1."""
+    """Return the number of operations of a kind that can have ended by t - 1."""
     return int(np.searchsorted(chunk.times[which] + chunk.work[which], t - 1, side="right"))
 
 
 def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
-    """(held just before t, work before t), for every number of F, with as many backwards as possible.
+    """Return (held just before t, work before t), for every number of F, with as many backwards as possible.
 
     An I that takes memory is counted as ended only if its W has ended too.
     """
@@ -155,7 +155,7 @@ def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
 
 
 def _backward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
-    """(held just after t from the end, work after that), for every number of W and I that are left; F follow."""
+    """Return (held just after t from the end, work after that), for every number of W and I that are left; F follow."""
     done, change = _begun(chunk, t), chunk.change
     split = len(done) > 2
     w, i = _both(chunk, len(done[2]), len(done[1])) if split else (np.arange(len(done[1])),) * 2
@@ -164,13 +164,15 @@ def _backward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
 
 
 def _sum(done: list[Ints], counts: list[Ints]) -> Ints:
-    """Work of the given number of operations of each kind, or of all that can have begun."""
+    """Return the work of the given number of operations of each kind, or of all that can have begun."""
     parts = [work[np.minimum(n, len(work) - 1)] for work, n in zip(done, counts, strict=True)]
     return np.asarray(sum(parts))
 
 
 def _both(chunk: Chunk, n: int, limit: int) -> tuple[Ints, Ints]:
-    """Pairs (W, I) of numbers that are left, I <= W; for each W only the most I, if more I do not hold more memory."""
+    """Return the pairs (W, I) of numbers that are left, I <= W; for each W only the most I, if more I do not hold more
+    memory.
+    """
     w = np.arange(n)
     if chunk.change[1] >= 0:
         return w, np.minimum(w, limit - 1)

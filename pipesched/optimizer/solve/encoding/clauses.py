@@ -56,7 +56,7 @@ class Clauses:
             self.blocks.append(block.astype(np.int32))
 
     def count(self) -> int:
-        """Number of clauses."""
+        """Return the number of clauses."""
         return sum(map(len, self.blocks)) + self.impossible
 
     def lists(self) -> Iterator[list[int]]:
@@ -103,22 +103,22 @@ class Encoding:
         self.counters = self.clauses.variables = int(width.sum())
 
     def started(self, x: Ints, t: Ints) -> Ints:
-        """Literal of "operation x has started by t"."""
+        """Return the literal of "operation x has started by t"."""
         literal = self.base[x] + t - self.low[x]
         return np.where(t >= self.high[x], TRUE, np.where(t < self.low[x], -TRUE, literal))
 
     def of(self, q: int) -> Ints:
-        """Operations of a sequence."""
+        """Return the operations of a sequence."""
         return np.arange(self.problem.first[q], self.problem.first[q + 1])
 
     def starts(self, true: Bools) -> Ints:
-        """Start of every operation in a model; true: by variable, shape (variables + 1,)."""
+        """Return the start of every operation in a model; true: by variable, shape (variables + 1,)."""
         x, _ = over(self.low, self.high)
         return self.low + np.bincount(x[~true[1 : self.counters + 1]], minlength=len(self.low))
 
 
 def over(low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """(index, step) of every entry with every step 0, 1, .. high - low - 1."""
+    """Return (index, step) of every entry with every step 0, 1, .. high - low - 1."""
     count = np.maximum(high - low, 0)
     which = np.repeat(np.arange(len(count)), count)
     return which, np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)

@@ -77,7 +77,7 @@ def encode(
 
 
 def ends(problem: Problem, held: Iterable[int]) -> tuple[list[int], list[int]]:
-    """(operations that can be the first of a rank, those that can be the last)."""
+    """Return (operations that can be the first of a rank, those that can be the last)."""
     used = [q for q in held if problem.length[q]]
     first = [int(problem.first[q]) for q in used if problem.op[q] == Op.F]
     return first, [int(problem.first[q + 1]) - 1 for q in used if problem.op[q] in (Op.W, Op.B)]
@@ -123,7 +123,9 @@ def _machine(made: Encoding, held: tuple[int, ...]) -> None:
 
 
 def _during(made: Encoding, q: int, since: int, until: int) -> tuple[int, Ints]:
-    """(t0, literals from t0 on): true at t if an operation of q has started by t - since, but not by t - until."""
+    """Return (t0, literals from t0 on): true at t if an operation of q has started by t - since, but not by t -
+    until.
+    """
     ops = made.of(q)
     low, high = made.low[ops] + since, made.high[ops] + until
     begin = int(low.min(initial=0))

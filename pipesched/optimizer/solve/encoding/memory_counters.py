@@ -34,11 +34,11 @@ class Sum:
         return int(self.values[-1]) if len(self.values) else self.base
 
     def above(self) -> tuple[Ints, Ints]:
-        """(v, literal of "at least v"), base included."""
+        """Return (v, literal of "at least v"), base included."""
         return np.concatenate([[self.base], self.values]), np.concatenate([[TRUE], self.literals])
 
     def below(self) -> tuple[Ints, Ints]:
-        """(v, literal of "more than v")."""
+        """Return (v, literal of "more than v")."""
         return np.concatenate([[self.base], self.values]), np.concatenate([self.literals, [-TRUE]])
 
 
@@ -68,7 +68,7 @@ def join(made: Encoding, q: int, inputs: tuple[int, ...]) -> None:
 
 
 def takes_before(problem: Problem, rank: int) -> bool:
-    """True if an end that takes may come just before an end that frees, at one time.
+    """Return True if an end that takes may come just before an end that frees, at one time.
 
     That is so if I takes memory at its end (release torch) and W has no duration: in between, that memory is held.
     """
@@ -106,7 +106,7 @@ def _counter(made: Encoding, q: int, t: int, weight: int) -> Sum:
 
 
 def _taken(clauses: Clauses, parts: list[Sum], floor: int) -> Sum:
-    """Sum of the parts, with literals only for values above the floor."""
+    """Return the sum of the parts, with literals only for values above the floor."""
     total, rest = Sum(0, _NONE, _NONE), sum(x.most for x in parts)
     for part in parts:
         rest -= part.most
@@ -115,7 +115,7 @@ def _taken(clauses: Clauses, parts: list[Sum], floor: int) -> Sum:
 
 
 def _freed(clauses: Clauses, parts: list[Sum], ceiling: int) -> Sum:
-    """Sum of the parts, with literals only for values up to the ceiling."""
+    """Return the sum of the parts, with literals only for values up to the ceiling."""
     total, rest = Sum(0, _NONE, _NONE), sum(x.base for x in parts)
     for part in parts:
         rest -= part.base

@@ -47,7 +47,8 @@ def solve(
     span: int | None = None,
     effort: Effort = NO_LIMIT,
 ) -> tuple[Ints | None, int]:
-    """(starts of a schedule within low .. high and the span, as for `cnf.encode`, or None; steps that CP-SAT took).
+    """Return (starts of a schedule within low .. high and the span, as for `cnf.encode`, or None; steps that CP-SAT
+    took).
 
     Raises:
         PipeschedError: PS820, OR-Tools is not installed.

@@ -99,7 +99,7 @@ def task(question: Question) -> Task:
 
 
 def beyond(problem: Problem) -> str:
-    """Reason why no engine supports the problem, empty if they do."""
+    """Return the reason why no engine supports the problem, empty if they do."""
     if bool((problem.duration[problem.op == Op.F] == 0).any()):
         return "a forward takes no time"
     for rank, held in enumerate(problem.on):
@@ -140,7 +140,7 @@ def _by_intervals(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, 
 
 
 def spanned(question: Question) -> int | None:
-    """Limit on the span of every rank, if time windows do not express it; else None."""
+    """Return the limit on the span of every rank, if time windows do not express it; else None."""
     alone = question.ranks is not None and len(question.ranks) == 1
     return question.bound if question.problem.objective == "span" and not alone else None
 
@@ -179,7 +179,7 @@ def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, in
 
 
 def _believed(made: Task, start: Ints) -> Answer:
-    """Answer for a model: sat if its starts are a schedule, else unknown."""
+    """Return the answer for a model: sat if its starts are a schedule, else unknown."""
     question = made.question
     if wrong := fault(made.problem, start, question.bound):
         return Answer("unknown", reason=f"internal error: the model of {question.engine} is not a schedule: {wrong}")

@@ -118,7 +118,7 @@ def _sliced(solver: Solver, conflicts: int, effort: Effort) -> int:
 
 
 def truth(variables: int, model: Sequence[int]) -> Bools:
-    """Value of every variable in a model; variables that the model does not name are false."""
+    """Return the value of every variable in a model; variables that the model does not name are false."""
     true = np.zeros(variables + 1, dtype=np.bool_)
     named = np.asarray(model, dtype=np.int64)
     true[named[(named > 0) & (named <= variables)]] = True

@@ -82,7 +82,7 @@ class Pool:
         return self._tickets
 
     def wait(self, timeout: float | None = None) -> tuple[int, Answer] | None:
-        """(ticket, answer) that comes next; None after `timeout` seconds, or if there is no open question."""
+        """Return (ticket, answer) that comes next; None after `timeout` seconds, or if there is no open question."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._done and any(worker.ticket for worker in self._workers):
             left = None if until is None else max(0.0, until - time.monotonic())
@@ -184,7 +184,7 @@ class _Worker:
         return message
 
     def lost(self) -> Answer:
-        """Answer for a process that has died, which is replaced."""
+        """Return the answer for a process that has died, which is replaced."""
         with suppress(subprocess.TimeoutExpired):  # its pipe may close a little before it ends
             self.process.wait(1)
         engine, status = self.engine, self.end()

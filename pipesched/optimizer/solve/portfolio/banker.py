@@ -23,7 +23,9 @@ Amounts: TypeAlias = tuple[tuple[int, int], ...]  # (rank, parts), parts > 0
 
 
 def one_by_one(problem: Problem) -> Orders:
-    """Orders that run one microbatch after another, W right after I: with the least memory, and the most time."""
+    """Return the orders that run one microbatch after another, W right after I: with the least memory, and the most
+    time.
+    """
     weight = {(int(problem.route[q]), int(problem.stage[q])): q for q in np.flatnonzero(problem.op == Op.W).tolist()}
     orders: list[list[int]] = [[] for _ in range(problem.ranks)]
     first, rank = problem.first.tolist(), problem.rank.tolist()
@@ -57,12 +59,12 @@ class Room:
         self.total = [0] * problem.ranks
 
     def fits(self, q: int) -> bool:
-        """True if the rank of sequence q has room for its next operation now."""
+        """Return True if the rank of sequence q has room for its next operation now."""
         rank = self.rank[q]
         return self.held[rank] + self.peak[q] <= self.cap[rank]
 
     def safe(self, q: int) -> bool:
-        """True if all unfinished microbatches can still be finished after the next operation of sequence q."""
+        """Return True if all unfinished microbatches can still be finished after the next operation of sequence q."""
         if self.always or not self.takes[q]:
             return True
         self._step(q, 1)
@@ -85,7 +87,9 @@ class Room:
             self.total[rank] -= by * parts
 
     def _finishes(self) -> bool:
-        """True if all microbatches can be finished: oldest first in each route, routes in any order that works."""
+        """Return True if all microbatches can be finished: oldest first in each route, routes in any order that
+        works.
+        """
         left = list(self.total)
         open_ways = [self._groups(way) for way in range(len(self.counts))]
         while any(open_ways):
@@ -101,7 +105,7 @@ class Room:
         return True
 
     def _groups(self, way: int) -> list[tuple[int, int]]:
-        """(operations done, number of microbatches) of unfinished microbatches, the youngest first."""
+        """Return (operations done, number of microbatches) of unfinished microbatches, the youngest first."""
         counts = self.counts[way]
         return [(c, counts[c] - counts[c + 1]) for c in range(1, len(counts) - 1) if counts[c] > counts[c + 1]]
 

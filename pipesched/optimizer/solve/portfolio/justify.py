@@ -90,7 +90,7 @@ def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
 
 
 def _with_room(states: list[int], room: int, k: int) -> int:
-    """The first place from k on after which every state leaves room; -1 if there is none."""
+    """Return the first place from k on after which every state leaves room; -1 if there is none."""
     least = len(states)
     if states and states[-1] > room:
         return -1
@@ -101,7 +101,7 @@ def _with_room(states: list[int], room: int, k: int) -> int:
 
 
 def pushed(name: str) -> str:
-    """Name of pushed orders; the suffix is not repeated."""
+    """Return the name of pushed orders; the suffix is not repeated."""
     return name.removesuffix(PUSHED) + PUSHED
 
 

@@ -24,7 +24,7 @@ WORK = 2_000_000  # limit on operations that are run
 
 
 def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[Orders, int]:
-    """(orders with the same sequences in the same places and no larger span, number of orders that were run).
+    """Return (orders with the same sequences in the same places and no larger span, number of orders that were run).
 
     start: starts of a schedule with such late ranks, from which the first microbatch of each rank is taken; None to
     begin with microbatch 0 everywhere. Then the choice is improved rank by rank.
@@ -50,18 +50,18 @@ def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[O
 
 
 def _late_ranks(problem: Problem, orders: Orders) -> list[int]:
-    """Ranks whose first operation waits for another rank."""
+    """Return the ranks whose first operation waits for another rank."""
     return [r for r, order in enumerate(orders) if len(order) and problem.stage[problem.sequence[order[0]]] > 0]
 
 
 def _spans(problem: Problem, orders: Orders) -> list[int]:
-    """Spans of the ranks, the largest first."""
+    """Return the spans of the ranks, the largest first."""
     start = convert.run(problem, orders)
     return [2**62] if start is None else sorted(problem.spans(start).tolist(), reverse=True)
 
 
 def _wanted(problem: Problem, entries: Sequence[int], start: Ints) -> dict[int, int]:
-    """The last microbatch that has arrived when the first operation of a rank starts, by rank."""
+    """Return the last microbatch that has arrived when the first operation of a rank starts, by rank."""
     chosen, arrival = {}, dict(zip(problem.after.tolist(), range(len(problem.after)), strict=True))
     for rank in entries:
         own = [q for q in problem.on[rank] if problem.op[q] == Op.F]
@@ -86,7 +86,7 @@ def labelled(problem: Problem, words: Sequence[Ints], first: dict[int, int]) -> 
 
 
 def _labels(problem: Problem, first: dict[int, int]) -> dict[int, Ints]:
-    """Microbatches in their order, by sequence."""
+    """Return the microbatches in their order, by sequence."""
     by_name = {(int(o), int(s)): q for q, (o, s) in enumerate(zip(problem.op, problem.stage, strict=True))}
     ranks = problem.placement.rank_of[0].tolist()
     labels: dict[int, Ints] = {}

@@ -70,7 +70,7 @@ class _Run:
                     self.start(q, rank, now)
 
     def choose(self, rank: int, now: int) -> int:
-        """The sequence to run, -1 for none now."""
+        """Return the sequence to run, -1 for none now."""
         here, coming = self._candidates(rank, now)
         full = False
         for _, q in here:
@@ -89,7 +89,7 @@ class _Run:
         return -1
 
     def _candidates(self, rank: int, now: int) -> tuple[list[tuple[int, int]], list[int]]:
-        """((key, sequence) of arrived operations, most urgent first; arrival times of those on their way)."""
+        """Return ((key, sequence) of arrived operations, most urgent first; arrival times of those on their way)."""
         here, coming = [], []
         for q in self.chains[rank]:
             i = self.next[q]
@@ -105,7 +105,7 @@ class _Run:
         return here, coming
 
     def _filler(self, rank: int) -> int:
-        """The sequence of the most urgent W that waits, -1 for none."""
+        """Return the sequence of the most urgent W that waits, -1 for none."""
         best, least = -1, 0
         for q in self.fillers[rank]:
             i = self.next[q]
@@ -135,7 +135,9 @@ class _Run:
 
 
 def policies(problem: Problem) -> list[tuple[str, Ints]]:
-    """(name, sort keys of all operations) of every policy, most useful first; the name says what gets priority."""
+    """Return (name, sort keys of all operations) of every policy, most useful first; the name says what gets
+    priority.
+    """
     alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of each first microbatch
     depth, index = alone[problem.sequence], problem.index
     forward = problem.op[problem.sequence] == Op.F

@@ -84,7 +84,9 @@ class Search:
         self.energy = now[1]
 
     def _evaluate(self) -> tuple[int, float] | None:
-        """(objective, energy to minimize: objective + a tenth of the mean end of the ranks); None for a deadlock."""
+        """Return (objective, energy to minimize: objective + a tenth of the mean end of the ranks); None for a
+        deadlock.
+        """
         found = played(self.problem, self.orders)
         if found is None:
             return None
@@ -97,7 +99,7 @@ class Search:
         return value, value + 0.1 * sum(ends) / len(ends)
 
     def _path(self) -> list[tuple[int, int]]:
-        """Pairs (u, v) of a longest path that are neighbours on a rank."""
+        """Return the pairs (u, v) of a longest path that are neighbours on a rank."""
         ends = [(self.start[x] + self.duration[x] - self.begun[r], x) for r, x in enumerate(self.last) if x >= 0]
         most = max(ends)[0]
         x = self.random.choice([x for end, x in ends if end == most])
@@ -109,7 +111,7 @@ class Search:
         return pairs
 
     def _move(self, path: Sequence[tuple[int, int]]) -> tuple[int, int, int] | None:
-        """(rank, from, to) of a random move, or None if the pair drawn has no valid move."""
+        """Return (rank, from, to) of a random move, or None if the pair drawn has no valid move."""
         if not path:
             return None
         u, v = self.random.choice(path)
@@ -133,7 +135,7 @@ class Search:
         return (rank, i, j) if i != j and self._room(rank, i, j) else None
 
     def _tied(self, earlier: int, later: int) -> bool:
-        """True if `later` must stay behind `earlier`: they are of one sequence, or it waits for it."""
+        """Return True if `later` must stay behind `earlier`: they are of one sequence, or it waits for it."""
         return self.sequence[earlier] == self.sequence[later] or self.needs[later] == earlier
 
     def _room(self, rank: int, i: int, j: int) -> bool:
@@ -152,7 +154,7 @@ class Search:
 
 
 def temperatures(problem: Problem) -> tuple[float, float]:
-    """(hot, cold): the median duration, and a twentieth of it."""
+    """Return (hot, cold): the median duration, and a twentieth of it."""
     typical = float(np.median(problem.duration[problem.duration > 0])) if (problem.duration > 0).any() else 1.0
     return typical, typical / 20
 

@@ -59,7 +59,7 @@ def patterns(problem: Problem, seed: int = 0) -> Iterator[tuple[str, Orders]]:
 def _pattern(
     problem: Problem, chains: list[tuple[int, ...]], period: int, skip: float, draw: random.Random
 ) -> list[int]:
-    """Start of the first operation of every sequence."""
+    """Return the start of the first operation of every sequence."""
     table = _Table(problem, period)
     at = [0] * problem.sequences
     lag = {(int(b), int(a)): int(x) for b, a, x in zip(problem.before, problem.after, problem.lag, strict=True)}
@@ -154,7 +154,7 @@ def _with_weights(slots: list[int]) -> list[int] | None:
 
 
 def _after(residue: int, least: int) -> int:
-    """The least number with this residue that is at least `least`."""
+    """Return the least number with this residue that is at least `least`."""
     return least + (residue - least) % PERIOD
 
 
@@ -179,7 +179,7 @@ def _name(steps: tuple[int, ...]) -> str:
 
 
 def slots(problem: Problem, made: Block) -> Ints:
-    """Slot of every operation, int64, shape (operations,)."""
+    """Return the slot of every operation, int64, shape (operations,)."""
     ranks = np.array(way(problem, "vee"))
     position = np.argsort(ranks)[problem.rank]
     second = problem.stage >= len(ranks)

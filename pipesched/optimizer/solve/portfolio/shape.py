@@ -9,7 +9,7 @@ from pipesched.optimizer.solve.problem import Problem
 
 
 def way(problem: Problem, kind: str) -> tuple[int, ...]:
-    """Ranks by position, if the placement is of this kind with one route; else empty."""
+    """Return the ranks by position, if the placement is of this kind with one route; else empty."""
     placement = problem.placement
     stages = placement.rank_of[0].tolist()
     ranks = stages[: placement.ranks]

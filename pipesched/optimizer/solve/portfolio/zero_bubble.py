@@ -75,7 +75,7 @@ class _Run:
         return self.orders
 
     def _arrival(self, kind: int, j: int) -> int:
-        """Arrival of the input of the next F or I."""
+        """Return the arrival of the input of the next F or I."""
         i = self.done[kind][j]
         if kind == 0:
             return self.ends[0][j - 1][i] + self.down[j] if j else 0

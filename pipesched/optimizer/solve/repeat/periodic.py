@@ -50,20 +50,20 @@ class Periodic:
     rate: Fraction
 
     def reachable(self, microbatches: int) -> int:
-        """The least number of microbatches that the seam reaches, not below this one."""
+        """Return the least number of microbatches that the seam reaches, not below this one."""
         return self.seam.microbatches + self.seam.every * max(
             0, ceil((microbatches - self.seam.microbatches) / self.seam.every)
         )
 
     def printed(self, problem: Problem) -> Kernel:
-        """Position of the kernel in the unrolled orders."""
+        """Return the position of the kernel in the unrolled orders."""
         high = tuple(len(word) for word in self.seam.before)
         low = tuple(end - len(kernel) for end, kernel in zip(high, self.seam.kernel, strict=True))
         copies = (problem.placement.microbatches - self.seam.microbatches) // self.seam.every
         return Kernel(self.seam.every, low, high, copies)
 
     def state_at(self, problem: Problem) -> State:
-        """Result of a search that found the unrolled schedule."""
+        """Return the result of a search that found the unrolled schedule."""
         state = State(problem, lower_bound(problem), time.monotonic())
         state.offer(self.found_by, self.seam.unrolled(problem))
         if not state.proved:
@@ -90,7 +90,8 @@ class Try:
 def periodic(
     instance: Instance, limits: Limits, progress: Callable[[State], None] = lambda state: None, until: float = inf
 ) -> Periodic | None:
-    """Search for a schedule for every number of microbatches, optimal for all if proved; None if none was found.
+    """Return the search for a schedule for every number of microbatches, optimal for all if proved; None if none was
+    found.
 
     until: deadline (monotonic).
     """
@@ -167,7 +168,8 @@ def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Per
 
 
 def _optimal(instance: Instance, seam: Seam) -> bool:
-    """True if the bound grows as the objective of the seam does: computed at a few sizes, derived for all others.
+    """Return True if the bound grows as the objective of the seam does: computed at a few sizes, derived for all
+    others.
 
     The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound that
     has all the rank's work in between grows with it. A longest path grows if a part of it can be repeated.
@@ -183,7 +185,9 @@ def _optimal(instance: Instance, seam: Seam) -> bool:
 
 
 def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
-    """True if a longest path leads from an operation to the one K microbatches later, and takes at least the period."""
+    """Return True if a longest path leads from an operation to the one K microbatches later, and takes at least the
+    period.
+    """
     found, made = framed(problem, bound.frame), links(problem)
     duration = problem.duration[problem.sequence]
     on = np.flatnonzero(found.head + duration + found.tail == bound.value)
@@ -202,7 +206,8 @@ def _work(problem: Problem) -> int:
 
 
 def least_rate(instance: Instance) -> Fraction:
-    """Least time per microbatch in the long run, in ticks: the work of the busiest rank, or a part of a round trip.
+    """Return the least time per microbatch in the long run, in ticks: the work of the busiest rank, or a part of a
+    round trip.
 
     If F of a microbatch waits for the end of a W (or I) of the microbatch k before, the longest path from F to that W,
     with its duration, fits once into the time of k microbatches.

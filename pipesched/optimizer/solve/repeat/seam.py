@@ -49,12 +49,12 @@ class Seam:
     start: Ints
 
     def words(self, copies: int) -> list[list[int]]:
-        """Sequences in order, by rank, for m0 + copies * K microbatches."""
+        """Return the sequences in order, by rank, for m0 + copies * K microbatches."""
         parts = zip(self.before, self.kernel, self.after, strict=True)
         return [[*before, *kernel * copies, *after] for before, kernel, after in parts]
 
     def unrolled(self, problem: Problem) -> Orders:
-        """Orders for the problem of m0 + jK microbatches."""
+        """Return the orders for the problem of m0 + jK microbatches."""
         copies, rest = divmod(problem.placement.microbatches - self.microbatches, self.every)
         if copies < 0 or rest:
             raise ValueError("the seam does not reach this number of microbatches")
@@ -62,7 +62,7 @@ class Seam:
 
 
 def _numbered(problem: Problem, word: list[int]) -> list[int]:
-    """Operation numbers of a word of sequences, each sequence in microbatch order."""
+    """Return the operation numbers of a word of sequences, each sequence in microbatch order."""
     letters = np.array(word, dtype=np.int64)
     order = np.argsort(letters, kind="stable")
     ranks = np.empty(len(letters), dtype=np.int64)
@@ -72,13 +72,13 @@ def _numbered(problem: Problem, word: list[int]) -> list[int]:
 
 
 def reach(problem: Problem) -> int:
-    """The longest time between two starts that a constraint compares."""
+    """Return the longest time between two starts that a constraint compares."""
     duration = int(problem.duration.max(initial=0))
     return max(duration, int((problem.duration[problem.before] + problem.lag).max(initial=0)))
 
 
 def middle(problem: Problem, bound: int, every: int, period: int) -> Repeat:
-    """Part that an engine must repeat, around the middle of a schedule of `bound` ticks."""
+    """Return the part that an engine must repeat, around the middle of a schedule of `bound` ticks."""
     length = period + reach(problem)
     seam = (bound + length - period) // 2
     return Repeat(seam - length - 1, seam - 1, every, period)
@@ -95,7 +95,7 @@ def find_seam(problem: Problem, start: Ints) -> Seam | None:
 
 
 def _periods(problem: Problem, start: Ints, every: int) -> list[int]:
-    """Candidates for the period: times between operations K apart in the middle of a sequence."""
+    """Return the candidates for the period: times between operations K apart in the middle of a sequence."""
     found = set()
     for a, b in pairwise(problem.first.tolist()):
         middle = (a + b - every) // 2
@@ -105,7 +105,7 @@ def _periods(problem: Problem, start: Ints, every: int) -> list[int]:
 
 
 def _seam_at(problem: Problem, start: Ints, every: int, period: int) -> int | None:
-    """Time at which the schedule can be cut, or None."""
+    """Return the time at which the schedule can be cut, or None."""
     length = period + reach(problem)
     tables = [start[a:b] for a, b in pairwise(problem.first.tolist())]
     good = _repeats(tables, every, period)
@@ -151,7 +151,9 @@ def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Se
 
 
 def holds(seam: Seam, problem_of: Callable[[int], Problem], copies: int) -> bool:
-    """True if the schedule with this number of copies keeps every constraint, and ends as early as the theorem says."""
+    """Return True if the schedule with this number of copies keeps every constraint, and ends as early as the theorem
+    says.
+    """
     problem = problem_of(seam.microbatches + copies * seam.every)
     value = convert.value(problem, seam.unrolled(problem))
     return value is not None and value <= seam.value + copies * seam.period

@@ -62,12 +62,12 @@ class BoundSchedule:
     alone: dict[int, int] = field(default_factory=dict)  # by rank, the least objective that it is known to reach alone
 
     def _variables(self, bound: int, ranks: tuple[int, ...] | None = None) -> int:
-        """Estimated number of variables of the clauses."""
+        """Return the estimated number of variables of the clauses."""
         part = len(ranks) if ranks else len(self.ranks)
         return max(0, self.problem.operations * bound - self.slack) * part // len(self.ranks)
 
     def _engine(self, bound: int, ranks: tuple[int, ...] | None = None) -> str | None:
-        """Engine to ask, or None if the question is too large for every engine allowed."""
+        """Return the engine to ask, or None if the question is too large for every engine allowed."""
         if self.engine == "cpsat" or (self.intervals and self._variables(bound, ranks) > MOST_VARIABLES):
             return "cpsat" if self.problem.operations <= MOST_INTERVALS else None
         if self._variables(bound, ranks) > MOST_VARIABLES:
@@ -75,7 +75,9 @@ class BoundSchedule:
         return "z3" if self.engine == "z3" else "cadical"
 
     def find(self) -> Step | None:
-        """Next question for a better schedule, or for any schedule, at ever larger guesses; None if there is none."""
+        """Return the next question for a better schedule, or for any schedule, at ever larger guesses; None if there is
+        none.
+        """
         if self.value is None:
             self.guess = min(max(self.guess, self.lower + self.lower // 8 + 1), self.horizon)
             bound = self.guess
@@ -98,7 +100,7 @@ class BoundSchedule:
         return top if self.reached is None else min(top, self.reached - 1)
 
     def refute(self) -> Step | None:
-        """Next question for a better bound: the one with the least limit; None if there is none."""
+        """Return the next question for a better bound: the one with the least limit; None if there is none."""
         if self._top < self.lower:
             return None
         open_ = [(q, key) for q, key in self._refutations(self._top) if self.tried.get(key, 0) < MOST_TRIES]

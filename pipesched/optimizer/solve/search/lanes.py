@@ -95,7 +95,7 @@ class Lanes:
         return None
 
     def _at(self, ticket: int) -> int:
-        """Time at which a question ended, or up to which it is known to run."""
+        """Return the time at which a question ended, or up to which it is known to run."""
         answer = self._answers.get(ticket)
         return self._since[ticket] + (self.pool.steps.get(ticket, 0) if answer is None else answer.steps)
 

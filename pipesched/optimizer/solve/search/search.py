@@ -53,7 +53,8 @@ def search(
     floor: int = 0,
     refutes: Callable[[int, int], bool] = lambda bound, steps: False,
 ) -> State:
-    """Search for the best schedule and the best bound; KeyboardInterrupt ends the search with the state so far.
+    """Return the search for the best schedule and the best bound; KeyboardInterrupt ends the search with the state so
+    far.
 
     The caller has made sure that some schedule exists (`least_cap.infeasible`). progress: called when either improves,
     and about every second. until: deadline (monotonic); None for the seconds of the limits from now. floor: lower bound
@@ -81,7 +82,7 @@ def search(
 
 
 def _look(problem: Problem) -> int:
-    """Number of steps of heuristics before the engines start."""
+    """Return the number of steps of heuristics before the engines start."""
     return min(_LOOK + _LOOK_MORE * problem.operations, _MOST_LOOK)
 
 
