@@ -32,7 +32,7 @@ MESSAGES = 3  # instructions for each operation: itself, a send and a receive
 
 
 def load(source: Source, options: Options) -> Loaded:
-    """A file as a schedule, by its content.
+    """Return a file as a schedule, by its content.
 
     Raises:
         PipeschedError: PS1xx, PS2xx, PS8xx, everything that keeps it from being one.
@@ -56,7 +56,7 @@ def examine(loaded: Loaded, options: Options) -> Examination:
 
 
 def examined(source: Source, options: Options) -> Examination:
-    """A file, loaded and examined.
+    """Return a file, loaded and examined.
 
     Raises:
         PipeschedError: as `load`; PS222, PS225, options that mean nothing for it.
@@ -68,7 +68,7 @@ def examined(source: Source, options: Options) -> Examination:
 
 
 def lower(schedule: Schedule) -> Program:
-    """The program of a schedule: its own, else that at unit costs.
+    """Return the program of a schedule: its own, else that at unit costs.
 
     Raises:
         PipeschedError: PS306, compute orders that wait for each other have no program; PS3xx.
@@ -81,7 +81,7 @@ def lower(schedule: Schedule) -> Program:
 
 
 def emit(order: Schedule | Program, target: str, head: Head) -> Iterator[str]:
-    """The text of an order, a rank at a time."""
+    """Return the text of an order, a rank at a time."""
     return writer(target).pieces(order, head)
 
 

@@ -215,7 +215,7 @@ class PipeschedError(Exception):
 
 
 def _said(found: Diagnostic) -> str:
-    """A finding in an exception: code, message and place on a line, the remedy below."""
+    """Return a finding in an exception: code, message and place on a line, the remedy below."""
     place = next((f" ({label.span})" for label in found.labels if label.span is not None), "")
     return f"{found.code}: {found.message}{place}" + (f"\n  help: {found.help}" if found.help else "")
 
@@ -223,7 +223,7 @@ def _said(found: Diagnostic) -> str:
 def fail(
     code: AnyCode, message: str, *labels: Label, help: str | None = None, notes: tuple[str, ...] = ()
 ) -> PipeschedError:
-    """A `PipeschedError` of one diagnostic, to be raised."""
+    """Return a `PipeschedError` of one diagnostic, to be raised."""
     return PipeschedError([Diagnostic(code, message, labels, notes, help)])
 
 

@@ -60,7 +60,7 @@ class Options(Extended):
         require_counts(self.parameters.items())
 
     def counted(self, loaded: Loaded) -> Costs:
-        """The costs that count: what is asked for, over those of a cost model, or over those of the file.
+        """Return the costs that count: what is asked for, over those of a cost model, or over those of the file.
 
         Raises:
             PipeschedError: what an extension says of its options.
@@ -173,12 +173,12 @@ class Examination:
         )
 
     def _more(self) -> Iterator[Part]:
-        """The parts of extensions."""
+        """Return the parts of extensions."""
         made = (row.part.load()(self) for row in counting(Measure, self.options))
         return (part for part in made if isinstance(part, Part))
 
     def _communication(self) -> tuple[Communication | None, int | None]:
-        """The verdict on the messages, and their number."""
+        """Return the verdict on the messages, and their number."""
         made = self.analysis
         program, verdict, model = made.program, made.verdicts, made.model
         if program is None or verdict is None:
@@ -189,7 +189,7 @@ class Examination:
         return Communication(str(model), holds, fails, verdict.capacity, queued), program.messages
 
     def _subject(self) -> Analysis:
-        """The analysis that a notebook draws from; its program is kept only if it deadlocks."""
+        """Return the analysis that a notebook draws from; its program is kept only if it deadlocks."""
         stopped = self.analysis.verdicts is not None and self.analysis.model not in self.analysis.verdicts.holds
         return (
             replace(self.analysis)
@@ -198,7 +198,7 @@ class Examination:
         )
 
     def _claims(self, sound: bool) -> list[Verdict]:
-        """The verdict on each claim; not applicable where the order itself is wrong."""
+        """Return the verdict on each claim; not applicable where the order itself is wrong."""
         unit = self.loaded.unit
         if unit is None:
             return []

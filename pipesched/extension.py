@@ -28,12 +28,12 @@ class Lazy(Generic[Given]):
     path: str
 
     def load(self) -> Given:
-        """The object itself."""
+        """Return the object itself."""
         module, _, name = self.path.partition(":")
         return cast("Given", getattr(import_module(f"pipesched.{module}"), name))
 
     def makes(self, value: object) -> bool:
-        """True if a value is of the class that the path names; nothing is imported."""
+        """Return True if a value is of the class that the path names; nothing is imported."""
         return f"{type(value).__module__}:{type(value).__qualname__}" == f"pipesched.{self.path}"
 
 
@@ -47,7 +47,7 @@ class Extended:
     owned: tuple[object, ...] = field(default=(), kw_only=True)
 
     def of(self, kind: type[Owned]) -> Owned:
-        """The value of a class; its defaults where there is none."""
+        """Return the value of a class; its defaults where there is none."""
         return next((value for value in self.owned if isinstance(value, kind)), None) or kind()
 
     def owning(self, value: object) -> Self:
@@ -86,18 +86,18 @@ def register(*names: str) -> None:
 
 
 def registered() -> tuple[str, ...]:
-    """The folders of all extensions."""
+    """Return the folders of all extensions."""
     return _registered
 
 
 def rows(kind: type[Kind]) -> tuple[Kind, ...]:
-    """The rows of one kind of all extensions, by place."""
+    """Return the rows of one kind of all extensions, by place."""
     return tuple(sorted((row for row in _all() if isinstance(row, kind)), key=lambda row: row.place))
 
 
 @cache
 def _all() -> tuple[Row, ...]:
-    """The rows of all extensions, which are imported here."""
+    """Return the rows of all extensions, which are imported here."""
     return tuple(row for name in _registered for row in import_module(f"pipesched.{name}.rows").ROWS)
 
 
@@ -140,7 +140,7 @@ class Option(Row):
 
 
 def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
-    """The rows that need no value of an extension, or one that is there."""
+    """Return the rows that need no value of an extension, or one that is there."""
     return [row for row in rows(kind) if row.owner is None or any(map(row.owner.makes, asked.owned))]
 
 
@@ -181,7 +181,7 @@ class Check(Row, Generic[Given]):
     needs: Needs = Needs.NOTHING
 
     def found(self, judged: Given) -> Iterable[Diagnostic]:
-        """The violations."""
+        """Return the violations."""
         return (self.find.load() if isinstance(self.find, Lazy) else self.find)(judged)
 
 
@@ -200,7 +200,7 @@ class View(Row):
     form: str = ""
 
     def written(self, suffix: str) -> str:
-        """The form in which a file of that suffix is written."""
+        """Return the form in which a file of that suffix is written."""
         return self.forms.get(suffix, self.form or self.name)
 
 
@@ -257,7 +257,7 @@ class Hint(Row):
 
 
 def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[Diagnostic]:
-    """The mistakes as the hints of all extensions explain them."""
+    """Return the mistakes as the hints of all extensions explain them."""
     for hint in rows(Hint):
         found = hint.explain.load()(found, *given) if hint.on == on else found
     return found

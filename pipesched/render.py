@@ -45,17 +45,17 @@ _ASCII = str.maketrans({"…": "...", "→": "->", "×": "x", "−": "-", "–":
 
 
 def paint(text: str, style: str, color: bool) -> str:
-    """The text in a style (error, warning, ok, bold, frame, help) by ANSI codes, or as it is."""
+    """Return the text in a style (error, warning, ok, bold, frame, help) by ANSI codes, or as it is."""
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if color and text else text
 
 
 def plain(text: str) -> str:
-    """The text for a terminal that knows ASCII only; every character that has no substitute becomes ``?``."""
+    """Return the text for a terminal that knows ASCII only; every character that has no substitute becomes ``?``."""
     return text.replace(" · ", ", ").translate(_ASCII).encode("ascii", "replace").decode("ascii")
 
 
 def text(diagnostic: Diagnostic, *, color: bool = False) -> str:
-    """The diagnostic with its places, as in the drawing above; no newline at the end."""
+    """Return the diagnostic with its places, as in the drawing above; no newline at the end."""
     blocks = list(_blocks([(label, label.span) for label in diagnostic.labels if label.span is not None]))
     gutter = max((len(str(block.line)) for block in blocks), default=1)
     kind = paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
@@ -75,7 +75,7 @@ def concise(diagnostic: Diagnostic, source: str | None = None) -> str:
 
 
 def github(diagnostic: Diagnostic, source: str | None = None) -> str:
-    """A GitHub Actions annotation: ``::error file=…,line=…,col=…,title=PS401::message``."""
+    """Return a GitHub Actions annotation: ``::error file=…,line=…,col=…,title=PS401::message``."""
     span = _where(diagnostic)
     fields = {"file": span.source.name if span is not None else source or ""}
     if span is not None:
@@ -87,7 +87,7 @@ def github(diagnostic: Diagnostic, source: str | None = None) -> str:
 
 
 def as_json(diagnostic: Diagnostic) -> dict[str, object]:
-    """The diagnostic as JSON values: code, severity, message, labels, notes, help."""
+    """Return the diagnostic as JSON values: code, severity, message, labels, notes, help."""
     return {
         "code": str(diagnostic.code),
         "severity": diagnostic.severity,
@@ -99,26 +99,26 @@ def as_json(diagnostic: Diagnostic) -> dict[str, object]:
 
 
 def tally(diagnostics: Iterable[Diagnostic]) -> str:
-    """``2 errors, 1 warning``; empty if there is nothing to count."""
+    """Return ``2 errors, 1 warning``; empty if there is nothing to count."""
     severities = [diagnostic.severity for diagnostic in diagnostics]
     counts = [(kind, severities.count(kind)) for kind in ("error", "warning")]
     return ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in counts if n)
 
 
 def assumptions(said: Sequence[str], *, verbose: bool) -> list[str]:
-    """A line for each assumption; of more than three the first three, and how to see the others."""
+    """Return a line for each assumption; of more than three the first three, and how to see the others."""
     lines = [f"assumed: {one}" for one in (said if verbose else said[:_ASSUMED])]
     more = len(said) - len(lines)
     return [*lines, *([f"{more} more assumption{'s' * (more > 1)}: --verbose"] if more else [])]
 
 
 def clean(message: str) -> str:
-    """The text as one line that cannot steer a terminal."""
+    """Return the text as one line that cannot steer a terminal."""
     return safe(message, "line")
 
 
 def size(value: object) -> str:
-    """A parameter as titles show it: of a long list the ends, ``4,3,7,2,1,…,9``."""
+    """Return a parameter as titles show it: of a long list the ends, ``4,3,7,2,1,…,9``."""
     if not isinstance(value, tuple):
         return str(value)
     parts = [str(x) for x in value]
@@ -126,7 +126,7 @@ def size(value: object) -> str:
 
 
 def sizes(parameters: Mapping[str, object]) -> str:
-    """Parameters in one line: ``p=4 m=8``."""
+    """Return the parameters in one line: ``p=4 m=8``."""
     return clean(" ".join(f"{name}={size(value)}" for name, value in parameters.items()))
 
 
@@ -141,7 +141,7 @@ class _Block:
 
 
 def _blocks(placed: Sequence[tuple[Label, Span]]) -> Iterator[_Block]:
-    """The places in order; neighbours on the same line share its picture."""
+    """Yield the places in order; neighbours on the same line share its picture."""
     block: _Block | None = None
     for label, span in placed:
         line, column = span.source.position(span.start)
@@ -160,7 +160,7 @@ def _blocks(placed: Sequence[tuple[Label, Span]]) -> Iterator[_Block]:
 
 
 def _fits(block: _Block, start: int, end: int) -> bool:
-    """True if a picture of one width can hold these columns too."""
+    """Return True if a picture of one width can hold these columns too."""
     if len(block.text) <= _WIDTH:
         return True
     left = min(start, *(at for _, at, _ in block.labels))
@@ -201,7 +201,7 @@ def _block(block: _Block, gutter: int, severity: str, *, first: bool, color: boo
 
 
 def _facts(diagnostic: Diagnostic, gutter: int, color: bool) -> Iterator[str]:
-    """Labels without a place, notes, help: one ``=`` each, further lines of a note under its first."""
+    """Yield the labels without a place, notes, help: one ``=`` each, further lines of a note under its first."""
     sign = " " * (gutter + 1) + paint("=", "frame", color)
     facts = [("", label.message) for label in diagnostic.labels if label.span is None]
     facts += [("", note) for note in diagnostic.notes]
@@ -213,12 +213,12 @@ def _facts(diagnostic: Diagnostic, gutter: int, color: bool) -> Iterator[str]:
 
 
 def _cell(character: str) -> str:
-    """A character of a source line as it is shown."""
+    """Return a character of a source line as it is shown."""
     return _TAB if character == "\t" else clean(character)
 
 
 def columns(characters: str) -> int:
-    """How many columns of a terminal the characters take."""
+    """Return how many columns of a terminal the characters take."""
     if characters.isascii():
         return len(characters) + characters.count("\t") * (len(_TAB) - 1)
     return sum(map(_width, characters))
@@ -233,7 +233,7 @@ def _width(character: str) -> int:
 
 
 def _where(diagnostic: Diagnostic) -> Span | None:
-    """The first place that any label has."""
+    """Return the first place that any label has."""
     return next((label.span for label in diagnostic.labels if label.span is not None), None)
 
 
@@ -245,7 +245,7 @@ def _label_json(label: Label) -> dict[str, object]:
 
 
 def _story(diagnostic: Diagnostic) -> str:
-    """Everything a diagnostic says, a line each, for formats that cannot draw."""
+    """Return everything a diagnostic says, a line each, for formats that cannot draw."""
     labels = [f"{label.span}: {label.message}" if label.span else label.message for label in diagnostic.labels]
     help_line = [] if diagnostic.help is None else [f"help: {diagnostic.help}"]
     return "\n".join([diagnostic.message, *labels, *diagnostic.notes, *help_line])

@@ -81,7 +81,7 @@ class Analysis(Extended):
         return self.time(self.timeline.makespan)
 
     def time(self, ticks: int) -> Fraction:
-        """Ticks in the user's unit."""
+        """Return the ticks in the user's unit."""
         return Fraction(int(ticks), self.ticks.scale)
 
     @cached_property
@@ -113,7 +113,7 @@ class Analysis(Extended):
         return memory(self.schedule, self.release, held, kept)
 
     def peak(self, release: Release) -> tuple[Fraction, ...]:
-        """The most activations of every rank under another release rule."""
+        """Return the most activations of every rank under another release rule."""
         return (self if release == self.release else replace(self, release=release)).memory.peak
 
     @cached_property
@@ -121,7 +121,7 @@ class Analysis(Extended):
         return {}
 
     def fact(self, of: Callable[[Analysis], Fact]) -> Fact:
-        """A fact that an extension derives, by its function."""
+        """Return a fact that an extension derives, by its function."""
         if of not in self._facts:
             self._facts[of] = of(self)
         return cast("Fact", self._facts[of])

@@ -73,7 +73,7 @@ class Instruction:
         return tuple(x for x in self.parts or (self,) if x.op.startswith(("SEND", "RECV")))
 
     def __str__(self) -> str:
-        """torch's notation: ``0F1``, ``2RECV_F0``, ``(3F0;3B1)OVERLAP``; ``1SEND_F0>4`` to no neighbour."""
+        """Return torch's notation: ``0F1``, ``2RECV_F0``, ``(3F0;3B1)OVERLAP``; ``1SEND_F0>4`` to no neighbour."""
         if self.parts:
             return f"({';'.join(map(str, self.parts))}){self.op}"
         stage = "" if self.stage < 0 else str(self.stage)
@@ -143,7 +143,7 @@ class Stream:
         return {key: _compact(value) for key, value in said.items() if value}
 
     def read(self, stage: int) -> tuple[int, ...]:
-        """The stages that a stage reads, the nearest first; -1 is the input of the model."""
+        """Return the stages that a stage reads, the nearest first; -1 is the input of the model."""
         return self.reads.get(stage, (stage - 1,))
 
     @cached_property
@@ -157,7 +157,7 @@ class Stream:
         return tuple(map(tuple, found))
 
     def held_by(self, rank: int) -> tuple[tuple[int, int], ...]:
-        """(route, stage) of every chunk of a rank, by route, then by stage."""
+        """Return (route, stage) of every chunk of a rank, by route, then by stage."""
         return tuple((r, s) for r, route in enumerate(self.placement) for s, at in enumerate(route.ranks) if at == rank)
 
 
@@ -174,12 +174,12 @@ _compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def placement_text(placement: tuple[Route, ...]) -> str:
-    """The canonical text of a placement."""
+    """Return the canonical text of a placement."""
     return _compact([{"name": r.name, "ranks": r.ranks, "microbatches": r.microbatches} for r in placement])
 
 
 def instruction_text(instruction: Instruction, routes: int) -> str:
-    """The canonical text of an instruction, on one line."""
+    """Return the canonical text of an instruction, on one line."""
     return _compact(_plain(instruction, routes))
 
 
@@ -191,7 +191,7 @@ def _plain(instruction: Instruction, routes: int) -> dict[str, object]:
 
 
 def text(head: Stream, ranks: Iterable[Iterable[str]], mark: str) -> Iterator[str]:
-    """A stream's text in pieces, one instruction a line. mark: its fingerprint. ranks: the canonical texts."""
+    """Yield a stream's text in pieces, one instruction a line. mark: its fingerprint. ranks: the canonical texts."""
     yield f'{{\n  "version": {VERSION},\n  "name": {_compact(head.name)},\n'
     yield f'  "parameters": {_compact(dict(head.parameters))},\n  "placement": {placement_text(head.placement)},\n'
     yield from (f'  "{key}": {value},\n' for key, value in head.model.items())
@@ -204,14 +204,14 @@ def text(head: Stream, ranks: Iterable[Iterable[str]], mark: str) -> Iterator[st
 
 
 def dumps(stream: Stream) -> str:
-    """The text of a stream. ``loads(dumps(x)) == x``, and the same stream gives the same bytes."""
+    """Return the text of a stream. ``loads(dumps(x)) == x``, and the same stream gives the same bytes."""
     routes = len(stream.placement)
     lines = [[instruction_text(x, routes) for x in rank] for rank in stream.ranks]
     return "".join(text(stream, lines, stream.fingerprint))
 
 
 def loads(content: str) -> Stream:
-    """The stream of a text.
+    """Return the stream of a text.
 
     Unknown keys of the stream are ignored, as a later minor addition would be; everything else is strict.
 
@@ -236,7 +236,7 @@ def loads(content: str) -> Stream:
 
 
 def header(data: object) -> Stream:
-    """The stream that JSON gives, without its ranks.
+    """Return the stream that JSON gives, without its ranks.
 
     Raises:
         StreamError: not version 2, or a name, parameters, placement or frozen stages that are not such a value.
@@ -266,7 +266,7 @@ def header(data: object) -> Stream:
 
 
 def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
-    """Who reads whom: every stage but the last is read."""
+    """Return who reads whom: every stage but the last is read."""
     if not isinstance(value, dict) or not value:
         raise StreamError("reads", "stages by the stage that reads them")
     known = {str(stage): stage for stage in range(stages)} if len(value) <= stages else {}
@@ -284,7 +284,7 @@ def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object whose keys are different: of two equal ones some readers take the first, some the last."""
+    """Return an object whose keys are different: of two equal ones some readers take the first, some the last."""
     made = dict(pairs)
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -308,7 +308,7 @@ def _list(value: object, path: str) -> list[object]:
 
 
 def _numbers(value: object, path: str, wanted: str, low: int = 0, end: int = _TOO_LARGE) -> tuple[int, ...]:
-    """The whole numbers of a list that is not empty, each from `low` on and below `end`."""
+    """Return the whole numbers of a list that is not empty, each from `low` on and below `end`."""
     listed = _list(value, path)
     numbers = tuple(x for x in listed if _whole(x) and low <= x < end)
     _need(len(numbers) == len(listed) > 0, path, wanted)
@@ -344,7 +344,7 @@ def _instruction(value: object, path: str, routes: int) -> Instruction:
 
 
 def _compound(op: str, listed: list[object], path: str, routes: int) -> Instruction:
-    """An OVERLAP or a BATCH."""
+    """Return an OVERLAP or a BATCH."""
     parts = tuple(_instruction(x, f"{path}[{i}]", routes) for i, x in enumerate(listed))
     made = Instruction(op, parts=parts)
     if op == BATCH:

@@ -51,7 +51,7 @@ UNBOUNDED = Model("buffered", None)
 
 
 def buffered(capacity: int | None) -> Model:
-    """``buffered(k)``, k >= 1, or None for unbounded."""
+    """Return ``buffered(k)``, k >= 1, or None for unbounded."""
     return Model("buffered", capacity)
 
 
@@ -59,7 +59,7 @@ _MODELS = "models are strict, buffered(k) with k >= 1 or inf, one-stream, pair-s
 
 
 def parse_model(text: str) -> Model:
-    """A model by its name.
+    """Return a model by its name.
 
     Raises:
         PipeschedError: PS225, no such model.

@@ -41,7 +41,7 @@ class Copies:
 
     @classmethod
     def of(cls, schedule: Schedule, dependencies: Dependencies) -> Self | None:
-        """The copies of a schedule before they run; None if it has none."""
+        """Return the copies of a schedule before they run; None if it has none."""
         op = np.flatnonzero(among(schedule.op, COPIES) & dependencies.valid)
         if not len(op):
             return None
@@ -58,7 +58,7 @@ class Copies:
     def joined(
         self, schedule: Schedule, ticks: Ticks, entry: Column, cost: Ints, cut: Ints, waits: Waits
     ) -> tuple[Ints, Ints, Waits]:
-        """Lists in which each operation is an entry, with the copies after them: a list for each engine."""
+        """Return the lists in which each operation is an entry, with the copies after them: a list for each engine."""
         lengths = ticks.durations(schedule.op[self.op], schedule.stage[self.op], schedule.microbatch[self.op])
         own = len(cost) + np.arange(len(self.op), dtype=PLACE)
         begun, awaited = np.flatnonzero(self.after >= 0), np.flatnonzero(self.waits >= 0)
@@ -71,6 +71,6 @@ class Copies:
 
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
-    """The others that are on the same rank, before or after it, as they must be; else -1."""
+    """Return the others that are on the same rank, before or after it, as they must be; else -1."""
     right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
     return np.where(right, other, -1)

@@ -41,7 +41,7 @@ class Hop:
 
 
 def shortest_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list[int]:
-    """A shortest cycle among what `nodes` need, or nothing.
+    """Return a shortest cycle among what `nodes` need, or nothing.
 
     Each node of the cycle needs the next one, and the last the first. If every node needs one other, as ranks do
     under strict, no cycle is shorter; else no shorter one leads through the first nodes that the search found.
@@ -56,7 +56,7 @@ def shortest_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> l
 
 
 def _some_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list[int]:
-    """The shortest of the cycles that one depth-first search meets, without recursion."""
+    """Return the shortest of the cycles that one depth-first search meets, without recursion."""
     best: list[int] = []
     place: dict[int, int] = {}  # on the path, or -1 behind it
     for root in nodes:
@@ -79,7 +79,7 @@ def _some_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list
 
 
 def _from(start: int, needs: Callable[[int], list[int]], limit: int) -> list[int]:
-    """The shortest cycle through `start`, by breadth-first search."""
+    """Return the shortest cycle through `start`, by breadth-first search."""
     parent = {start: start}
     queue = deque([start])
     while queue:
@@ -115,13 +115,13 @@ class Cycle:
         self._nodes = graph.done[self._ends]
 
     def members(self, node: int) -> list[int]:
-        """The ends of a message that never happens."""
+        """Return the ends of a message that never happens."""
         low, high = np.searchsorted(self._nodes, (node, node + 1))
         found: list[int] = self._ends[low:high].tolist()
         return found
 
     def needs(self, node: int) -> list[int]:
-        """The prerequisites of a node that never happen, contracted to where their ranks wait."""
+        """Return the prerequisites of a node that never happen, contracted to where their ranks wait."""
         values, first = self.graph.predecessors
         missing = [x for x in values[first[node] : first[node + 1]] if not self.graph.fired[x]]
         return list(dict.fromkeys(self._contracted(x) for x in missing))
@@ -133,7 +133,7 @@ class Cycle:
         return int(self.graph.program.rank[node]) if node < self.size else node - self.size
 
     def hops(self) -> list[Hop]:
-        """The shortest cycle from rank to rank.
+        """Return the shortest cycle from rank to rank.
 
         Empty if ranks stopped only for partners that do not exist, or for a message to themselves.
         """
@@ -162,7 +162,7 @@ class Cycle:
         return ranks
 
     def _queue_rank(self, node: int, after: int, stay: int) -> int:
-        """The rank in whose queue `after` is before `node`; `stay` if it is one of them."""
+        """Return the rank in whose queue `after` is before `node`; `stay` if it is one of them."""
         rank, head = self.graph.program.rank, self.graph.head
         mine = {int(rank[i]): int(head[i]) for i in self.members(node)}
         before = {int(rank[i]) for i in self.members(after) if head[i] < mine.get(int(rank[i]), 0)}

@@ -51,7 +51,7 @@ class Dependencies:
 
     @classmethod
     def of(cls, schedule: Schedule) -> Self:
-        """The dependency column of a schedule; O(operations)."""
+        """Return the dependency column of a schedule; O(operations)."""
         stages, microbatches = schedule.stages, schedule.microbatches
         stage, microbatch = schedule.stage, schedule.microbatch
         valid = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
@@ -83,7 +83,7 @@ class Dependencies:
         return cls(made, producer, crosses, valid, _further(schedule, producers, consumers))
 
     def edges(self) -> Edges:
-        """Every producer of every operation, that of the column first."""
+        """Return every producer of every operation, that of the column first."""
         consumer = np.flatnonzero(self.producer >= 0).astype(PLACE)
         edges = Edges(self.producer[consumer], consumer, self.crosses[consumer])
         if not len(self.further):
@@ -93,13 +93,13 @@ class Dependencies:
         return _chosen(both, np.argsort(both.consumer, kind="stable"))
 
     def messages(self) -> Edges:
-        """Edges that are messages: one for each consumer of a result on another rank."""
+        """Return the edges that are messages: one for each consumer of a result on another rank."""
         found = self.edges()
         return _chosen(found, found.crosses)
 
 
 def _further(schedule: Schedule, producer: Ints, consumer: Ints) -> Edges:
-    """The edges whose producer is there, by consumer."""
+    """Return the edges whose producer is there, by consumer."""
     edges = Edges(producer, consumer, schedule.rank[producer] != schedule.rank[consumer])
     order = np.argsort(consumer, kind="stable")
     return _chosen(edges, order[producer[order] >= 0])

@@ -103,7 +103,7 @@ class EventGraph:
 
 
 def build(program: Program, model: Model, pairing: Pairing | None = None) -> EventGraph:
-    """The event graph of a program under a model; O(instructions) nodes and edges."""
+    """Return the event graph of a program under a model; O(instructions) nodes and edges."""
     pairing = pairing or pair(program)
     size, ranks = len(program), program.ranks
     index = np.arange(size, dtype=np.int64)
@@ -138,7 +138,7 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
 
 
 def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:
-    """Each instruction after the one before it; the end of the list after the last."""
+    """Return each instruction after the one before it; the end of the list after the last."""
     index = np.arange(size, dtype=np.int64)
     after = index + 1
     last = program.start[1:][np.diff(program.start) > 0] - 1
@@ -171,7 +171,7 @@ def _adjacency(key: Ints, value: Ints, nodes: int) -> tuple[list[int], list[int]
 
 
 def heads(program: Program) -> Column:
-    """The instruction at which each one blocks: the first of its batch or overlap pair, else itself."""
+    """Return the instruction at which each one blocks: the first of its batch or overlap pair, else itself."""
     size = len(program)
     joined = program.second.copy()
     if size > 1:
@@ -184,7 +184,7 @@ def heads(program: Program) -> Column:
 
 
 def consumers(program: Program) -> tuple[Ints, Ints]:
-    """(message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends.
+    """Return (message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends.
 
     Each waits for the latest end of its result, stage and microbatch before it on its rank. Where stages read others,
     it waits for all such ends, and sends to different stages are told apart.
@@ -225,7 +225,7 @@ _AWAITED = _names(  # a receive by the computes that use it, a send by its wait
 
 
 def queues(program: Program, model: Model, head: Column) -> tuple[Ints, Bools, Ints]:
-    """The message ends in the order of their queues; whether a queue begins there; the first of each element.
+    """Return the message ends in the order of their queues; whether a queue begins there; the first of each element.
 
     A queue is that of a rank and communicator, under pair-stream of a peer too. An element is what a batch has in it,
     or a lone message.

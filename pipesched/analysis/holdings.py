@@ -71,17 +71,17 @@ class Memory:
         return bool((self.held != self.kept).any())
 
     def at(self, index: int) -> Fraction:
-        """Activations of the operation's rank after it (for an F, from its start on)."""
+        """Return the activations of the operation's rank after it (for an F, from its start on)."""
         return int(self.held[index]) * self.part
 
     def first_over(self, rank: int, cap: Fraction) -> int:
-        """The first operation of a rank at which more than `cap` is held, or -1."""
+        """Return the first operation of a rank at which more than `cap` is held, or -1."""
         low, high = int(self.schedule.start[rank]), int(self.schedule.start[rank + 1])
         over = np.flatnonzero(self.held[low:high] > int(cap / self.part // 1))
         return low + int(over[0]) if len(over) else -1
 
     def live(self, index: int) -> list[tuple[int, int]]:
-        """(stage, microbatch) of all that is held when the operation runs, oldest first."""
+        """Return (stage, microbatch) of all that is held when the operation runs, oldest first."""
         here = slice(int(self.schedule.start[self.schedule.rank[index]]), index + 1)
         change = np.diff(self.kept[here], prepend=0)
         change[-1] += self.held[index] - self.kept[index]
@@ -112,7 +112,7 @@ def memory(
     sizes: Sequence[Fraction] | Grid | None = None,
     small: Sequence[Fraction] | Grid | None = None,
 ) -> Memory:
-    """The running sum of every rank; O(operations).
+    """Return the running sum of every rank; O(operations).
 
     sizes: what one F of each stage holds, shape (S,), or of each stage and microbatch, in even stages; by default 1.
     small: likewise, what it keeps of that where it is run again; by default nothing.
@@ -156,7 +156,7 @@ def _grid(amounts: Sequence[Fraction] | Grid) -> Grid:
 
 
 def _amounts(schedule: Schedule, amounts: Grid, scale: int) -> Ints:
-    """The entry of each operation, in 1 / scale; what is out of range counts as the one next to it."""
+    """Return the entry of each operation, in 1 / scale; what is out of range counts as the one next to it."""
     whole = amounts.whole * (scale // amounts.scale)
     if (whole == whole[:1, :1]).all():
         return np.broadcast_to(whole[0, 0], len(schedule))
@@ -182,7 +182,7 @@ _SMALL = "K is the part of M that is left at the end of an F that is run again, 
 
 
 def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
-    """The F that have an R, and the R; of stages that keep anything."""
+    """Return the F that have an R, and the R; of stages that keep anything."""
     if not makes(schedule.op, Result.RECOMPUTED).any():
         return schedule.start[:0], schedule.start[:0]
     inside, key = _kept_of(schedule), schedule.key()
@@ -191,7 +191,7 @@ def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
 
 
 def _kept_of(schedule: Schedule) -> Bools:
-    """Which operations are of a stage that keeps anything, and in range."""
+    """Return which operations are of a stage that keeps anything, and in range."""
     stage, microbatch = schedule.stage, schedule.microbatch
     inside = (stage >= 0) & (stage < schedule.stages) & (microbatch >= 0) & (microbatch < schedule.microbatches)
     return np.asarray(inside & schedule.keeps[np.where(inside, stage, 0)])
@@ -214,7 +214,7 @@ class Buffers:
 
 
 def buffers(program: Program) -> Buffers:
-    """Buffers that a program needs; O(instructions). A message that is never used stays in hand."""
+    """Return the buffers that a program needs; O(instructions). A message that is never used stays in hand."""
     received, unsent = in_hand(program, np.ones(len(program), dtype=np.int64))
     return Buffers(_most(program, received), _most(program, unsent))
 
@@ -274,7 +274,7 @@ def made_at_once(schedule: Schedule, dependencies: Dependencies) -> tuple[int, .
 
 
 def lowered(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> tuple[int, ...]:
-    """Most messages received and not yet used, by rank, where each arrives at the end of its producer.
+    """Return the most messages received and not yet used, by rank, where each arrives at the end of its producer.
 
     What arrives when another is used arrives first, as in `lower.communicate`.
     """

@@ -62,7 +62,7 @@ class Idle:
 
 
 def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
-    """The times of a schedule that finishes."""
+    """Return the times of a schedule that finishes."""
     total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(slot_costs(schedule, ticks))])
     work = total[schedule.start[1:]] - total[schedule.start[:-1]]
     low, high = schedule.start[:-1], schedule.start[1:]
@@ -78,18 +78,18 @@ def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
 
 
 def bubble(length: Fraction, work: Sequence[Fraction]) -> Fraction:
-    """The bubble: idle time of all ranks over their number times the length; 0 for no time."""
+    """Return the bubble: idle time of all ranks over their number times the length; 0 for no time."""
     whole = length * len(work)
     return (whole - sum(work)) / whole if whole else Fraction(0)
 
 
 def overhead(makespan: Fraction, work: Sequence[Fraction]) -> Fraction | None:
-    """Idle time of all ranks over their work, None where there is none of that."""
+    """Return the idle time of all ranks over their work, None where there is none of that."""
     return makespan * len(work) / sum(work) - 1 if sum(work) else None
 
 
 def headline(spent: Idle, unit: Unit, *, span_first: bool = False) -> str:
-    """Both times with their idle part, as every command writes them; the span only if it differs.
+    """Return both times with their idle part, as every command writes them; the span only if it differs.
 
     ``makespan 27 = 24 work + 3 idle   bubble 11.1 % (1/9);  span 24, bubble by span 0 %``
     """
@@ -100,7 +100,7 @@ def headline(spent: Idle, unit: Unit, *, span_first: bool = False) -> str:
 
 
 def split_length(length: Fraction, work: Sequence[Fraction], unit: Unit) -> str:
-    """``57 = 48 work + 9 idle   bubble 15.8 % (3/19)``; of uneven work the ranks that idle least and most."""
+    """Return ``57 = 48 work + 9 idle   bubble 15.8 % (3/19)``; of uneven work the ranks that idle least and most."""
     part, work = bubble(length, work), tuple(work) or (Fraction(0),)
     if len(set(work)) == 1:
         whole, busy, rest = map(unit.text, (length, work[0], length - work[0]))

@@ -24,7 +24,7 @@ Waits: TypeAlias = tuple[Column, Column, Ints]
 
 
 def together(waits: Sequence[Waits]) -> Waits:
-    """All of these."""
+    """Return all of these."""
     entry, other, delay = (np.concatenate(column) for column in zip(*waits, strict=True))
     return entry, other, delay
 
@@ -51,7 +51,7 @@ class Lists:
 
     @classmethod
     def of(cls, cost: Ints, cut: Ints, waits: Waits) -> Self:
-        """The lists where entries wait in this order."""
+        """Return the lists where entries wait in this order."""
         consumer, producer, delay = waits
         size, late, number = len(cost), bool(delay.any()), np.broadcast_to(PLACE(0), len(consumer))
         waiting = np.zeros(size, dtype=np.bool_)
@@ -73,7 +73,7 @@ class Lists:
 
 
 def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
-    """The end and the turn of every entry, -1 of what never runs, and where each list stopped.
+    """Return the end and the turn of every entry, -1 of what never runs, and where each list stopped.
 
     rounds: whether the turns may be rounds.
     """
@@ -147,7 +147,7 @@ def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
 
 
 def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
-    """The event loop over entries: each list runs until it waits, and is woken by the entry it waits for."""
+    """Return the event loop over entries: each list runs until it waits, and is woken by the entry it waits for."""
     size = len(lists.cost)
     end, turn = array("q", [-1]) * size, array("i", [-1]) * size
     end.append(0)  # of an absent input
@@ -158,7 +158,7 @@ def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
     nothing = np.broadcast_to(np.int64(0), size)
 
     def run(low: int, high: int) -> Iterator[int]:
-        """A list at work; yields the entry that it waits for."""
+        """Yield a list at work; yields the entry that it waits for."""
         nonlocal clock
         now = 0
         for first in range(low, high, _STRETCH):
@@ -203,6 +203,6 @@ def _more(lists: Lists) -> dict[int, list[tuple[int, int]]]:
 
 
 def _waits(need: Column, delay: Ints | None, size: int) -> Waits:
-    """The waits of a column."""
+    """Return the waits of a column."""
     at = np.flatnonzero(need < size)
     return at, need[at], np.zeros(len(at), dtype=np.int64) if delay is None else delay[at]

@@ -37,7 +37,7 @@ class Side:
         return cls(at[order].astype(PLACE), places(fresh(channel[order])), channel[order])
 
     def apart(self, by: int) -> tuple[Column, Column]:
-        """Pairs of one channel, the second so many places after the first."""
+        """Return the pairs of one channel, the second so many places after the first."""
         after = np.flatnonzero(self.place >= by)
         return self.at[after - by], self.at[after]
 

@@ -35,7 +35,7 @@ from pipesched.model.schedule import Schedule
 def makespan(
     model: Model, pairing: Pairing, schedule: Schedule, ticks: Ticks, *, copies: Copies | None, ideal: Timeline | None
 ) -> int:
-    """The end of the last list in ticks, of a program that ends under the model.
+    """Return the end of the last list in ticks, of a program that ends under the model.
 
     schedule, copies: its computes, and theirs. ideal: their timeline, of a program that has a message for each of their
     inputs.

@@ -107,7 +107,7 @@ class Standstill:
 
 
 def together(ranks: Sequence[int]) -> str:
-    """The ranks of a cycle, in words."""
+    """Return the ranks of a cycle, in words."""
     if len(set(ranks)) == 1:
         return f"rank {ranks[0]} waits for itself"
     if len(ranks) > NAMED:
@@ -116,7 +116,7 @@ def together(ranks: Sequence[int]) -> str:
 
 
 def of_program(program: Program, model: Model) -> Standstill | None:
-    """Where a program stops under a model, or nothing where it ends; O(instructions)."""
+    """Return where a program stops under a model, or nothing where it ends; O(instructions)."""
     graph = build(program, model, pair(program))
     if all(stop < 0 for stop in graph.stops):
         return None
@@ -128,7 +128,7 @@ def of_program(program: Program, model: Model) -> Standstill | None:
 
 
 def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Standstill:
-    """Where compute orders stop that wait for each other, whatever the messages."""
+    """Return where compute orders stop that wait for each other, whatever the messages."""
     blocked = tuple(_at(schedule, index) for index in times.stuck if index >= 0)
     links = tuple(
         Link(_at(schedule, part), int(schedule.rank[producer]), str(schedule[producer]), schedule.step(producer), -1)
@@ -158,7 +158,7 @@ def cut(dependencies: Dependencies, ran: Bools) -> Dependencies:
 
 
 def _missing(schedule: Schedule, dependencies: Dependencies, times: Timeline, index: int) -> list[tuple[int, int]]:
-    """(part, producer) for each input of a slot that never comes."""
+    """Return (part, producer) for each input of a slot that never comes."""
     parts = [index]
     if index + 1 < len(schedule) and schedule.joined[index + 1]:
         parts.append(index + 1)
@@ -184,7 +184,7 @@ def _blocked(program: Program, rank: int, stop: int) -> Blocked:
 
 
 def _link(graph: EventGraph, hop: Hop) -> Link:
-    """A hop of the cycle in words."""
+    """Return a hop of the cycle in words."""
     program = graph.program
 
     def name(index: int) -> tuple[str, int]:

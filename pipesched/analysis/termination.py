@@ -40,7 +40,7 @@ class Verdicts:
 
 
 def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
-    """The verdict under every named model and the one that was asked for."""
+    """Return the verdict under every named model and the one that was asked for."""
     if holds(program, STRICT, pairing):
         models = dict.fromkeys((STRICT, buffered(1), ONE_STREAM, PAIR_STREAM, ASYNC, asked))
         return Verdicts(tuple(models), (), 0)
@@ -66,7 +66,7 @@ def stops(program: Program, model: Model) -> tuple[int, ...]:
 
 
 def holds(program: Program, model: Model, pairing: Pairing | None = None) -> bool:
-    """True if every rank finishes."""
+    """Return True if every rank finishes."""
     pairing = pairing or pair(program)
     if np.any(program.sends & (pairing.partner < 0)):
         return False  # the end of a list waits for its sends under every model
@@ -76,7 +76,7 @@ def holds(program: Program, model: Model, pairing: Pairing | None = None) -> boo
 
 
 def least_capacity(program: Program, pairing: Pairing | None = None) -> int | None:
-    """0 if strict holds, else the least k such that buffered(k) holds, or None if no buffering helps.
+    """Return 0 if strict holds, else the least k such that buffered(k) holds, or None if no buffering helps.
 
     The models are monotone in k, so k is doubled until it holds, then bisected: small answers, which are the usual
     ones, come first. O((nodes + edges) log k).
@@ -94,7 +94,7 @@ def least_capacity(program: Program, pairing: Pairing | None = None) -> int | No
 
 
 def meets(program: Program, pairing: Pairing) -> bool:
-    """True if every rank finishes under strict."""
+    """Return True if every rank finishes under strict."""
     meeting = program.sends | program.receives | (program.op == Op.SYNC)
     ends = np.flatnonzero(meeting)
     if np.any(pairing.partner[ends] < 0):

@@ -53,7 +53,7 @@ class Timeline:
 
 
 def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
-    """The cost of every slot in ticks, at its first operation; 0 at second parts, and of copies.
+    """Return the cost of every slot in ticks, at its first operation; 0 at second parts, and of copies.
 
     Raises:
         PipeschedError: PS222, costs so large that times leave 64 bits.
@@ -86,7 +86,7 @@ def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
 def entries(
     schedule: Schedule, dependencies: Dependencies, ticks: Ticks, copies: Copies | None
 ) -> tuple[Column, Ints, Ints, Waits]:
-    """The slot of each operation, and the costs, lists and waits of all slots, with the copies after them."""
+    """Return the slot of each operation, and the costs, lists and waits of all slots, with the copies after them."""
     head = np.flatnonzero(~schedule.joined)
     slot = np.cumsum(~schedule.joined, dtype=PLACE) - PLACE(1)
     cost, cut, found = slot_costs(schedule, ticks)[head], np.searchsorted(head, schedule.start), dependencies.messages()

@@ -18,7 +18,7 @@ Piece: TypeAlias = tuple[int, int]  # a thing, and how much of a column it takes
 
 
 def rows(shares: Sequence[Sequence[int]], kind: Sequence[int], whole: int) -> list[int]:
-    """The number of the row that each column shows. shares: of each row by column; all rows add up to a whole.
+    """Return the number of the row that each column shows. shares: of each row by column; all rows add up to a whole.
 
     The n-th whole of a row is a thing of its own, so that rows have their shares from the left up to any column.
     """
@@ -36,7 +36,7 @@ def rows(shares: Sequence[Sequence[int]], kind: Sequence[int], whole: int) -> li
 
 
 def apportion(pieces: Sequence[Sequence[Piece]], kind: Sequence[int], whole: int) -> list[int]:
-    """The thing that each column is given to.
+    """Return the thing that each column is given to.
 
     pieces: of each column. kind: of each thing, from 0 up. whole: how much a column holds.
     """

@@ -79,7 +79,7 @@ class Axis:
 
 
 def axis(chart: Chart, columns: int, viewport: Viewport, label: int) -> Axis:
-    """Time on at most `columns` columns. label: the characters that the shortest operation would like."""
+    """Return the time on at most `columns` columns. label: the characters that the shortest operation would like."""
     begin, end = viewport.ticks(chart)
     one = unit(chart, begin)
     units = -(-(end - begin) // one)
@@ -91,13 +91,13 @@ def axis(chart: Chart, columns: int, viewport: Viewport, label: int) -> Axis:
 
 
 def unit(chart: Chart, begin: int) -> int:
-    """The largest time in ticks that divides every start, every end, and `begin`."""
+    """Return the largest time in ticks that divides every start, every end, and `begin`."""
     ran = chart.times.start >= 0
     return gcd(begin, int(np.gcd.reduce(chart.times.start[ran])), int(np.gcd.reduce(chart.times.end[ran]))) or 1
 
 
 def nice(least: Fraction) -> Fraction:
-    """The smallest round number that is not less."""
+    """Return the smallest round number that is not less."""
     power = Fraction(1)
     while power * 10 <= least:
         power *= 10
@@ -107,7 +107,7 @@ def nice(least: Fraction) -> Fraction:
 
 
 def ruler(axis: Axis, chart: Chart) -> str:
-    """The numbers of time over the columns, at round steps."""
+    """Return the numbers of time over the columns, at round steps."""
     gap = nice(max(axis.step * 8, axis.step * axis.unit) / chart.scale) * chart.scale
     line = [" "] * axis.columns
     mark = ceil(Fraction(axis.begin) / gap) * gap

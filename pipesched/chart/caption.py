@@ -22,12 +22,12 @@ from pipesched.render import clean, sizes
 
 
 def heading(chart: Chart, *more: str) -> str:
-    """The heading: name, sizes, and whatever else belongs in the same line."""
+    """Return the heading: name, sizes, and whatever else belongs in the same line."""
     return "  ".join(part for part in (clean(chart.title), sizes(chart.sizes), *more) if part)
 
 
 def cost(chart: Chart, figures: Callable[[Idle, Unit], str] = headline) -> str:
-    """Makespan and bubble, or other figures of the times; or who waits for whom."""
+    """Return the makespan and bubble, or other figures of the times; or who waits for whom."""
     times, stop, made = chart.analysis.idle, chart.analysis.standstill, chart.analysis
     parts = [f"wrong: {chart.wrong}"] if chart.wrong and (stop is None or stop.code != chart.wrong) else []
     spent = figures(times, chart.unit) if times else "no time"
@@ -36,7 +36,7 @@ def cost(chart: Chart, figures: Callable[[Idle, Unit], str] = headline) -> str:
 
 
 def timeless(chart: Chart) -> int:
-    """How many slots take no time at all; of O and L, how many copies."""
+    """Return how many slots take no time at all; of O and L, how many copies."""
     instant = (chart.times.start >= 0) & (chart.times.start == chart.times.end)
     if (copies := chart.times.copies) is not None:
         instant[copies.op[copies.end > copies.start]] = False
@@ -44,7 +44,7 @@ def timeless(chart: Chart) -> int:
 
 
 def stopped(chart: Chart, stop: Standstill) -> str:
-    """A standstill in words: its code, its model, the ranks that wait, and when they stop."""
+    """Return a standstill in words: its code, its model, the ranks that wait, and when they stop."""
     when = f"stops at {chart.unit.text(chart.makespan)}"
     if stop.cycle:
         return f"deadlock {stop.code} {stop.under}: {together(stop.ranks)}; {when}"
@@ -55,16 +55,16 @@ def stopped(chart: Chart, stop: Standstill) -> str:
 
 
 def link(x: Link) -> str:
-    """A step of the cycle."""
+    """Return a step of the cycle."""
     lacks = f", which needs {x.needs}" if x.needs else ""
     return f"{'the queue of ' * x.queue}{blocked(x.blocked)}{lacks}: {x.wait}"
 
 
 def blocked(x: Blocked) -> str:
-    """Where a rank stops."""
+    """Return where a rank stops."""
     return f"rank {x.rank} stops at {x.at}" + (f" (step {x.step})" if x.step else "")
 
 
 def others(stop: Standstill) -> list[Blocked]:
-    """The ranks that stop because those of the cycle do, or because nobody sends or takes what they wait for."""
+    """Return the ranks that stop because those of the cycle do, or because nobody sends or takes what they wait for."""
     return [x for x in stop.blocked if x.rank not in stop.ranks]

@@ -66,11 +66,11 @@ class Chart:
         return self.analysis.ticks.scale
 
     def part(self, rank: int) -> slice:
-        """Where the operations of a rank are."""
+        """Return where the operations of a rank are."""
         return slice(*self.schedule.start[rank : rank + 2].tolist())
 
     def last(self, rank: int) -> int:
-        """The end of the last operation of a rank that runs, in ticks."""
+        """Return the end of the last operation of a rank that runs, in ticks."""
         return int(self.times.end[self.part(rank)].max(initial=0))
 
     @property
@@ -79,7 +79,7 @@ class Chart:
         return shortest(self.times.end - self.times.start)
 
     def time(self, ticks: int) -> Fraction:
-        """Ticks in the user's unit."""
+        """Return the ticks in the user's unit."""
         return Fraction(int(ticks), self.scale)
 
     @property
@@ -88,7 +88,7 @@ class Chart:
         return self.analysis.costs.unit
 
     def said(self, ticks: int) -> str:
-        """Ticks as people read them."""
+        """Return the ticks as people read them."""
         return self.unit.text(self.time(ticks))
 
     @property
@@ -125,12 +125,12 @@ class Chart:
 
 
 def shortest(lengths: Ints) -> int:
-    """The least of those that are not 0; 1 where there is none."""
+    """Return the least of those that are not 0; 1 where there is none."""
     return int(lengths[lengths > 0].min(initial=np.iinfo(np.int64).max)) if lengths.any() else 1
 
 
 def chart(schedule: Schedule, costs: Costs | None = None, *, title: str = "") -> Chart:
-    """The chart of a schedule.
+    """Return the chart of a schedule.
 
     Raises:
         PipeschedError: PS222, costs that do not fit it.

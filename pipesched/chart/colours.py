@@ -29,14 +29,14 @@ _LEVELS = (0, 95, 135, 175, 215, 255)  # of the colours 16 to 231 of a terminal,
 
 
 def shade(colour: str, chunk: int, chunks: int, lighten: float = LIGHTEN) -> str:
-    """The colour of a chunk: the first as it is, the last `lighten` of the way to white."""
+    """Return the colour of a chunk: the first as it is, the last `lighten` of the way to white."""
     part = lighten * chunk / (chunks - 1) if chunks > 1 else 0.0
     return "#" + "".join(f"{round(x + (255 - x) * part):02x}" for x in channels(colour))
 
 
 @cache
 def terminal(op: Op, chunk: int, chunks: int) -> int:
-    """The nearest of a terminal's 256 colours to the shade of a chunk."""
+    """Return the nearest of a terminal's 256 colours to the shade of a chunk."""
     want = channels(shade(FILL[op.kind.colour], chunk, chunks))
 
     def away(number: int) -> int:
@@ -47,7 +47,7 @@ def terminal(op: Op, chunk: int, chunks: int) -> int:
 
 
 def channels(colour: str) -> list[int]:
-    """Red, green and blue of ``#rrggbb``."""
+    """Return the red, green and blue of ``#rrggbb``."""
     return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
 
 

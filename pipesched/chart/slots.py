@@ -33,14 +33,14 @@ def most_fit(widths: Column, lengths: Column) -> bool:
 
 
 def widest(chart: Chart, stages: bool) -> int:
-    """The characters of the longest single label."""
+    """Return the characters of the longest single label."""
     schedule = chart.schedule
     digits = len(str(int(schedule.microbatch.max(initial=0))))
     return 1 + digits + (1 + len(str(int(schedule.stage.max(initial=0)))) if stages else 0)
 
 
 def phases(chart: Chart, rank: int) -> tuple[int, ...]:
-    """Where the warm-up and the steady phase of a rank end, in ticks; nothing without a backward."""
+    """Return where the warm-up and the steady phase of a rank end, in ticks; nothing without a backward."""
     op, start, end = (column[chart.part(rank)] for column in (chart.schedule.op, chart.times.start, chart.times.end))
     steady = start[(start >= 0) & makes(op, Result.GRADIENT)]
     if not len(steady):
@@ -49,7 +49,7 @@ def phases(chart: Chart, rank: int) -> tuple[int, ...]:
 
 
 def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
-    """Instants in ticks, and what is held from each on, in parts; the first is at 0, with nothing held.
+    """Return the instants in ticks, and what is held from each on, in parts; the first is at 0, with nothing held.
 
     Only what runs counts. Several steps may share an instant; the last of them lasts.
     """

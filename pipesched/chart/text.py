@@ -72,7 +72,7 @@ def _lines(layout: Layout) -> Iterator[str]:
 
 
 def row(layout: Layout, rank: int) -> str:
-    """The characters of a rank, from the first column to the last; where it stops for good, its mark."""
+    """Return the characters of a rank, from the first column to the last; where it stops for good, its mark."""
     made = drawn(layout, layout.slots, rank, mixed=layout.mixed)
     mark, cycle = layout.stops.get(rank, ("", False))
     while mark and made and made[-1][1]:
@@ -109,7 +109,7 @@ class Pieces:
 
 
 def cut(layout: Layout, bars: Bars, number: int) -> Pieces:
-    """The pieces of a row."""
+    """Return the pieces of a row."""
     at, part = layout.axis, slice(*bars.cut[number : number + 2].tolist())
     op, start, end = (column[part] for column in (bars.op, bars.start, bars.end))
     inside = (end > at.begin) & (start < at.end)
@@ -124,7 +124,7 @@ def cut(layout: Layout, bars: Bars, number: int) -> Pieces:
 
 
 def spans(layout: Layout, bars: Bars, number: int) -> list[tuple[int, int, int]]:
-    """Each thing of a row that is given columns: its operation, its first column, the one after it."""
+    """Return each thing of a row that is given columns: its operation, its first column, the one after it."""
     made = cut(layout, bars, number)
     pieces: list[list[Piece]] = [[] for _ in range(layout.axis.columns)]
     for column, thing, amount in zip(made.column.tolist(), made.thing.tolist(), made.amount.tolist(), strict=True):
@@ -154,7 +154,7 @@ def _grains(layout: Layout, bars: Bars, number: int) -> list[int]:
 
 
 def _painted(layout: Layout, index: int, text: str) -> str:
-    """The text of a slot in the colours of its operations; of a pair, up to the plus in that of its F.
+    """Return the text of a slot in the colours of its operations; of a pair, up to the plus in that of its F.
 
     Odd microbatches are bold, so that neighbours of one colour are distinct.
     """
@@ -188,7 +188,7 @@ _BLOCKS = {False: " ▁▂▃▄▅▆▇", True: " .:-=+*#"}  # by whether ASCI
 
 
 def memory(layout: Layout) -> Iterator[str]:
-    """A heading, and the line of each rank with its peak."""
+    """Yield a heading, and the line of each rank with its peak."""
     top = max(layout.chart.analysis.memory.peak, default=Fraction(0))
     phases = f", {layout.how.sign('phase')} between phases" if any(layout.phases) else ""
     head, wide = f"memory: 0 to {shown(top)} activations{phases}", layout.left + layout.axis.columns
@@ -206,7 +206,7 @@ def memory(layout: Layout) -> Iterator[str]:
 
 
 def _blocks(layout: Layout, most: int, rank: int) -> list[str]:
-    """The most that is held in each column, in sevenths of the largest peak, rounded up."""
+    """Return the most that is held in each column, in sevenths of the largest peak, rounded up."""
     blocks = _BLOCKS[layout.how.ascii]
     held = np.maximum(highest(layout.chart, rank, layout.axis.bounds), 0)
     level = -(-held * (len(blocks) - 1) // most)
@@ -231,7 +231,7 @@ def title(layout: Layout) -> Iterator[str]:
 
 
 def stopped(layout: Layout) -> Iterator[str]:
-    """The last wait of each rank: those of the cycle one by one, with their marks, then the others."""
+    """Yield the last wait of each rank: those of the cycle one by one, with their marks, then the others."""
     stop = layout.chart.analysis.standstill
     if stop is None:
         return
@@ -247,7 +247,7 @@ def stopped(layout: Layout) -> Iterator[str]:
 
 
 def legend(layout: Layout) -> Iterator[str]:
-    """The letters that occur, and what else cannot be guessed."""
+    """Yield the letters that occur, and what else cannot be guessed."""
     seen = set(np.unique(layout.kinds).tolist())
     texts = [f"{letter} {_WORDS[letter]}" for i, letter in enumerate(KINDS) if i in seen]
     whole = "   ".join(text.replace(" ", "\0") for text in [*texts, f"{layout.how.sign('idle')} idle"])
@@ -285,7 +285,7 @@ def wrapped(layout: Layout, text: str) -> list[str]:
 
 
 def _swatch(layout: Layout, text: str) -> str:
-    """The letter in its colour; an overlap has those of its parts."""
+    """Return the letter in its colour; an overlap has those of its parts."""
     letter = text[0]
     if not layout.how.color or letter not in Op.__members__:
         return text

@@ -36,7 +36,7 @@ class Text:
     ascii: bool = False
 
     def sign(self, meaning: str) -> str:
-        """The character for idle time, a rank of the cycle, a rank that waits for those, the end of a phase."""
+        """Return the character for idle time, a rank of the cycle, a rank that waits for those, the end of a phase."""
         return SIGNS[meaning][self.ascii]
 
 
@@ -61,7 +61,7 @@ class Layout:
     how: Text
 
     def name(self, rank: int) -> str:
-        """The name before a row."""
+        """Return the name before a row."""
         digits = len(str(self.chart.schedule.ranks - 1))
         return f"rank {rank:<{digits}} "
 
@@ -129,7 +129,7 @@ class Layout:
         return self.finer(self.slots)
 
     def finer(self, bars: Bars) -> bool:
-        """True if the shortest bar is shorter than a column."""
+        """Return True if the shortest bar is shorter than a column."""
         return shortest(bars.end - bars.start) < self.axis.step
 
     @cached_property
@@ -143,7 +143,7 @@ class Layout:
         return int((self.chart.times.end - self.chart.times.start).max(initial=0)) >= 2 * self.axis.step
 
     def naming(self, *, stages: bool) -> int:
-        """The width from which on all slots are named, with their stages or without: the longest name fits the
+        """Return the width from which on all slots are named, with their stages or without: the longest name fits the
         shortest slot.
         """
         slots = Fraction(self.axis.end - self.axis.begin, self.chart.shortest)
@@ -165,12 +165,12 @@ class Layout:
         return self.chart.chunks > 1 and self.axis.step <= 2 * self.chart.shortest
 
     def letter(self, index: int) -> str:
-        """The kind of an operation; of an odd chunk in lower case."""
+        """Return the kind of an operation; of an odd chunk in lower case."""
         letter = Op(int(self.chart.schedule.op[index])).name
         return letter.lower() if self.chart.chunk[index] % 2 else letter
 
     def label(self, index: int) -> str:
-        """An operation: letter and microbatch, between them the stage where stages are named."""
+        """Return an operation: letter and microbatch, between them the stage where stages are named."""
         schedule = self.chart.schedule
         stage = f"{schedule.stage[index]}." if self.stages else ""
         return f"{self.letter(index)}{stage}{schedule.microbatch[index]}"

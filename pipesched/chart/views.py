@@ -77,7 +77,7 @@ class NotLaidOutError(PipeschedError):
 
 
 def text(chart: Chart, how: Request) -> str:
-    """A chart in characters."""
+    """Return a chart in characters."""
     from pipesched.chart.text import Text, render
 
     return render(chart, Text(how.width or COLUMNS, how.viewport, how.color, how.ascii))
@@ -87,17 +87,17 @@ TEXT = View("text", Lazy("chart.views:text"), (".txt",), ("width", "begin", "end
 
 
 def views() -> dict[str, View]:
-    """All views by name."""
+    """Return all views by name."""
     return {view.name: view for view in (TEXT, *rows(View))}
 
 
 def overlay(how: Request) -> Overlay | None:
-    """The overlay that is asked for."""
+    """Return the overlay that is asked for."""
     return next((row for row in rows(Overlay) if row.option in how.more), None)
 
 
 def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:
-    """The picture of a chart; of one under an overlay, with what that gave.
+    """Return the picture of a chart; of one under an overlay, with what that gave.
 
     Raises:
         PipeschedError: PS225, PS815, what cannot be drawn; PS820, what it needs is not installed.
@@ -109,10 +109,10 @@ def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:
 
 
 def takes(view: View) -> tuple[str, ...]:
-    """The options that mean something for a view, with those of overlays."""
+    """Return the options that mean something for a view, with those of overlays."""
     return (*view.takes, *(row.option for row in rows(Overlay) if view.name in row.draw))
 
 
 def taking(option: str) -> tuple[str, ...]:
-    """The views for which an option means something."""
+    """Return the views for which an option means something."""
     return tuple(view.name for view in views().values() if option in takes(view))

@@ -72,7 +72,7 @@ _OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op]) + _
 
 
 def message_of(program: Program, index: Ints) -> Ints:
-    """The message of sends and receives as one number: (producing stage, result or its shape, microbatch).
+    """Return the message of sends and receives as one number: (producing stage, result or its shape, microbatch).
 
     RECV_F carries the stage that receives, so its producer is the stage before; RECV_B the stage after. Where the file
     says what stages read, a message is named by the stages at both of its ends.
@@ -87,7 +87,7 @@ def message_of(program: Program, index: Ints) -> Ints:
 
 
 def _name(program: Program, index: int) -> str:
-    """The content of a message, and its stage where that is not the next one."""
+    """Return the content of a message, and its stage where that is not the next one."""
     x = program[index]
     reader = f" for stage {x.stage if x.op.receive else x.other}" if program.other is not None and x.other >= 0 else ""
     what = "shape of the " * x.op.kind.shape + x.op.result.words
@@ -129,7 +129,7 @@ def _again(program: Program) -> Iterator[Diagnostic]:
 
 
 def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """The messages that only one side names; if both sides name the same ones, the surplus of the counts."""
+    """Yield the messages that only one side names; if both sides name the same ones, the surplus of the counts."""
     sends, receives = np.flatnonzero(program.sends), np.flatnonzero(program.receives)
     sent, received = message_of(program, sends), message_of(program, receives)
     alone = [*sends[~np.isin(sent, received)].tolist(), *receives[~np.isin(received, sent)].tolist()]
@@ -155,7 +155,7 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
 
 
 def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
-    """(send, receive) that pair by position and carry different messages, in the order of the sends."""
+    """Return (send, receive) that pair by position and carry different messages, in the order of the sends."""
     sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
     receives = pairing.partner[sends]
     wrong = message_of(program, sends) != message_of(program, receives)
@@ -163,7 +163,7 @@ def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
 
 
 def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """The first difference on each channel; those after it follow from it."""
+    """Yield the first difference on each channel; those after it follow from it."""
     first: dict[tuple[int, ...], tuple[int, ...]] = {}
     for send, receive in labels_of(program, pairing):
         channel = tuple(int(column[send]) for column in (program.communicator, program.rank, program.peer))

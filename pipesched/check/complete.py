@@ -183,7 +183,7 @@ def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
 
 
 def _listed(microbatches: list[int]) -> str:
-    """``microbatch 7``, ``microbatches 1, 3, 4``, ``12 microbatches: 1, 3, 4, …``."""
+    """Return ``microbatch 7``, ``microbatches 1, 3, 4``, ``12 microbatches: 1, 3, 4, …``."""
     if len(microbatches) == 1:
         return f"microbatch {microbatches[0]}"
     shown = ", ".join(map(str, microbatches[:LISTED]))
@@ -193,7 +193,7 @@ def _listed(microbatches: list[int]) -> str:
 
 
 def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Label, ...]:
-    """A label at what the same stage and microbatch does run."""
+    """Return a label at what the same stage and microbatch does run."""
     backward, forward = (int(dependencies.made[result][key]) for result in (Result.GRADIENT, Result.ACTIVATION))
     return labels(schedule, (backward, "its backward runs here"), (forward, "its F runs here"))[:1]
 

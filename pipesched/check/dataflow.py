@@ -78,7 +78,7 @@ def _why(op: Compute, producer: Compute) -> str:
 
 
 def _overlaps(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """A pair must be an F and a B or I of different microbatches: of one, the B depends on the F."""
+    """Yield a pair must be an F and a B or I of different microbatches: of one, the B depends on the F."""
     yield from _torn(schedule)
     second = np.flatnonzero(schedule.joined)
     kinds = makes(schedule.op[second - 1], Result.ACTIVATION) & makes(schedule.op[second], Result.GRADIENT)

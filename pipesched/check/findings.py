@@ -26,19 +26,19 @@ def label(where: Schedule | Program, index: int, text: str) -> Label:
 
 
 def labels(where: Schedule | Program, *said: tuple[int, str]) -> tuple[Label, ...]:
-    """What is said at each of some places; nothing at one that is none."""
+    """Return what is said at each of some places; nothing at one that is none."""
     return tuple(label(where, index, text) for index, text in said if 0 <= index < len(where))
 
 
 def limited(found: Sequence[Item], shown: int = SHOWN) -> Iterator[tuple[Item, str]]:
-    """Each of the first items, and a note with the last of them if more were left out."""
+    """Yield each of the first items, and a note with the last of them if more were left out."""
     for number, item in enumerate(found[:shown], start=1):
         left = len(found) - shown
         yield item, f"and {left} more of this kind" if number == shown and left > 0 else ""
 
 
 def by_statement(found: Sequence[Mistake], where: Schedule | Program) -> Iterator[tuple[Mistake, str]]:
-    """The first mistake of operations of the same statements, with a note on the others: it is reported once.
+    """Yield the first mistake of operations of the same statements, with a note on the others: it is reported once.
 
     A mistake is a tuple of operation indices and words. An operation without a place is a statement of its own.
     """
@@ -53,12 +53,12 @@ def by_statement(found: Sequence[Mistake], where: Schedule | Program) -> Iterato
 
 
 def rows(*columns: Column) -> list[tuple[int, ...]]:
-    """The entries of columns side by side, as numbers of Python."""
+    """Return the entries of columns side by side, as numbers of Python."""
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def repeats(at: Ints, key: Ints) -> list[tuple[int, ...]]:
-    """The places whose key an earlier one has, ascending, each with the first one that has it."""
+    """Return the places whose key an earlier one has, ascending, each with the first one that has it."""
     order = np.argsort(key, kind="stable")
     key = key[order]
     again = np.flatnonzero(key[1:] == key[:-1]) + 1
@@ -67,5 +67,5 @@ def repeats(at: Ints, key: Ints) -> list[tuple[int, ...]]:
 
 
 def notes(*texts: str) -> tuple[str, ...]:
-    """The notes that are not empty."""
+    """Return the notes that are not empty."""
     return tuple(text for text in texts if text)

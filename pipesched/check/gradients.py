@@ -36,7 +36,7 @@ def check_gradients(program: Program, schedule: Schedule) -> Iterator[Diagnostic
 
 
 def _key(program: Program, index: Ints) -> Ints:
-    """A number for the stage and the rank of each instruction."""
+    """Return a number for the stage and the rank of each instruction."""
     return np.asarray(program.stage[index].astype(np.int64) * program.ranks + program.rank[index])
 
 

@@ -52,14 +52,14 @@ def check_handover(program: Program, schedule: Schedule, dependencies: Dependenc
 
 
 def _first(keys: Ints, at: Ints, wanted: Ints, none: int) -> Ints:
-    """The first of these places that has each key that is wanted, ascending as they are."""
+    """Return the first of these places that has each key that is wanted, ascending as they are."""
     known, first = np.unique(np.append(keys, -1), return_index=True)
     near = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[near] == wanted, np.append(at, none)[first[near]], none)
 
 
 def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Operations, each with its producer, where it runs, and where what it needs is received."""
+    """Yield the operations, each with its producer, where it runs, and where what it needs is received."""
     for (user, producer, runs, received), more in limited(found):
         compute, made = schedule[user], schedule[producer]
         other = -1 if made.stage == compute.stage + op.kind.of else made.stage
@@ -75,7 +75,7 @@ def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[
 
 
 def _unproduced(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Sends, each with where its value is computed."""
+    """Yield the sends, each with where its value is computed."""
     for (send, computed), more in limited(found):
         yield Diagnostic(
             Code.NOT_PRODUCED,

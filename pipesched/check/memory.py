@@ -48,13 +48,13 @@ def check_memory(memory: Memory, caps: Sequence[Fraction]) -> Iterator[Diagnosti
 
 
 def furthest(peaks: Sequence[Fraction | int], caps: Sequence[Fraction]) -> Iterator[tuple[int, str]]:
-    """The ranks that are furthest over their caps; of equal ones the first."""
+    """Return the ranks that are furthest over their caps; of equal ones the first."""
     over = [peak - cap for peak, cap in zip(peaks, caps, strict=True)]
     return limited(sorted((rank for rank, more in enumerate(over) if more > 0), key=lambda rank: -over[rank]), RANKS)
 
 
 def places(schedule: Schedule, first: int, top: int, held: str, most: str) -> tuple[Label, ...]:
-    """Where a rank is over its cap first, and where it holds most, with what it holds there."""
+    """Return where a rank is over its cap first, and where it holds most, with what it holds there."""
     said = f"{schedule[first]} is the first over the cap, {held}"
     if first == top:
         return (label(schedule, first, f"{said}, which is the peak"),)
@@ -67,7 +67,7 @@ def listed(live: Sequence[tuple[int, int]]) -> str:
 
 
 def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:
-    """M of the stages that are not even; by microbatch where it differs."""
+    """Return M of the stages that are not even; by microbatch where it differs."""
     if memory.sizes.even:
         sizes = {f"on stage {stage}": memory.sizes.at(stage, 0) for stage in sorted({stage for stage, _ in live})}
     else:

@@ -57,7 +57,7 @@ def _forward_only(program: Program) -> Iterator[Diagnostic]:
 
 
 def _mates(program: Program, stage: int, rank: int) -> list[int]:
-    """The ranks of the copies that this one meets, in turn; what is frozen has no gradients to sum."""
+    """Return the ranks of the copies that this one meets, in turn; what is frozen has no gradients to sum."""
     trained = 0 <= stage < program.placement.stages and stage not in program.placement.frozen
     pairs = program.placement.meetings(stage) if trained else []
     return [sum(pair) - rank for pair in pairs if rank in pair]
@@ -72,7 +72,7 @@ def _finding(program: Program, index: int, what: str, more: str, help: str, *res
 
 
 def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """SYNCs of what has no two copies, or not these."""
+    """Yield SYNCs of what has no two copies, or not these."""
     mates = {i: _mates(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
     for i, more in limited([i for i in mates if program.peer[i] not in mates[i]]):
         where = f"its other copy is on rank {mates[i][0]}" if mates[i] else "the stage has no other copy"
@@ -101,7 +101,7 @@ def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """The i-th SYNCs of two ranks meet, whatever their stages are."""
+    """Yield the i-th SYNCs of two ranks meet, whatever their stages are."""
     partner = pair(program).partner[syncs]
     met = (partner > syncs) & (program.stage[partner] != program.stage[syncs])
     for (i, j), more in limited(rows(syncs[met], partner[met])):
@@ -113,7 +113,7 @@ def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Each copy with each of its mates once."""
+    """Yield each copy with each of its mates once."""
     seen: dict[tuple[int, int, int], list[int]] = {}
     for i in syncs.tolist():
         seen.setdefault((int(program.stage[i]), int(program.rank[i]), int(program.peer[i])), []).append(i)
@@ -141,7 +141,7 @@ def _last(program: Program, rank: int, text: str) -> tuple[Label, ...]:
 
 
 def _early(program: Program, at: Ints, kinds: Sequence[Op], key: Ints) -> Iterator[Diagnostic]:
-    """SYNCs or STEPs before the last instruction of some kinds that has their key."""
+    """Yield SYNCs or STEPs before the last instruction of some kinds that has their key."""
     late = np.flatnonzero(among(program.op, kinds))
     last = dict(zip(key[late].tolist(), late.tolist(), strict=True))  # of repeated keys the last one stays
     found = [(i, last.get(of, -1)) for i, of in rows(at, key[at])]

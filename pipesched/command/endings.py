@@ -37,8 +37,8 @@ KNOWN = frozenset(ending for forms in (LINES, *OWN.values()) for endings in form
 
 
 def form(path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
-    """The form of a file of the verb that runs: as asked, else by its ending, else the default. forms: where it makes
-    others this time.
+    """Return the form of a file of the verb that runs: as asked, else by its ending, else the default. forms: where it
+    makes others this time.
 
     Raises:
         PipeschedError: PS225, an ending that contradicts what is asked for, or what the verb makes.
@@ -68,5 +68,5 @@ def _unfit(path: str, asked: str | None, verb: str, made: Forms, named: str | No
 
 
 def given(option: str) -> bool:
-    """True if an option stands on the command line."""
+    """Return True if an option stands on the command line."""
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

@@ -66,7 +66,7 @@ class _Target(_Reader):
 
 
 def options(command: str) -> Callable[[Decorated], Decorated]:
-    """All options of a command, in the order of its rows."""
+    """Return all options of a command, in the order of its rows."""
 
     def decorate(function: Decorated) -> Decorated:
         for option in reversed(of(command)):
@@ -95,8 +95,8 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
 
 
 def output_of(given: Given, forms: endings.Forms | None = None) -> AbstractContextManager[Output]:
-    """Where the results of a command go, in the form of the option or of the file's name. forms: where the verb makes
-    others this time.
+    """Return where the results of a command go, in the form of the option or of the file's name. forms: where the verb
+    makes others this time.
 
     Raises:
         PipeschedError: PS225, these contradict each other.
@@ -129,7 +129,7 @@ target = _Target(_read_target)
 
 
 def grid(given: Given) -> dict[str, Several]:
-    """The parameters that were given, each with its values.
+    """Return the parameters that were given, each with its values.
 
     Raises:
         PipeschedError: PS225, one was given twice, or there is none of what it counts.
@@ -147,7 +147,7 @@ def grid(given: Given) -> dict[str, Several]:
 
 
 def asked(command: str, given: Given) -> Options:
-    """How to load and to examine, for a command that takes one size at a time.
+    """Return how to load and to examine, for a command that takes one size at a time.
 
     Raises:
         PipeschedError: PS225, there are several.

@@ -86,13 +86,13 @@ RESULTS = (DIGITS, *OUTPUT)
 
 
 def results(schema: str) -> tuple[Option, ...]:
-    """The options of results whose JSON has a schema in emit/."""
+    """Return the options of results whose JSON has a schema in emit/."""
     json = replace(JSON, help=f"--format json; its shape is emit/{schema}.")
     return tuple(json if option is JSON else option for option in RESULTS)
 
 
 def _for(option: str) -> str:
-    """The views for which an option of `show` means something."""
+    """Return the views for which an option of `show` means something."""
     return f"{', '.join(taking(option))}: "
 
 
@@ -126,8 +126,8 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 
 
 def of(command: str) -> tuple[Option, ...]:
-    """All options of a command. That of an extension takes the place of the verb's of its name, is behind the one that
-    it follows, or at the end.
+    """Return all options of a command. That of an extension takes the place of the verb's of its name, is behind the
+    one that it follows, or at the end.
     """
     verb = next((row for row in rows(Verb) if row.name == command), None)
     listed = verb.options.load() if verb and verb.options else COMMANDS.get(command, ())
@@ -146,7 +146,7 @@ def of(command: str) -> tuple[Option, ...]:
 
 
 def reader(option: Option, *, typed: bool = False) -> Reading:
-    """The function that reads an option. typed: from a text of the command line."""
+    """Return the function that reads an option. typed: from a text of the command line."""
     found = (option.typed if typed else None) or option.read or text
     if option.choices:
         return Choice(*option.choices)
@@ -154,7 +154,7 @@ def reader(option: Option, *, typed: bool = False) -> Reading:
 
 
 def read(command: str, given: Given) -> Given:
-    """Keyword arguments, each as its option reads it; None stays where it is the default.
+    """Return the keyword arguments, each as its option reads it; None stays where it is the default.
 
     Raises:
         PipeschedError: PS225, PS809.
@@ -167,7 +167,7 @@ def read(command: str, given: Given) -> Given:
 
 
 def value(name: str, reader: Callable[[Raw], Made], given: Raw) -> Made:
-    """A value of Python, read.
+    """Return a value of Python, read.
 
     Raises:
         PipeschedError: PS225, with the name in the message.
@@ -181,19 +181,19 @@ def value(name: str, reader: Callable[[Raw], Made], given: Raw) -> Made:
 
 
 def request(kind: type[Asked], given: Given, **more: object) -> Asked:
-    """A frozen request of the values that go by the names of its fields."""
+    """Return a frozen request of the values that go by the names of its fields."""
     names = {field.name for field in fields(kind)} - more.keys()
     return kind(**{name: given[name] for name in names & given.keys()}, **more)
 
 
 def costs(given: Given) -> Costs | None:
-    """The costs of ``--cost`` over those of ``--costs``, or None."""
+    """Return the costs of ``--cost`` over those of ``--costs``, or None."""
     base, own = given.get("costs"), given.get("cost")
     return base if own is None else own if base is None else own.over(base)
 
 
 def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> Options:
-    """How to load and to examine a file at a size.
+    """Return how to load and to examine a file at a size.
 
     Raises:
         PipeschedError: PS225, a size below 1.
@@ -210,5 +210,5 @@ def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> O
 
 
 def settings_of(definitions: Iterable[tuple[str, sizes.Several | str | float]]) -> dict[str, str | float]:
-    """The definitions other than sizes."""
+    """Return the definitions other than sizes."""
     return {name: given for name, given in definitions if not isinstance(given, tuple)}

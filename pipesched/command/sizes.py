@@ -34,12 +34,12 @@ Of a parameter that is declared as a list the integers are its entries, of any o
 
 
 def alternatives(several: Several, listed: bool) -> tuple[Value, ...]:
-    """The values of a parameter, which may be a list."""
+    """Return the values of a parameter, which may be a list."""
     return several if not listed or isinstance(several[0], tuple) else (several,)
 
 
 def read(value: object) -> Several:
-    """``8``, ``8,16`` or ``2..8``, and any mix of them; or one number, or several, or several lists."""
+    """Return ``8``, ``8,16`` or ``2..8``, and any mix of them; or one number, or several, or several lists."""
     if isinstance(value, str):
         ranges = [_range(part.strip()) for part in value.split(",")]
         if (many := sum(each.stop - each.start for each in ranges)) > MOST_ENTRIES:
@@ -63,7 +63,7 @@ def _range(part: str) -> range:
 
 
 def setting(value: object) -> str | float | None:
-    """An option of a framework that is not a size: yes or no, a decimal, a name; None for anything else."""
+    """Return an option of a framework that is not a size: yes or no, a decimal, a name; None for anything else."""
     if isinstance(value, bool | float) or not isinstance(value, str):
         return value if isinstance(value, bool | float) else None
     if _WORD.fullmatch(value):
@@ -72,7 +72,7 @@ def setting(value: object) -> str | float | None:
 
 
 def definition(value: str) -> tuple[str, Several | str | float]:
-    """``name=value``, the value as for a size, or a setting."""
+    """Return ``name=value``, the value as for a size, or a setting."""
     name, equals, size = (part.strip() for part in value.partition("="))
     if not equals or not _NAME.fullmatch(name):
         raise Not(value, "name=value")
@@ -83,7 +83,7 @@ def definition(value: str) -> tuple[str, Several | str | float]:
 
 
 def _list_file(path: str) -> tuple[int, ...]:
-    """The whole numbers of a file, between blanks, commas or line ends; brackets around them have no meaning.
+    """Return the whole numbers of a file, between blanks, commas or line ends; brackets around them have no meaning.
 
     Raises:
         PipeschedError: PS225, no number, or an entry that is not a whole number; PS809.
@@ -100,7 +100,7 @@ def _list_file(path: str) -> tuple[int, ...]:
 
 
 def count(grid: Mapping[str, Several], files: Iterable[Collection[str]]) -> int:
-    """How many combinations of files and sizes there are. files: the lists that each file declares.
+    """Return how many combinations of files and sizes there are. files: the lists that each file declares.
 
     Raises:
         PipeschedError: PS225, too many for one call.
@@ -112,13 +112,13 @@ def count(grid: Mapping[str, Several], files: Iterable[Collection[str]]) -> int:
 
 
 def combinations(grid: Mapping[str, Several], listed: Collection[str] = ()) -> Iterator[dict[str, Value]]:
-    """Every combination, the last parameter fastest. listed: the parameters that are lists."""
+    """Yield every combination, the last parameter fastest. listed: the parameters that are lists."""
     for chosen in itertools.product(*(alternatives(size, name in listed) for name, size in grid.items())):
         yield dict(zip(grid, chosen, strict=True))
 
 
 def one(command: str, grid: Mapping[str, Several]) -> dict[str, Value]:
-    """The sizes of a command that takes one at a time; several values of another parameter are a list.
+    """Return the sizes of a command that takes one at a time; several values of another parameter are a list.
 
     Raises:
         PipeschedError: PS225, there are several.
@@ -130,7 +130,7 @@ def one(command: str, grid: Mapping[str, Several]) -> dict[str, Value]:
 
 
 def stages(value: object) -> tuple[int, ...]:
-    """Stages, ascending: ``[0, 1]``, or as a text ``0..2,5``, a range with both ends."""
+    """Return the stages, ascending: ``[0, 1]``, or as a text ``0..2,5``, a range with both ends."""
     from pipesched.model.placement import STAGES
 
     what = "stages such as 0,1 or 0..2"

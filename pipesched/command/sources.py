@@ -21,7 +21,7 @@ _PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
 
 
 def named(target: object, sizes: dict[str, Value], *, computes: bool = False) -> tuple[Source, dict[str, Value]]:
-    """The source and its sizes: a schedule of torch with one stage per rank is that of its name in the library.
+    """Return the source and its sizes: a schedule of torch with one stage per rank is that of its name in the library.
 
     computes: of a program its computes alone.
     """
@@ -50,13 +50,13 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
 
 
 def alone(target: object) -> Source:
-    """The source of a target whose sizes are its own, if it is not a file."""
+    """Return the source of a target whose sizes are its own, if it is not a file."""
     source, sizes = named(target, {})
     return _written(load(source, Options(sizes)).schedule, computes=True) if sizes else source
 
 
 def source(target: object) -> Source:
-    """The text of a file, of a name of the library, or of an order in memory.
+    """Return the text of a file, of a name of the library, or of an order in memory.
 
     Raises:
         PipeschedError: PS809, PS810; PS225, none of these.
@@ -75,7 +75,7 @@ def source(target: object) -> Source:
 
 
 def _written(target: Schedule | Program, *, computes: bool) -> Source:
-    """A schedule is written down, operation for operation, or with its messages.
+    """Return a schedule is written down, operation for operation, or with its messages.
 
     An order names no routes, frozen stages, readers and slices: a program with such is written as a stream.
     """

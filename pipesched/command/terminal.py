@@ -54,7 +54,7 @@ _CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cut
 
 
 def wants_color(choice: str, stream: TextIO | None) -> bool:
-    """True if output to the stream is coloured; the choice is auto, always or never."""
+    """Return True if output to the stream is coloured; the choice is auto, always or never."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
@@ -76,12 +76,12 @@ def write(text: str, stream: TextIO | None, form: Form = "terminal") -> None:
 
 
 def utf8(stream: TextIO | None) -> bool:
-    """True if a stream can hold any character."""
+    """Return True if a stream can hold any character."""
     return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
 
 
 def dumps(value: object) -> str:
-    """JSON in its one form: ASCII, two blanks of indent, keys in their order."""
+    """Return the JSON in its one form: ASCII, two blanks of indent, keys in their order."""
     return safe(json.dumps(value, indent=2, ensure_ascii=False), "ascii-json")
 
 
@@ -137,7 +137,7 @@ class Output:
         return report.exit_status
 
     def shown(self, report: Verdict) -> str:
-        """A verdict as text, or its findings, one per line."""
+        """Return a verdict as text, or its findings, one per line."""
         if self.format == "text":
             return report.text(color=self.color, **self.how)
         findings = [LINES[self.format](found, report.source) for found in report.diagnostics]
@@ -170,7 +170,7 @@ class Output:
 
 
 def _form(format: str) -> Form:
-    """How results of a format are written: annotations are for GitHub to obey."""
+    """Return how results of a format are written: annotations are for GitHub to obey."""
     return "commands" if format == "github" else "terminal"
 
 

@@ -37,7 +37,7 @@ class Not(ValueError):
 
 
 def short(value: object) -> str:
-    """A value as a message shows it: on one line, and of a long one the beginning."""
+    """Return a value as a message shows it: on one line, and of a long one the beginning."""
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else value[:37] + "...")
     shown = " ".join(repr(value).split())
@@ -45,7 +45,7 @@ def short(value: object) -> str:
 
 
 def text(value: object) -> str:
-    """A text where nothing else can be meant."""
+    """Return a text where nothing else can be meant."""
     if not isinstance(value, str):
         raise Not(value, "a text")
     return value
@@ -64,7 +64,7 @@ class Choice:
 
 
 def whole(value: object) -> int:
-    """An integer of at most 30 digits where it is a text, so that arithmetic with it stays cheap."""
+    """Return an integer of at most 30 digits where it is a text, so that arithmetic with it stays cheap."""
     if isinstance(value, str) and WHOLE.fullmatch(value):
         return int(value)
     with suppress(TypeError):  # an array of several numbers has an index too
@@ -74,7 +74,7 @@ def whole(value: object) -> int:
 
 
 def seconds(value: object) -> float:
-    """A time limit: a number from 0 up."""
+    """Return a time limit: a number from 0 up."""
     if isinstance(value, str):
         return float(exact(value))
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
@@ -83,7 +83,7 @@ def seconds(value: object) -> float:
 
 
 def significant(value: object) -> int:
-    """A number of digits: 1 to 15, which is as many as a double has."""
+    """Return a number of digits: 1 to 15, which is as many as a double has."""
     digits = whole(value)
     if not 1 <= digits <= 15:
         raise ValueError(f"{short(value)} significant digits; 1 to 15 can be given")
@@ -91,19 +91,19 @@ def significant(value: object) -> int:
 
 
 def instant(value: object) -> Fraction:
-    """A time from 0 up, such as 12, 1.5 or 11/2."""
+    """Return a time from 0 up, such as 12, 1.5 or 11/2."""
     if (found := exact(value)) >= 10**15:
         raise Not(value, "a number of at most 15 digits")
     return found
 
 
 def end(value: object) -> Fraction | str:
-    """A time, or ``graphml``, to which a graph can be written."""
+    """Return a time, or ``graphml``, to which a graph can be written."""
     return "graphml" if value == "graphml" else instant(value)
 
 
 def exact(value: object) -> Fraction:
-    """A number from 0 up as it is written: 5.5 is 11/2."""
+    """Return a number from 0 up as it is written: 5.5 is 11/2."""
     with suppress(ValueError, OverflowError):
         if not isinstance(value, str) or _NUMBER.fullmatch(value.strip()):
             found = Fraction(str(value))
@@ -113,21 +113,21 @@ def exact(value: object) -> Fraction:
 
 
 def cap(value: object) -> Fraction:
-    """A number of activations."""
+    """Return a number of activations."""
     if isinstance(value, str) and value.strip().lower() in ("none", "inf", "unlimited", "no"):
         raise fail(Code.USAGE, f"{short(value)} is not a number of activations", help="leave the cap out for none")
     return exact(value)
 
 
 def caps(value: object, each: Callable[[object], Fraction] = cap) -> tuple[Fraction, ...]:
-    """``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2. each: reads one."""
+    """Return ``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2. each: reads one."""
     if isinstance(value, str):
         return tuple(each(part.strip()) for part in value.split(","))
     return tuple(map(each, listed(value, _FROM_0) if isinstance(value, Iterable) else [value]))
 
 
 def ranks(value: object) -> tuple[int, ...]:
-    """The rank of each stage: ``[0, 1, 1, 0]``, or as a text ``0,1,1,0``."""
+    """Return the rank of each stage: ``[0, 1, 1, 0]``, or as a text ``0,1,1,0``."""
     return wholes(value, "a list of ranks such as 0,1,1,0", range(10**9))
 
 
@@ -146,12 +146,12 @@ def listed(value: object, what: str) -> Iterable[object]:
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """A text, or several."""
+    """Return a text, or several."""
     return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of texts")))
 
 
 def costs(value: object) -> Costs:
-    """A text ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
+    """Return a text ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
 
     Raises:
         PipeschedError: PS225, PS809.
@@ -172,7 +172,7 @@ def costs(value: object) -> Costs:
 
 
 def costs_file(path: str) -> Costs:
-    """The costs of a TOML file.
+    """Return the costs of a TOML file.
 
     Raises:
         PipeschedError: PS225, PS809.
@@ -195,14 +195,14 @@ def _cost(name: object, cost: object) -> Cost:
 
 
 def release(value: object) -> Release:
-    """A release rule, or its text."""
+    """Return a release rule, or its text."""
     from pipesched.model.release import Release
 
     return value if isinstance(value, Release) else Release.parse(text(value))
 
 
 def version(value: object) -> TorchVersion:
-    """A torch version that we know the rules of; a patch number is dropped."""
+    """Return a torch version that we know the rules of; a patch number is dropped."""
     try:
         return parse_version(text(value))
     except PipeschedError as error:

@@ -49,7 +49,7 @@ _WORD = re.compile(rf"{KIND}\d|[a-z]+:|\(( |$)|step\b|rank\b")
 
 
 def _rows(order: object) -> object:
-    """The rows of a schedule of torch, of a table, or of a mapping by rank; anything else as it is."""
+    """Return the rows of a schedule of torch, of a table, or of a mapping by rank; anything else as it is."""
     if hasattr(order, "pipeline_order"):
         order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
     if isinstance(order, Frame):
@@ -58,7 +58,7 @@ def _rows(order: object) -> object:
 
 
 def written(order: object) -> Source | None:
-    """The order as a text; None if it is not an order.
+    """Return the order as a text; None if it is not an order.
 
     Raises:
         PipeschedError: PS225, rows of something else, or ranks that are not 0, 1, ….
@@ -76,7 +76,7 @@ def written(order: object) -> Source | None:
 
 
 def single(order: object) -> tuple[str, dict[str, int]] | None:
-    """The class and the sizes of a schedule of torch with one stage per rank; None for everything else."""
+    """Return the class and the sizes of a schedule of torch with one stage per rank; None for everything else."""
     stage, microbatches = getattr(order, "_stage", None), getattr(order, "_n_microbatches", None)
     if stage is None or not isinstance(microbatches, int) or hasattr(order, "_stages"):
         return None
@@ -84,7 +84,7 @@ def single(order: object) -> tuple[str, dict[str, int]] | None:
 
 
 def _of_frame(frame: Frame) -> list[list[object]]:
-    """The rows of a DataFrame.
+    """Return the rows of a DataFrame.
 
     Raises:
         PipeschedError: PS225, its head is the row of rank 0.
@@ -98,7 +98,7 @@ def _of_frame(frame: Frame) -> list[list[object]]:
 
 
 def _by_rank(rows: Mapping[object, object]) -> list[object]:
-    """The rows of ranks 0, 1, …."""
+    """Return the rows of ranks 0, 1, …."""
     ranks = {str(rank): row for rank, row in rows.items()}
     missing = next((rank for rank in range(len(ranks)) if str(rank) not in ranks), None)
     if missing is not None:
@@ -107,7 +107,7 @@ def _by_rank(rows: Mapping[object, object]) -> list[object]:
 
 
 def _cells(row: object, rank: int) -> list[str]:
-    """The cells of a row as texts; a bubble is empty."""
+    """Return the cells of a row as texts; a bubble is empty."""
     if isinstance(row, str):
         row = real(row)
         if "\n" in row.strip():

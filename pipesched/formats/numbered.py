@@ -27,13 +27,13 @@ def parts(op: Column, second: Bools) -> Column:
 
 
 def brackets(group: Column) -> tuple[Bools, Bools]:
-    """Mark where the batches of a rank begin and end: neighbours with the same group."""
+    """Return the mark where the batches of a rank begin and end: neighbours with the same group."""
     edge = np.diff(group, prepend=-1, append=-1) != 0
     return edge[:-1] & (group >= 0), edge[1:] & (group >= 0)
 
 
 def distinct(*columns: Column) -> tuple[list[int], Column]:
-    """Where each different row of some columns of integers is first, and which of them each entry is."""
+    """Return where each different row of some columns of integers is first, and which of them each entry is."""
     key, most = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         low, size = int(column.min(initial=0)), int(column.max(initial=0)) - int(column.min(initial=0)) + 1
@@ -46,7 +46,7 @@ def distinct(*columns: Column) -> tuple[list[int], Column]:
 
 
 def write(texts: Sequence[str], kind: Column, number: Column) -> str:
-    """All lines, one after the other.
+    """Return all lines, one after the other.
 
     texts: of each kind of line, with at most one ``%d``. kind: which it is, shape (lines,). number: what is there in
     its place, shape (lines,).

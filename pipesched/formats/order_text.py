@@ -47,7 +47,7 @@ from pipesched.support.source import Source
 
 
 def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: int = RANKS) -> AnyOrder:
-    """The schedule, or the program where the file has more than computes. Its placement is inferred.
+    """Return the schedule, or the program where the file has more than computes. Its placement is inferred.
 
     given (`rows.SIZES`): what the file must agree with.
     Raises PipeschedError: PS801 words that are not operations, PS304 numbers beyond all bounds, PS104 a file
@@ -85,7 +85,7 @@ def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: 
 
 
 def _lines(source: Source) -> Iterator[tuple[int, str]]:
-    """Where each line begins that says something, and what, without its comment."""
+    """Yield where each line begins that says something, and what, without its comment."""
     for at, begin in enumerate(source.line_starts, 1):
         text = source.line(at).partition("#")[0]
         if text.strip():
@@ -93,7 +93,7 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _head(text: str, rank: int) -> tuple[int, list[tuple[int, int, Bad]]]:
-    """Where the head of a line ends, 0 if it has none, and what is wrong with it."""
+    """Return where the head of a line ends, 0 if it has none, and what is wrong with it."""
     head = _HEAD.match(text)
     if head is None:
         return 0, [(0, len(text), Bad("a line must begin with its rank", "write rank 0: F0.0 F0.1 B0.0 B0.1"))]
@@ -128,7 +128,7 @@ _GRADIENT_OF_I = re.compile(r"(send|recv|wait):I")
 
 
 def read_word(text: str) -> list[tuple[Op, list[str]]] | Bad:
-    """The entry of a word, or the two of an overlap pair; or why it has none."""
+    """Return the entry of a word, or the two of an overlap pair; or why it has none."""
     entries: list[tuple[Op, list[str]]] = []
     first, plus, rest = text.partition("+")
     for part in (first, rest) if plus else (first,):
@@ -142,7 +142,7 @@ def read_word(text: str) -> list[tuple[Op, list[str]]] | Bad:
 
 
 def _part(text: str) -> tuple[Op, list[str]] | Bad:
-    """The kind of an instruction, and the fields that its word gives; "stage" is the one that made a message."""
+    """Return the kind of an instruction, and the fields that its word gives; "stage" is the one that made a message."""
     for op, pattern in _PATTERNS:
         if match := pattern.fullmatch(text):
             return op, [name for name, digits in match.groupdict().items() if digits is not None]
@@ -152,13 +152,13 @@ def _part(text: str) -> tuple[Op, list[str]] | Bad:
 
 
 def _meaning(shape: str) -> Sequence[Entry] | None:
-    """The entries of a shape; none between blanks and for the brackets of a batch."""
+    """Return the entries of a shape; none between blanks and for the brackets of a batch."""
     found = read_word(shape) if shape not in ("", *BRACKETS) else []
     return None if isinstance(found, Bad) else found
 
 
 def _why(word: str) -> Bad:
-    """Why a word is refused that stands where it does."""
+    """Return why a word is refused that stands where it does."""
     if word in BRACKETS:
         return Bad(f"{word!r} without its other half", "a batch is ( … ) on one line, with no other in it")
     found = read_word(word)
@@ -199,7 +199,7 @@ def _words(notation: Notation, text: str) -> tuple[Column, list[tuple[int, int, 
 
 
 def _batches(shapes: Sequence[bytes]) -> tuple[list[tuple[int, int]], list[int]]:
-    """The brackets of each batch of a line, and those without their other half."""
+    """Return the brackets of each batch of a line, and those without their other half."""
     batches: list[tuple[int, int]] = []
     odd: list[int] = []
     opened: int | None = None

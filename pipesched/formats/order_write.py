@@ -43,7 +43,7 @@ WORDS: Mapping[Op, str] = {
 
 
 def write(order: Schedule | Program) -> str:
-    """The compute order, or every instruction, one line a rank."""
+    """Return the compute order, or every instruction, one line a rank."""
     return "".join(lines(order))
 
 
@@ -62,7 +62,7 @@ def lines(order: Schedule | Program) -> Iterator[str]:
 
 
 def _word(x: Compute | Instruction) -> str:
-    """The text behind a blank, or + in a pair, with ``%d`` for the microbatch."""
+    """Return the text behind a blank, or + in a pair, with ``%d`` for the microbatch."""
     fields: dict[str, object] = {"stage": x.stage, "microbatch": "%d"}
     if isinstance(x, Instruction):
         fields |= {"made": x.source, "peer": x.peer, "communicator": f"@{x.communicator}" if x.communicator else ""}
@@ -85,7 +85,7 @@ class Words(Writer):
         return lines(order)
 
     def settings(self, order: Schedule | Program, path: str, version: TorchVersion) -> list[str]:
-        """Frozen stages, who reads whom, and slices: of the model, and in no word of an order."""
+        """Return the frozen stages, who reads whom, and slices: of the model, and in no word of an order."""
         placement = order.placement
         frozen = f"frozen: {ranges(placement.frozen)}" if placement.frozen else ""
         cut = f"every {placement.slices} microbatches are one sequence" if placement.slices > 1 else ""

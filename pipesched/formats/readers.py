@@ -76,12 +76,12 @@ class Loaded(Extended):
         return self.unit.costs if self.unit else Costs()
 
     def costs(self, asked: Costs | None) -> Costs:
-        """The costs that count: what is asked for, over those of the file."""
+        """Return the costs that count: what is asked for, over those of the file."""
         return self.own_costs if asked is None else asked.over(self.own_costs)
 
 
 def readers() -> list[Reader]:
-    """All kinds of text, in the order in which an unnamed one is tried."""
+    """Return all kinds of text, in the order in which an unnamed one is tried."""
     return sorted((*READERS, *rows(Reader)), key=lambda row: row.place)
 
 
@@ -106,7 +106,7 @@ def _first_line(text: str) -> str:
 
 
 def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
-    """A .ps file whose names and types are right.
+    """Return a .ps file whose names and types are right.
 
     Raises:
         PipeschedError: PS1xx and PS2xx; PS842 alone for a text of another kind that is known.
@@ -157,7 +157,7 @@ def _stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
 
 
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
-    """The same order with these stages frozen: each of their Bs becomes an I.
+    """Return the same order with these stages frozen: each of their Bs becomes an I.
 
     A torch CSV has a B of every stage: where no I is wanted, it is nothing.
 
@@ -197,7 +197,7 @@ def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOr
 
 
 def _sizes(source: Source, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Raises PipeschedError: PS208, an order has its p and m and nothing else."""
+    """Return the raises PipeschedError: PS208, an order has its p and m and nothing else."""
     if extra := sorted(set(parameters) - {"p", "m"}):
         raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
     return parameters

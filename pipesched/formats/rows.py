@@ -39,7 +39,7 @@ SPARE = 1_000_000
 
 
 def number(digits: str) -> int:
-    """The value of some digits, of any length; more than any number that is read where it is beyond them."""
+    """Return the value of some digits, of any length; more than any number that is read where it is beyond them."""
     return int(digits.lstrip("0")[: len(str(LARGEST)) + 1] or 0)
 
 
@@ -65,7 +65,7 @@ class Bad:
 
 
 def short(text: str, limit: int = 40) -> str:
-    """A text as a message shows it."""
+    """Return a text as a message shows it."""
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
@@ -102,7 +102,7 @@ class Rows:
         return np.concatenate([np.flatnonzero(x) for x in (forward, compute & ~forward, self.messages)])
 
     def order(self, file: str, placement: Placement, peer: Column, group: Column, communicator: Column) -> AnyOrder:
-        """The schedule, or the program where there is more than computes."""
+        """Return the schedule, or the program where there is more than computes."""
         name, here, rest = PurePath(file).stem, (self.op, self.stage, self.microbatch), (self.second, self.start)
         if self.compute_only:
             return Schedule(name, {}, placement, *here, *rest, self.origin)
@@ -110,7 +110,7 @@ class Rows:
 
 
 def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Column]]) -> Column:
-    """rank[stage, microbatch] as int32, -1 where unknown; the first claim (stages, microbatches, ranks) wins."""
+    """Return rank[stage, microbatch] as int32, -1 where unknown; the first claim (stages, microbatches, ranks) wins."""
     table = np.full(shape[0] * shape[1], -1, dtype=np.int32)
     for stage, microbatch, rank in claims:
         inside = (stage >= 0) & (stage < shape[0]) & (microbatch >= 0) & (microbatch < shape[1])
@@ -121,7 +121,7 @@ def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Co
 
 
 def place(table: Column, ranks: int) -> Placement:
-    """The placement of which this is the table: columns that agree become one route, by first microbatch."""
+    """Return the placement of which this is the table: columns that agree become one route, by first microbatch."""
     route_of = np.zeros(table.shape[1], dtype=np.int32)
     if not table.size or bool(np.all(table == table[:, :1])):
         return Placement(np.ascontiguousarray(table[:, :1].T), route_of, ranks, ("",))
@@ -149,7 +149,7 @@ def _merge(columns: Column, order: Ints) -> tuple[Column, Ints]:
 
 
 def _names(routes: Column) -> tuple[str, ...]:
-    """``down`` and ``up`` for the two ways of DualPipe and Chimera, else ``route0``, ``route1``, …."""
+    """Return ``down`` and ``up`` for the two ways of DualPipe and Chimera, else ``route0``, ``route1``, …."""
     slopes = np.diff(routes)
     if len(routes) == 2 and bool(np.all(slopes[0] > 0) and np.all(slopes[1] < 0)):
         return ("down", "up")
@@ -157,12 +157,12 @@ def _names(routes: Column) -> tuple[str, ...]:
 
 
 def other_stage(op: Column, stage: Column) -> Column:
-    """The stage at the other end of each message; its own stage where the entry is not a message."""
+    """Return the stage at the other end of each message; its own stage where the entry is not a message."""
     return np.asarray(stage + NEIGHBOUR[op])
 
 
 def implied(rows: Rows, file: str, given: Mapping[str, object], placement: Sequence[int] | None) -> AnyOrder:
-    """The order of a file whose rows imply the placement and the other end of every message.
+    """Return the order of a file whose rows imply the placement and the other end of every message.
 
     Raises:
         PipeschedError: PS104, PS304, PS803.
@@ -192,7 +192,7 @@ SIZES = {"p": ("rank", "ranks"), "stages": ("stage", "stages"), "m": ("microbatc
 
 
 def table_of(rows: Rows) -> Column:
-    """rank[stage, microbatch], after a look at its size."""
+    """Return rank[stage, microbatch], after a look at its size."""
     placed = rows.placed
     if not len(placed):
         raise fail(
@@ -234,13 +234,13 @@ def require_dense(rows: Rows, shape: tuple[int, int]) -> None:
 
 
 def there(origin: Origin, index: int, text: str) -> Label:
-    """A label at an operation, with the line of the program that made it."""
+    """Return a label at an operation, with the line of the program that made it."""
     place = origin.place(index)
     return Label(place.span, f"{text} ({place.bindings})" if place.bindings else text)
 
 
 def first(column: Column, value: int) -> int:
-    """The index of the first operation with that value in a column."""
+    """Return the index of the first operation with that value in a column."""
     return int(np.argmax(column == value))
 
 
@@ -254,7 +254,7 @@ def require_agreement(
 
 
 def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diagnostic]:
-    """Sizes of an order that are not those that were given, by option."""
+    """Yield the sizes of an order that are not those that were given, by option."""
     for option, (what, many) in SIZES.items():
         here = getattr(order, many)
         if given.get(option) not in (None, here):

@@ -38,7 +38,7 @@ _BETWEEN = "      "
 
 
 def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Program, dict[str, int]]:
-    """The program of a stream, and its parameters.
+    """Return the program of a stream, and its parameters.
 
     given: parameters that the file must agree with; p and m always can be.
     Raises PipeschedError: PS811 what is not a stream, PS812 another version, PS813 a fingerprint of something else,
@@ -61,7 +61,7 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
 
 
 def _meaning(shape: str) -> list[Entry] | None:
-    """The instruction of a line or its parts; the beginning of a rank; nothing in brackets that close."""
+    """Return the instruction of a line or its parts; the beginning of a rank; nothing in brackets that close."""
     if not shape.startswith(_BETWEEN):
         return [(_RANK, ())] if shape.startswith("    [") else []
     try:
@@ -73,13 +73,13 @@ def _meaning(shape: str) -> list[Entry] | None:
 
 
 def _as_written(source: Source) -> tuple[Program, Stream] | None:
-    """The program of a text that is to the letter what we write, with what is before its ranks."""
+    """Return the program of a text that is to the letter what we write, with what is before its ranks."""
     found = _columns(source.text)
     return found if found is not None and _same(source.text, *found) else None
 
 
 def _columns(text: str) -> tuple[Program, Stream] | None:
-    """The program of a text that is laid out as we write it, with what is before its ranks.
+    """Return the program of a text that is laid out as we write it, with what is before its ranks.
 
     None where nothing can be made of the text. Whether it is right is not asked here: see `_same`.
     """
@@ -105,7 +105,7 @@ def _columns(text: str) -> tuple[Program, Stream] | None:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """The text in blocks of whole lines, so that little is held at once."""
+    """Yield the text in blocks of whole lines, so that little is held at once."""
     at = 0
     while at < len(text):
         end = text.find("\n", at + _BLOCK)

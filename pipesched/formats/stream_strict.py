@@ -23,7 +23,7 @@ from pipesched.support.source import Source
 
 
 def right(source: Source) -> Stream:
-    """The stream of a text.
+    """Return the stream of a text.
 
     Raises PipeschedError: PS811 what is not a stream, PS812 another version, PS813 a fingerprint of something else,
     PS304 numbers beyond all bounds.
@@ -41,7 +41,7 @@ def right(source: Source) -> Stream:
 
 
 def uneven(routes: tuple[Route, ...]) -> str | None:
-    """The first place where the microbatches of the routes leave a gap, overlap or go backwards, in words."""
+    """Return the first place where the microbatches of the routes leave a gap, overlap or go backwards, in words."""
     ends = sorted(route.microbatches for route in routes if route.microbatches[0] != route.microbatches[1])
     if not ends:
         return "no route has microbatches"
@@ -58,7 +58,7 @@ def sparse(routes: tuple[Route, ...], ranks: int, operations: int) -> bool:
 
 
 def route_of(routes: tuple[Route, ...]) -> Column:
-    """The route of every microbatch, shape (microbatches,)."""
+    """Return the route of every microbatch, shape (microbatches,)."""
     made = np.zeros(max(route.microbatches[1] for route in routes), dtype=np.int32)
     for number, route in enumerate(routes):
         made[slice(*route.microbatches)] = number
@@ -66,7 +66,7 @@ def route_of(routes: tuple[Route, ...]) -> Column:
 
 
 def _finding(source: Source, error: StreamError) -> Diagnostic:
-    """The error of `loads`, at its place."""
+    """Return the error of `loads`, at its place."""
     if error.path == "version":
         help = "emit the stream again from its schedule"
         return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"), help=help)
@@ -83,7 +83,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
 
 
 def _not_json(source: Source, wrong: json.JSONDecodeError) -> Diagnostic:
-    """The place from which a text is not JSON."""
+    """Return the place from which a text is not JSON."""
     label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is not JSON from here on")
     ended = not source.text[wrong.pos :].strip()
     help = "the file ends too early: write it again" if ended else "mend the JSON there, or emit the stream again"
@@ -96,7 +96,7 @@ def _at(source: Source, path: str, text: str) -> tuple[Label, ...]:
 
 
 def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
-    """Faults of a stream that is right as JSON, and cannot be a program."""
+    """Yield the faults of a stream that is right as JSON, and cannot be a program."""
     wrong, operations = uneven(made.placement), sum(map(len, made.ranks))
     if wrong is not None:
         help = "every microbatch takes one route: the ranges of the routes follow each other from 0 on"
@@ -117,7 +117,7 @@ def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
 
 
 def _nowhere(source: Source, made: Stream) -> Iterator[Diagnostic]:
-    """Stages on ranks that are not there."""
+    """Yield the stages on ranks that are not there."""
     for number, route in enumerate(made.placement):
         for stage, rank in enumerate(route.ranks):
             if rank >= len(made.ranks):
@@ -147,12 +147,12 @@ _decode = json.JSONDecoder(object_pairs_hook=lambda pairs: None).raw_decode
 
 
 def _end(text: str, at: int) -> int:
-    """The end of the value that begins here."""
+    """Return the end of the value that begins here."""
     return int(_decode(text, at)[1])
 
 
 def _inside(text: str, at: int) -> Iterator[tuple[str | int, int]]:
-    """The key or the number of everything in the object or list that begins here, and where it begins.
+    """Yield the key or the number of everything in the object or list that begins here, and where it begins.
 
     Values are decoded only to find the next one.
     """
@@ -163,7 +163,7 @@ def _inside(text: str, at: int) -> Iterator[tuple[str | int, int]]:
 
 
 def begin_of(text: str, path: str) -> int:
-    """The beginning of the value at a path such as ``ranks[0][3].stage``: of the innermost one that is there."""
+    """Return the beginning of the value at a path such as ``ranks[0][3].stage``: of the innermost one that is there."""
     at = len(text) - len(text.lstrip())
     for key, index in _STEP.findall(path):
         wanted = int(index) if index else key

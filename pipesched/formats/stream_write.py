@@ -40,7 +40,7 @@ _BATCH, _ = instruction_text(Instruction("BATCH"), 1).split("[]")
 
 
 def pieces(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
-    """The text of a stream, a rank at a time. Lines are made twice: the fingerprint comes before them.
+    """Yield the text of a stream, a rank at a time. Lines are made twice: the fingerprint comes before them.
 
     Raises:
         PipeschedError: PS814, an operation that a stream cannot express.
@@ -50,7 +50,7 @@ def pieces(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
 
 
 def by_rank(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
-    """The text of each rank's own file: its instructions, under the fingerprint of the whole stream.
+    """Yield the text of each rank's own file: its instructions, under the fingerprint of the whole stream.
 
     Raises:
         PipeschedError: PS814, an operation that a stream cannot express.
@@ -63,7 +63,7 @@ def by_rank(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
 
 
 def _head(program: Program, parameters: Mapping[str, int]) -> tuple[Stream, str]:
-    """The stream without its ranks, and the fingerprint."""
+    """Return the stream without its ranks, and the fingerprint."""
     require_words(program.placement, program)
     placement = program.placement
     model = placement.frozen, placement.reads, placement.slices
@@ -74,7 +74,7 @@ def _head(program: Program, parameters: Mapping[str, int]) -> tuple[Stream, str]
 
 
 def routes_of(placement: Placement) -> tuple[Route, ...]:
-    """The routes, each with its microbatches as one range.
+    """Return the routes, each with its microbatches as one range.
 
     Raises:
         PipeschedError: PS814, the microbatches of a route are not a range.
@@ -127,7 +127,7 @@ def _refused(program: Program, index: int, more: int, why: str) -> Diagnostic:
 
 
 def _rank(program: Program, rank: int) -> str:
-    """The lines of a rank, with what is between them."""
+    """Return the lines of a rank, with what is between them."""
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
     op, microbatch, group = program.op[here], program.microbatch[here], program.group[here]
     inside = np.clip(microbatch, 0, program.placement.microbatches - 1)
@@ -150,7 +150,7 @@ def _rank(program: Program, rank: int) -> str:
 
 
 def _line(x: ops.Instruction, route: int, routes: int) -> str:
-    """The canonical text of an instruction, with ``%d`` for its microbatch."""
+    """Return the canonical text of an instruction, with ``%d`` for its microbatch."""
     one = Instruction(x.op.name, x.stage, _MARK, route, x.peer, other=x.other, communicator=x.communicator)
     return instruction_text(one, routes).replace(str(_MARK), "%d")
 

@@ -46,22 +46,22 @@ class Writer(ABC):
 
     @abstractmethod
     def pieces(self, order: Order, head: Head) -> Iterator[str]:
-        """The text, a rank at a time."""
+        """Return the text, a rank at a time."""
 
     def by_rank(self, order: Order, head: Head) -> Iterator[str]:
-        """Each rank's own file: its piece, where no text of all ranks is around it."""
+        """Return each rank's own file: its piece, where no text of all ranks is around it."""
         return self.pieces(order, head)
 
     def settings(self, order: Order, path: str, version: TorchVersion) -> list[str]:
-        """Lines for a person: what its reader must know."""
+        """Return the lines for a person: what its reader must know."""
         return []
 
     def actions(self, program: Program, version: TorchVersion) -> Program:
-        """A lowered program with the actions of the target's own runtime."""
+        """Return a lowered program with the actions of the target's own runtime."""
         return program
 
     def completed(self, schedule: Schedule, timeline: Timeline) -> Schedule:
-        """An order with the operations that the target wants beside those of the file."""
+        """Return an order with the operations that the target wants beside those of the file."""
         return schedule
 
 
@@ -95,12 +95,12 @@ ROWS = (
 
 
 def targets() -> dict[str, Target]:
-    """All targets by name."""
+    """Return all targets by name."""
     return {row.name: row for row in sorted((*ROWS, *rows(Target)), key=lambda row: row.place)}
 
 
 def writer(target: str) -> Writer:
-    """The writer of a target."""
+    """Return the writer of a target."""
     made = targets()[target].writer.load()
     assert isinstance(made, Writer)
     return made

@@ -52,7 +52,7 @@ def read(
     placement: Sequence[int] | None = None,
     most_ranks: int = RANKS,
 ) -> AnyOrder:
-    """The schedule or program of a file, with its placement inferred.
+    """Return the schedule or program of a file, with its placement inferred.
 
     given (`rows.SIZES`), placement (the rank of each stage): what the file must agree with.
     Raises PipeschedError: PS801 cells that are not an action of this torch, PS802 empty cells of a program and ranks
@@ -68,13 +68,13 @@ def read(
 
 
 def _reach(source: Source, rank: int) -> tuple[int, int]:
-    """The beginning and the end of the row of a rank."""
+    """Return the beginning and the end of the row of a rank."""
     begin = source.line_starts[rank]
     return begin, begin + len(source.line(rank + 1))
 
 
 def _rows(source: Source, count: int, version: TorchVersion) -> tuple[Rows, list[tuple[int, int]]]:
-    """All rows as columns, and (rank, cell) of the first empty cell of each row that has one.
+    """Return all rows as columns, and (rank, cell) of the first empty cell of each row that has one.
 
     Raises:
         PipeschedError: every bad cell and every rank without actions, up to READ.
@@ -113,7 +113,7 @@ def _require_text(source: Source) -> None:
 
 
 def _bad_cells(source: Source, rank: int, version: TorchVersion) -> Iterator[Diagnostic]:
-    """The cells of a row that are refused, each with what torch makes of it."""
+    """Yield the cells of a row that are refused, each with what torch makes of it."""
     offset, end = _reach(source, rank)
     for place, (start, cell) in enumerate(cells(source.text[offset:end]), 1):
         found = read_cell(cell, version) if cell else []
@@ -137,7 +137,7 @@ def _no_actions(source: Source, rank: int) -> Diagnostic:
 
 
 def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
-    """An empty cell, which stops torch in a file with sends or receives."""
+    """Return an empty cell, which stops torch in a file with sends or receives."""
     offset, end = _reach(source, rank)
     start, _ = next(islice(cells(source.text[offset:end]), number, None))
     at = min(offset + start, end - 1)  # the comma that ends it, or the one before
@@ -155,14 +155,14 @@ def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
 
 
 def cells(row: str) -> Iterator[tuple[int, str]]:
-    """The place in a row and the text of its cells, without blanks and quotes; that of an empty one is empty."""
+    """Yield the place in a row and the text of its cells, without blanks and quotes; that of an empty one is empty."""
     for found in _CELL.finditer(row):
         text = found[found.lastindex or 0]
         yield found.start(found.lastindex or 0) + len(text) - len(text.lstrip(_BLANKS)), text.strip(_BLANKS)
 
 
 def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
-    """The one or two operations of a cell, or why it has none."""
+    """Return the one or two operations of a cell, or why it has none."""
     pair = OVERLAP.fullmatch(text)
     entries = []
     for part in (pair[1], pair[2]) if pair else (text,):
@@ -180,7 +180,7 @@ def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
 
 
 def _entry(match: re.Match[str]) -> Operation | Bad:
-    """The operation of a plain cell, if its numbers are as its type wants them."""
+    """Return the operation of a plain cell, if its numbers are as its type wants them."""
     op = Op[match[2]]
     if (match[3] == "") != (op in WITHOUT_MICROBATCH):
         if match[3]:
@@ -194,7 +194,7 @@ def _entry(match: re.Match[str]) -> Operation | Bad:
 
 
 def notation(version: TorchVersion) -> Notation:
-    """The notation of a row, in which a word is a cell: what `cells` and `read_cell` make of it."""
+    """Return the notation of a row, in which a word is a cell: what `cells` and `read_cell` make of it."""
 
     def meaning(shape: str) -> list[Entry] | None:
         ((_, cell),) = cells(shape)
@@ -220,7 +220,7 @@ def pieces(order: AnyOrder) -> Iterator[str]:
 
 
 def _cell(x: Compute | Instruction, part: int) -> str:
-    """The text of one cell, with ``%d`` in place of the microbatch."""
+    """Return the text of one cell, with ``%d`` in place of the microbatch."""
     name = f"{x.stage}{x.op.name}" + "%d" * (x.microbatch >= 0)
     if part == numbered.FIRST:
         return f"({name};"

@@ -77,7 +77,7 @@ class Notation(dict[bytes, int]):
         return self[shape]
 
     def read(self, text: str, separator: str) -> Words:
-        """The words of a text, between separators."""
+        """Return the words of a text, between separators."""
         self._patience = _PATIENCE
         coded = text.encode("utf-8", "replace")
         shapes = coded.translate(_ZEROS).split(separator.encode())
@@ -120,7 +120,7 @@ class TextOrigin:
         return Place(self._source.span(begin, match.end() if match else begin), self._made_at(begin))
 
     def _made_at(self, begin: int) -> str:
-        """The line of a program that made the word or cell in which a place is."""
+        """Return the line of a program that made the word or cell in which a place is."""
         made, text = self._source.made_at, self._source.text
         return made.get(max(text.rfind(mark, 0, begin) for mark in " ,\n") + 1, "") if made else ""
 
@@ -128,7 +128,7 @@ class TextOrigin:
 def rows_of(
     source: Source, ranks: Sequence[Column], pattern: re.Pattern[str], within: Callable[[int], tuple[int, int]]
 ) -> tuple[Rows, Sequence[Column]]:
-    """The columns of each rank's words as one table, and the columns behind op, place, stage and microbatch."""
+    """Return the columns of each rank's words as one table, and the columns behind op, place, stage and microbatch."""
     start = np.cumsum([0] + [each.shape[1] for each in ranks], dtype=np.int64)
     op, place, stage, microbatch, *others = np.concatenate(ranks, axis=1)
     origin = TextOrigin(source, start, pattern, within)

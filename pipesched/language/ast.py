@@ -253,7 +253,7 @@ class File(Node):
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The nodes right below a node, in the order of its fields."""
+    """Yield the nodes right below a node, in the order of its fields."""
     names: tuple[str, ...] = node.__match_args__  # the place first
     for name in names[1:]:
         part = getattr(node, name)
@@ -263,5 +263,5 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def names_in(node: Node) -> frozenset[str]:
-    """Every value and function named in an expression."""
+    """Return every value and function named in an expression."""
     return frozenset({node.id}) if isinstance(node, Name) else frozenset().union(*map(names_in, children(node)))

@@ -63,7 +63,7 @@ class Verdict:
 
 
 def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
-    """The file's names, and those that only claims know."""
+    """Return the file's names, and those that only claims know."""
     own = [name for name in scope.names if name not in BUILTINS]
     known = {name: Binding() for name in (*COSTS, *VALUES, *SHARES)}
     known |= {name: Binding(arity=(1, 1), bare=True) for name in PER_RANK}
@@ -94,7 +94,7 @@ def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]
 
 
 def _sides(node: ast.Claim) -> tuple[ast.Expression, ...]:
-    """The sides of its comparison, which show by how much a claim fails."""
+    """Return the sides of its comparison, which show by how much a claim fails."""
     return (node.claim.left, node.claim.right) if isinstance(node.claim, ast.Binary) else ()
 
 
@@ -103,7 +103,7 @@ def _text(node: ast.Node) -> str:
 
 
 def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Verdict]:
-    """The verdict on every claim. Facts under a release rule are derived once, and paid for then.
+    """Return the verdict on every claim. Facts under a release rule are derived once, and paid for then.
 
     A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names no rank (PS221) is an error
     and not applicable.

@@ -96,7 +96,7 @@ def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, key
 
 
 def placement_at(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Placement:
-    """Where a checked file has its stages at a size; its order is not run.
+    """Return where a checked file has its stages at a size; its order is not run.
 
     Raises:
         PipeschedError: PS2xx, with the place.
@@ -130,7 +130,7 @@ def _refused(checked: Checked, names: Names) -> ast.Require | None:
 
 
 def takes(checked: Checked, parameters: Mapping[str, Value]) -> bool:
-    """True if all that a file requires holds at a size; its placement and order are not run."""
+    """Return True if all that a file requires holds at a size; its placement and order are not run."""
     names = Names(Budget.of(_A_LOOK), checked.code)
     with suppress(PipeschedError), reported(checked.file.span.source):
         _parameters(checked, parameters, names, _A_LOOK)
@@ -171,7 +171,7 @@ def _parameters(checked: Checked, given: Mapping[str, Value], names: Names, max_
 
 
 def _list(declared: ast.Parameter, size: int, value: Value, max_ops: int, given: bool) -> tuple[int, ...]:
-    """The entries of a list parameter: as many as were given, or its default so many times."""
+    """Return the entries of a list parameter: as many as were given, or its default so many times."""
     name, label = declared.name.id, Label(declared.span, f"has {size} entries here")
     if size > max_ops:
         raise fail(Code.TOO_MANY_OPERATIONS, f"{size} entries of `{name}`; the limit is {max_ops}", label)
@@ -204,7 +204,7 @@ def _requires(node: ast.Require, names: Names, checked: Checked) -> Diagnostic:
 
 
 def _slices(checked: Checked, names: Names, placement: Placement) -> int:
-    """How many microbatches side by side are the slices of one sequence: 1 where the file has no `slices`."""
+    """Return how many microbatches side by side are the slices of one sequence: 1 where the file has no `slices`."""
     for node in checked.items(ast.Slices):
         count = names.number(node.count)
         label = Label(node.span, f"slices of a sequence: {count}")
@@ -224,7 +224,7 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
 
 
 def _by_formula(of: Sequence[ast.Name], value: ast.Expression, names: Names, placement: Placement) -> Cost:
-    """``F[s, i] = e``: as few numbers as the names that e uses let differ."""
+    """Return ``F[s, i] = e``: as few numbers as the names that e uses let differ."""
     used, cost = ast.names_in(value), names.function(value)
     sizes = zip(of, (placement.stages, placement.microbatches), strict=False)
     stages, *microbatches = (range(size if name.id in used else 1) for name, size in sizes)

@@ -38,17 +38,17 @@ class Halt(Exception):
 
 
 def times(a: Number, b: Number) -> Number:
-    """a * b, refused beyond 62 bits: nothing in a schedule is that large, and longer numbers would never end."""
+    """Return a * b, refused beyond 62 bits: nothing in a schedule is that large, and longer numbers would never end."""
     return within(a * b, "a product")
 
 
 def ratio(a: Number, b: Number) -> Number:
-    """a / b, exact."""
+    """Return a / b, exact."""
     return within(Fraction(a) / Fraction(b), "a quotient")
 
 
 def within(value: Number, what: str = "a sum") -> Number:
-    """The value, if it is within 62 bits; the denominator of a fraction may have more, but not without end."""
+    """Return the value, if it is within 62 bits; the denominator of a fraction may have more, but not without end."""
     if not -WIDEST < value < WIDEST:
         raise Halt(Code.OVERFLOW, f"{what} leaves the range of 62 bits", "this is too large")
     if value.denominator >= FINEST:
@@ -57,7 +57,7 @@ def within(value: Number, what: str = "a sum") -> Number:
 
 
 def entry(name: str, entries: Sequence[int], index: Number) -> int:
-    """``name[index]``, an entry of a list."""
+    """Return ``name[index]``, an entry of a list."""
     if index.denominator != 1 or not 0 <= index < len(entries):
         message = f"`{name}` has no entry {index}: there are {len(entries)}, counted from 0"
         help = f"its entries are {name}[0] to {name}[{len(entries) - 1}]"
@@ -117,16 +117,16 @@ class Names:
         self.values[f"v_{name}"] = value
 
     def get(self, name: str) -> object:
-        """The value of a name of the file; None where it has none."""
+        """Return the value of a name of the file; None where it has none."""
         return self.values.get(f"v_{name}")
 
     def number(self, node: ast.Expression) -> int:
-        """The value of an expression."""
+        """Return the value of an expression."""
         value: int = eval(self.code[id(node)], self.values)
         return value
 
     def function(self, node: ast.Expression) -> Callable[..., int]:
-        """The function that an expression is, of a stage or a rank."""
+        """Return the function that an expression is, of a stage or a rank."""
         made: Callable[..., int] = eval(self.code[id(node)], self.values)
         return made
 
@@ -160,7 +160,7 @@ def reported(source: Source) -> Iterator[None]:
 def report(
     error: Halt | ZeroDivisionError, source: Source, what: str = "", loops: Sequence[Loop] = ()
 ) -> PipeschedError:
-    """The diagnostic of an exception that translated code raised; `what` names the rank."""
+    """Return the diagnostic of an exception that translated code raised; `what` names the rank."""
     span, bindings = locate(error, source, loops)
     where = ", ".join(filter(None, [what, bindings]))
     halt = error if isinstance(error, Halt) else Halt(Code.DIVISION, "division by zero", "divides by zero")
@@ -186,6 +186,6 @@ def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> 
 
 
 def _bindings(values: Mapping[str, object], names: Sequence[str]) -> list[str]:
-    """``k = 5`` for the loops around a place and the arguments of a function, ``iteration 3`` for a repeat."""
+    """Return ``k = 5`` for the loops around a place and the arguments of a function, ``iteration 3`` for a repeat."""
     found = [(name, value) for name in names if isinstance(value := values.get(name), int)]
     return [f"iteration {value + 1}" if name.startswith("n_") else f"{name[2:]} = {value}" for name, value in found]

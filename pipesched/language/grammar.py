@@ -59,7 +59,7 @@ class Grammar(NamedTuple):
 
 
 def _maker(rule: Rule, build: object) -> Callable[[Children], Any]:
-    """The function from the children of a rule to its value."""
+    """Return the function from the children of a rule to its value."""
     if rule.action is None:
         return itemgetter(0)
     make = _children if rule.origin.startswith("_") else getattr(build, rule.action)
@@ -82,7 +82,7 @@ def _flat(children: Children) -> Children:
 
 @cache
 def grammar() -> Grammar:
-    """The grammar of the language; some 3 ms."""
+    """Return the grammar of the language; some 3 ms."""
     data = loads(asset("grammars", "pipesched.lalr.json").read_bytes())
     words = Words(data["terminals"], data["words"], frozenset(data["ignored"]))
     rules = [Rule(origin, action, tuple(symbols)) for origin, action, symbols in data["rules"]]

@@ -139,7 +139,7 @@ class Clock:
         return [x for x in taken if x not in self.made or self.made[x] + self._delay(x, rank) > self.now]
 
     def _delay(self, made: tuple[Result, int, int], rank: int) -> int:
-        """How long a result takes to a rank."""
+        """Return how long a result takes to a rank."""
         _, stage, microbatch = made
         return 0 if self.rank_of[stage][microbatch] == rank else _entry(self.delays, stage, microbatch)
 
@@ -171,7 +171,7 @@ class Clock:
         return fail(Code.GREEDY, message, *labels[:_SHOWN], help=help, notes=more)
 
     def _reasons(self, emitter: Emitter) -> Iterator[Label]:
-        """Why each line of a rank does not run; none where all is done."""
+        """Yield why each line of a rank does not run; none where all is done."""
         done = self.done[emitter.rank]
         left = [(line.site, emitter.upcoming(line.op, line.chunk)) for line in emitter.rules]
         if done < len(emitter.sites):
@@ -186,7 +186,7 @@ class Clock:
 
 
 def _entry(table: Any, *at: int) -> int:
-    """An entry of a table, which has no last axis where microbatches are alike."""
+    """Return an entry of a table, which has no last axis where microbatches are alike."""
     for i in at:
         table = table[i] if isinstance(table, list) else table
     number: int = table

@@ -55,7 +55,7 @@ class Values:
 
 
 def one(value: int) -> Values:
-    """A value for all lanes."""
+    """Return a value for all lanes."""
     return Values(value, int(value), int(value))
 
 
@@ -65,7 +65,7 @@ def _corners(by: Callable[[int, int], int], a: Values, b: Values) -> tuple[int, 
 
 
 def _arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
-    """A sum, a difference or a product."""
+    """Return a sum, a difference or a product."""
     least, most = _corners(by, a, b)
     if not -WIDEST < least <= most < WIDEST:
         a, b = a.looked_at, b.looked_at
@@ -76,7 +76,7 @@ def _arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
 
 
 def _division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
-    """A quotient or a remainder, rounded down."""
+    """Return a quotient or a remainder, rounded down."""
     if b.least <= 0 <= b.most and not np.all(b.of):
         raise Unsuited
     if by is operator.mod:
@@ -91,7 +91,7 @@ _ARITHMETIC = {sign: by for sign, (_, by) in SUMS.items()} | {"*": operator.mul}
 
 
 def _chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any], parts: Sequence[Values]) -> Values:
-    """The least or the greatest of several."""
+    """Return the least or the greatest of several."""
     made = parts[0]
     for part in parts[1:]:
         of = one_by_one(made.of, part.of) if made.varies or part.varies else by(made.of, part.of)
@@ -118,7 +118,7 @@ class Lanes:
         return Lanes(count, self.names, self.functions, self, index)
 
     def value(self, name: str) -> Values:
-        """The value of a name in each lane."""
+        """Return the value of a name in each lane."""
         if name not in self.values:
             if self.above is not None:
                 value = self.above.value(name)
@@ -130,7 +130,7 @@ class Lanes:
         return self.values[name]
 
     def term(self, node: ast.Expression) -> Values:
-        """The value of an expression in each lane."""
+        """Return the value of an expression in each lane."""
         match node:
             case ast.Number(value=int(value)) | ast.Boolean(value=value):
                 return one(value)
@@ -201,12 +201,12 @@ class Batch:
     drain: bool = False
 
     def behind(self, count: Any) -> Batch:
-        """The same operations, after this many others in each lane."""
+        """Return the same operations, after this many others in each lane."""
         more = count if isinstance(count, int) or self.lane is None else count[self.lane]
         return replace(self, at=self.at + more)
 
     def around(self, index: Ints, before: Any) -> Batch:
-        """The same operations in the lanes around. before: what those have written before each lane of these."""
+        """Return the same operations in the lanes around. before: what those have written before each lane of these."""
         moved = self.behind(before)
         return replace(moved, lane=index if self.lane is None else index[self.lane])
 
@@ -223,7 +223,7 @@ class Expansion:
         self.spent = 0
 
     def block(self, statements: Iterable[ast.Statement], lanes: Lanes) -> tuple[Any, list[Batch]]:
-        """How many operations each lane writes, and all of them."""
+        """Return how many operations each lane writes, and all of them."""
         count: Any = 0
         made: list[Batch] = []
         for node in statements:

@@ -39,7 +39,7 @@ class Line:
 
 
 def rendered(lines: list[Line]) -> Iterator[str]:
-    """The lines as text, aligned where that keeps them within `WIDTH`."""
+    """Yield the lines as text, aligned where that keeps them within `WIDTH`."""
     for run in _runs(lines, lambda line: line.kind):
         _align_parts(run)
     comments = {id(line): len(line.code) for line in lines}
@@ -52,7 +52,7 @@ def rendered(lines: list[Line]) -> Iterator[str]:
 
 
 def _runs(lines: list[Line], kind: Callable[[Line], str]) -> Iterator[list[Line]]:
-    """Neighbours of one kind and one indentation, with no blank line between."""
+    """Yield the neighbours of one kind and one indentation, with no blank line between."""
     paragraphs = zip(accumulate(line.blank_before for line in lines), lines, strict=True)
     for (_, name, _), run in groupby(paragraphs, key=lambda pair: (pair[0], kind(pair[1]), pair[1].indent)):
         if name:
@@ -80,7 +80,7 @@ _OPERATOR_WORDS = ("+", "-", "/", "=", ",", "and", "or")
 
 
 def gap(tokens: Sequence[Token], at: int) -> str:
-    """The blanks before the token at `at`, where it does not begin a line or a statement."""
+    """Return the blanks before the token at `at`, where it does not begin a line or a statement."""
     before, token = tokens[at - 1], tokens[at]
     tight_left = before.text in ("(", "[") or _unary(tokens, at - 1) or _in_share(tokens, at)
     tight_right = token.text in (")", "]", ",", ":") or (before.text == "{" and token.text == "}")
@@ -88,7 +88,7 @@ def gap(tokens: Sequence[Token], at: int) -> str:
 
 
 def breakable(tokens: Sequence[Token], at: int) -> bool:
-    """True if a line may end before the token: at an operator, after a comma, before a word like `when`."""
+    """Return True if a line may end before the token: at an operator, after a comma, before a word like `when`."""
     before, token = tokens[at - 1], tokens[at]
     if gap(tokens, at) == "" or before.text in ("{", "}"):
         return False
@@ -102,7 +102,7 @@ def _operates(token: Token) -> bool:
 
 
 def _argument(before: Token, token: Token) -> bool:
-    """True if a bracket belongs to the word before it: a call, a chunk, a microbatch."""
+    """Return True if a bracket belongs to the word before it: a call, a chunk, a microbatch."""
     named = before.named or before.text in tuple(LETTERS)
     return (token.text in ("(", "[") and named) or (token.text == "(" and before.text in ("overlap", "]"))
 
@@ -115,7 +115,7 @@ def _unary(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _in_share(tokens: Sequence[Token], at: int) -> bool:
-    """True inside `split:1/2`, which has no blanks."""
+    """Return True inside `split:1/2`, which has no blanks."""
     words = [token.text for token in tokens[max(0, at - 5) : at + 1]]
     begins = [i for i in range(len(words) - 3) if words[i] == "release" and words[i + 2] == ":"]
     return any(len(words) == i + 4 or words[i + 4] == "/" for i in begins)

@@ -103,7 +103,7 @@ class Pending:
         return None
 
     def count(self, chunk: int | None) -> int:
-        """How many W are missing."""
+        """Return how many W are missing."""
         return sum(self.of[chunk].values()) if self.twice else len(self.of[chunk])
 
 
@@ -144,7 +144,7 @@ class Emitter:
         self.holds, self.part = [0] * len(chunks), Fraction(1)
 
     def functions(self) -> dict[str, Callable[..., object]]:
-        """The functions that translated programs call, by name."""
+        """Return the functions that translated programs call, by name."""
         made: dict[str, Callable[..., object]] = {"drain": self._drain, "pair": self._pair, "pending": self._pending}
         made |= {"held": self._held, "greedy": self._greedy}
         for op in self.written:
@@ -152,7 +152,7 @@ class Emitter:
         return made
 
     def _then(self, op: Op) -> list[Callable[[Entry], None]]:
-        """The functions to call once one of a kind is written."""
+        """Return the functions to call once one of a kind is written."""
         takes = [missing.take for of, missing in self.missing.items() if of is op]
         return [*takes, *(missing.add for of, missing in self.missing.items() if OLDEST[of] is op)]
 
@@ -183,7 +183,7 @@ class Emitter:
         return emit
 
     def _named(self, op: Op) -> Emission:
-        """The emission of one kind of a microbatch by its number."""
+        """Return the emission of one kind of a microbatch by its number."""
         turns, then = self.turns.get(op.kind.makes[0]), self._then(op)
 
         def emit(site: int, microbatch: int, chunk: int | None = None) -> None:
@@ -207,7 +207,7 @@ class Emitter:
         return emit
 
     def _oldest(self, op: Op) -> Emission:
-        """The emission of a kind for the oldest of another that has had none."""
+        """Return the emission of a kind for the oldest of another that has had none."""
         then, oldest, base, every = self._then(op), self.missing[op].oldest, self.base, op is Op.W
         site_list, key_list = self.sites.append, self.keys.append
 
@@ -249,7 +249,7 @@ class Emitter:
         self.rules.append(Rule(site, Op[letter], chunk, when))
 
     def upcoming(self, op: Op, chunk: int | None) -> int | None:
-        """The key of the next one of a kind, if there is one."""
+        """Return the key of the next one of a kind, if there is one."""
         if op in OLDEST:
             oldest = self.missing[op].oldest(chunk)
             return None if oldest is None else self.base[oldest[0]] + oldest[1]
@@ -274,7 +274,7 @@ class Emitter:
         return Halt(Code.CHUNK, message, "the rank has no such chunk", f"chunks count from 0; {help}")
 
     def _none_left(self, op: Op, chunk: int | None) -> Halt:
-        """The error of an operation of a kind that has no next microbatch."""
+        """Return the error of an operation of a kind that has no next microbatch."""
         name, on = op.name, f"rank {self.rank}"
         if op is Op.W:
             fused = not self.pending.begun and any(x.next > x.low for x in self.turns[Result.GRADIENT].values())
@@ -297,6 +297,6 @@ Part = TypeVar("Part")
 
 
 def _by_chunk(parts: Sequence[Part]) -> dict[int | None, Part]:
-    """Parts by chunk; a single one is under None too, for operations that name no chunk."""
+    """Return the parts by chunk; a single one is under None too, for operations that name no chunk."""
     made: dict[int | None, Part] = dict(enumerate(parts))
     return made | {None: parts[0]} if len(parts) == 1 else made

@@ -38,7 +38,7 @@ _WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z_
 
 
 def parse(source: Source, words: int = WORDS) -> ast.File:
-    """The tree of a file of so many words at most.
+    """Return the tree of a file of so many words at most.
 
     Raises:
         PipeschedError: PS101 to PS104, PS210, PS219; hints on `syntax` find all mistakes.
@@ -55,7 +55,7 @@ def parse(source: Source, words: int = WORDS) -> ast.File:
 
 
 def _misplaced(token: Token, source: Source) -> Diagnostic:
-    """The first token that is not in the language: PS102 for a character, PS219 for a number, else PS101."""
+    """Return the first token that is not in the language: PS102 for a character, PS219 for a number, else PS101."""
     here = Label(source.span(token.start, token.end), "the file is right up to here")
     if token.kind == UNKNOWN:
         return Diagnostic(Code.CHARACTER, f"no word of the language begins with `{token.text}`", (here,))
@@ -127,7 +127,7 @@ def _value(part: _Part | None) -> Any:
 
 
 def _text(token: Token) -> str:
-    """A string without its quotes; line ends are ``\\n`` whatever the file has."""
+    """Return a string without its quotes; line ends are ``\\n`` whatever the file has."""
     return token.text[1:-1].replace("\r\n", "\n")
 
 
@@ -230,7 +230,7 @@ class Build:
         return self._part(lambda _: rule, c)
 
     def group(self, c: Children) -> ast.Expression:
-        """The inner expression, with its span widened to include the parentheses."""
+        """Return the inner expression, with its span widened to include the parentheses."""
         inner: ast.Expression = c[1]
         return replace(inner, span=self._span(c))
 

@@ -75,7 +75,7 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
 
 
 def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
-    """The stages of all `frozen` lines."""
+    """Return the stages of all `frozen` lines."""
     found: set[int] = set()
     for node in checked.items(ast.Frozen):
         low, high = _ends(node, names)
@@ -100,7 +100,7 @@ def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
 
 
 def _ends(node: ast.Stages | ast.Frozen, names: Names) -> tuple[int, int]:
-    """The range of stages that a line names, half-open."""
+    """Return the range of stages that a line names, half-open."""
     low = names.number(node.low)
     return low, low + 1 if node.high is None else names.number(node.high)
 
@@ -136,7 +136,7 @@ def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
-    """The reads of stages that read others than the one before them; the same on every route."""
+    """Return the reads of stages that read others than the one before them; the same on every route."""
     if not any(placed.reads for route in routes for placed in route.stages.values()):
         return {}
     found: dict[int, tuple[int, ...]] = {}
@@ -162,7 +162,7 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
 
 
 def _reads_of(stage: int, placed: Placed) -> tuple[int, ...]:
-    """The reads of a stage, latest first: the stage before where its line says nothing."""
+    """Return the reads of a stage, latest first: the stage before where its line says nothing."""
     for read, node in zip(placed.reads, placed.node.reads, strict=True):
         if not -1 <= read < stage:
             help = "a stage reads stages before it, or -1, the input of the model"
@@ -171,7 +171,7 @@ def _reads_of(stage: int, placed: Placed) -> tuple[int, ...]:
 
 
 def _stages(routes: list[Route]) -> int:
-    """How many stages there are; every route must hold them all."""
+    """Return how many stages there are; every route must hold them all."""
     stages = 1 + max((s for route in routes for s in route.stages), default=-1)
     if stages == 0:
         raise _wrong("no stage is placed", routes[0].span, "this range is empty here", "check the sizes")
@@ -186,7 +186,7 @@ def _stages(routes: list[Route]) -> int:
 
 
 def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, int]]:
-    """The microbatches of each route; together all of 0 .. m, each once."""
+    """Return the microbatches of each route; together all of 0 .. m, each once."""
     first, unknown = routes[0].span, Code.MICROBATCHES_UNKNOWN
     if microbatches is None and any(route.microbatches is None for route in routes):
         help = "declare the parameter m, or write `for microbatch 0 .. n` here"

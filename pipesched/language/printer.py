@@ -30,7 +30,7 @@ _PARTS_AT = {"block": ("{",), "let": ("=",), "route": ("stage", "for")}
 
 
 def format_source(source: Source, words: int = WORDS) -> str:
-    """The text in canonical form, of so many words at most. Raises PipeschedError if it does not parse."""
+    """Return the text in canonical form, of so many words at most. Raises PipeschedError if it does not parse."""
     layout = _Layout(source.text)
     layout.mark(parse(source, words))
     layout.run()
@@ -105,7 +105,7 @@ class _Layout:
         return self.lines[-1]
 
     def _is_first(self, at: int) -> bool:
-        """True if the word at `at` is the first of an item, a statement or a clause, or the end of a block."""
+        """Return True if the word at `at` is the first of an item, a statement or a clause, or the end of a block."""
         if at in (0, len(self.words)) or self._documents(at):
             return True
         word, before = self.words[at], self.words[at - 1]
@@ -153,7 +153,7 @@ class _Layout:
         return self.words[first].text + "".join(rest)
 
     def _last(self, at: int, end: int) -> int:
-        """The index of the word that ends at `end`; no further on than a line can reach."""
+        """Return the index of the word that ends at `end`; no further on than a line can reach."""
         last = at
         while self.words[last].end < end and last - at <= WIDTH:
             last += 1
@@ -169,7 +169,7 @@ class _Layout:
             line.kind = "block" if all(word.text != "else" for word in self.words[at:last]) else ""
 
     def _fits(self, line: Line, first: int, last: int) -> bool:
-        """True if a block is on one line and can stay there, its head too where its breaks are not kept."""
+        """Return True if a block is on one line and can stay there, its head too where its breaks are not kept."""
         if self.words[last].end != self.own[self.words[first].start]:
             return False
         braces = 0

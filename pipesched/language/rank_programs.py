@@ -56,7 +56,7 @@ class Programs:
         self.again = Budget.of(self.max_ops)  # for runs that only find places
 
     def run(self) -> tuple[Ints, Bools]:
-        """Keys (stage * microbatches + microbatch) and overlap flags of all ranks.
+        """Return the keys (stage * microbatches + microbatch) and overlap flags of all ranks.
 
         Raises:
             PipeschedError: PS2xx, from the file's own operations.
@@ -67,7 +67,7 @@ class Programs:
         return keys, flags
 
     def _beside(self, assigned: Sequence[ast.Rank]) -> Expanded | None:
-        """The programs of all ranks side by side; None where that is not to be had."""
+        """Return the programs of all ranks side by side; None where that is not to be had."""
         if self.checked.greedy or self.placement.rank_of.size * self.placement.microbatches <= FEW:
             return None
         with suppress(Unsuited):
@@ -75,7 +75,7 @@ class Programs:
         return None
 
     def _one_by_one(self) -> Expanded:
-        """The programs of all ranks, one after the other."""
+        """Return the programs of all ranks, one after the other."""
         sites, keys, second = [], [], []
         start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
         for rank, emitter in enumerate(self._emitters()):
@@ -120,7 +120,7 @@ class Programs:
         return self.checked.file.span.source
 
     def _assign(self) -> list[ast.Rank]:
-        """The program of every rank: its own if there is one, else the one for every rank."""
+        """Return the program of every rank: its own if there is one, else the one for every rank."""
         items, ranks = self.checked.items(ast.Rank), self.placement.ranks
         general = [item for item in items if id(item.rank) not in self.names.code]
         if len(general) > 1:
@@ -137,7 +137,7 @@ class Programs:
         return [own[r] if r in own else general[0] for r in range(ranks)]
 
     def _own(self, items: Sequence[ast.Rank]) -> dict[int, ast.Rank]:
-        """The programs of single ranks."""
+        """Return the programs of single ranks."""
         own: dict[int, ast.Rank] = {}
         for item in (item for item in items if id(item.rank) in self.names.code):
             rank = self.names.number(item.rank)
@@ -159,19 +159,19 @@ class Programs:
     # Where an operation came from (`model.lists.Origin`)
 
     def place(self, index: int) -> Place:
-        """The line of an operation and the loop bindings under which it was written."""
+        """Return the line of an operation and the loop bindings under which it was written."""
         index = index if self.kept is None else int(self.kept[index])
         rank = int(np.searchsorted(self.start, index, side="right")) - 1
         span = self.checked.sites[int(self.sites[index])].span
         return Place(span, self._bindings(rank, index - int(self.start[rank])))
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
-        """The site of every operation, a statement of the file; and the place of every site."""
+        """Return the site of every operation, a statement of the file; and the place of every site."""
         sites = self.sites if self.kept is None else self.sites[self.kept]
         return sites, [site.span for site in self.checked.sites]
 
     def _bindings(self, rank: int, step: int) -> str:
-        """The bindings of the step-th operation (from 0) of a rank, which is run again.
+        """Return the bindings of the step-th operation (from 0) of a rank, which is run again.
 
         When many places are asked for, those that the budget has nothing left for get none.
         """

@@ -76,7 +76,7 @@ class Scope:
             self.report(Code.REDEFINED, f"`{name.id}` {what}", name.span, "defined again here", other, *first)
 
     def known(self, name: ast.Name) -> Binding:
-        """The meaning of a name; a name that nothing defines is reported."""
+        """Return the meaning of a name; a name that nothing defines is reported."""
         if found := self.names.get(name.id):
             return found
         if name.id == self.defining:

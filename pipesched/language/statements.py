@@ -44,7 +44,7 @@ class Statements:
     weights: dict[int, int] = field(default_factory=dict)
 
     def program(self, node: ast.Rank, variable: str, scope: Scope) -> python.Module:
-        """A module that defines ``program``. variable: the name of the rank, "" where it has none."""
+        """Return a module that defines ``program``. variable: the name of the rank, "" where it has none."""
         known = scope.inner(pending=_NOW)
         rule = node.body[-1] if node.body and isinstance(node.body[-1], ast.Greedy) else None
         body, cost = self.block(node.body[:-1] if rule else node.body, known, 0)
@@ -58,7 +58,7 @@ class Statements:
         return module
 
     def block(self, statements: tuple[ast.Statement, ...], scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
-        """The statements, and what one pass over them costs, inner loops not counted."""
+        """Return the statements, and what one pass over them costs, inner loops not counted."""
         made: list[python.stmt] = []
         total = STATEMENT
         for statement in statements:
@@ -102,14 +102,14 @@ class Statements:
     def _emission(
         self, node: ast.Node, op: str, name: str, parts: Sequence[ast.Expression | None], scope: Scope
     ) -> tuple[list[python.stmt], int]:
-        """The call of an emission function with a site and the parts that are written."""
+        """Return the call of an emission function with a site and the parts that are written."""
         site = self._site(op, node, named=name.endswith("_at"))
         terms = [self._number(part, scope) for part in parts if part is not None]
         code = placed(node.span, python.Expr(call(name, site, *(term.code for term in terms))))
         return [code], STATEMENT + sum(term.cost for term in terms)
 
     def _line(self, node: ast.Line, scope: Scope) -> python.stmt:
-        """A line of `greedy`, as its site, its letter, its chunk, and its condition as a function."""
+        """Return a line of `greedy`, as its site, its letter, its chunk, and its condition as a function."""
         operation = node.operation
         chunk: python.expr = python.Constant(None)
         when: python.expr = python.Constant(None)

@@ -39,12 +39,12 @@ class Token(NamedTuple):
 
 
 def too_long(number: str) -> bool:
-    """True if a number has more digits than the language takes."""
+    """Return True if a number has more digits than the language takes."""
     return len(number) - number.count(".") > LONGEST
 
 
 def known_release(rule: str) -> bool:
-    """True if a rule may follow `release`, besides the letters: ``torch``, or ``split:x`` with x from 0 to 1."""
+    """Return True if a rule may follow `release`, besides the letters: ``torch``, or ``split:x`` with x from 0 to 1."""
     name, _, share = rule.partition(":")
     try:
         return rule == "torch" or (name == "split" and 0 <= Fraction(share) <= 1)
@@ -66,7 +66,7 @@ class Words:
         return re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in self.patterns))
 
     def read(self, text: str) -> Iterator[Token]:
-        """The tokens of a text in the language, an END behind them; elsewhere an UNKNOWN is the last."""
+        """Yield the tokens of a text in the language, an END behind them; elsewhere an UNKNOWN is the last."""
         at = 0
         while found := self._known.match(text, at):
             at = found.end()

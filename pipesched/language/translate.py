@@ -89,7 +89,7 @@ class Term:
 
 
 def call(function: str, *arguments: python.expr) -> python.Call:
-    """``function(arguments)``."""
+    """Return ``function(arguments)``."""
     return python.Call(python.Name(function, python.Load()), list(arguments), [])
 
 
@@ -100,7 +100,7 @@ class Expressions:
     exact: bool = False
 
     def term(self, node: ast.Expression, scope: Scope, want: Kind = "unknown") -> Term:
-        """A term of the kind that is wanted, or a diagnostic in the scope."""
+        """Return a term of the kind that is wanted, or a diagnostic in the scope."""
         made = self._term(node, scope)
         if "unknown" not in (want, made.kind) and want != made.kind:
             scope.report(Code.TYPE, f"expected a {want}, found a {made.kind}", node.span, f"this is a {made.kind}")
@@ -176,7 +176,7 @@ class Expressions:
         return Term(made, "number" if found.kind == "list" else "unknown", CALL + index.cost)
 
     def _sum(self, node: ast.Expression, scope: Scope) -> Term:
-        """A chain of + and -, whose value is looked at once, at its end."""
+        """Return a chain of + and -, whose value is looked at once, at its end."""
         if not (isinstance(node, ast.Binary) and node.operator in SUMS):
             return self.term(node, scope, "number")
         left, right = self._sum(node.left, scope), self._sum(node.right, scope)
@@ -184,7 +184,7 @@ class Expressions:
         return Term(made, "number", 1 + left.cost + right.cost)
 
     def _bounded(self, total: Term) -> Term:
-        """The sum, refused beyond 62 bits; whole numbers are looked at in line, for loops do little else."""
+        """Return the sum, refused beyond 62 bits; whole numbers are looked at in line, for loops do little else."""
         if self.exact:
             return Term(call("within", total.code), "number", total.cost)
         kept = python.NamedExpr(python.Name("t_", python.Store()), total.code)
@@ -194,7 +194,7 @@ class Expressions:
         return Term(python.IfExp(inside, name, refused), "number", total.cost)
 
     def _binary(self, node: ast.Binary, scope: Scope) -> Term:
-        """Two values under an operator of Python, or under a function for what may leave 62 bits."""
+        """Return two values under an operator of Python, or under a function for what may leave 62 bits."""
         sign, _ = OPERATORS.get(node.operator, (None, None))
         want: Kind = "boolean" if isinstance(sign, python.boolop) else "number"
         want = "unknown" if isinstance(sign, python.Eq | python.NotEq) else want
@@ -219,12 +219,12 @@ class Expressions:
 
 
 def paid(node: ast.Node, term: Term) -> python.expr:
-    """The expression, which pays before it runs."""
+    """Return the expression, which pays before it runs."""
     return placed(node.span, python.BoolOp(python.Or(), [call("pay", python.Constant(term.cost)), term.code]))
 
 
 def define(node: ast.Let, scope: Scope, *, pays: bool = False) -> python.stmt:
-    """``let x = e`` or ``let f(k) = e`` as an assignment; the name is known from here on.
+    """Return ``let x = e`` or ``let f(k) = e`` as an assignment; the name is known from here on.
 
     pays: whether a value pays for itself, as one does outside every rank; a costly function always does.
     """
@@ -243,6 +243,6 @@ def define(node: ast.Let, scope: Scope, *, pays: bool = False) -> python.stmt:
 
 
 def function(names: Sequence[str], body: python.expr) -> python.Lambda:
-    """``lambda names: body``, of names in the file."""
+    """Return ``lambda names: body``, of names in the file."""
     taken = [python.arg(f"v_{name}") for name in names]
     return python.Lambda(python.arguments([], taken, kwonlyargs=[], kw_defaults=[], defaults=[]), body)

@@ -70,7 +70,7 @@ class Chunks:
 
     @classmethod
     def of(cls, placement: Placement, ranks: Sequence[int]) -> Chunks:
-        """The chunks that a placement gives to ranks."""
+        """Return the chunks that a placement gives to ranks."""
         held = [placement.chunks(rank) for rank in ranks]
         rows = [
             (*placement.ranges[route], stage * placement.microbatches) for chunks in held for route, stage in chunks
@@ -79,7 +79,7 @@ class Chunks:
         return cls(_ends(np.array([len(chunks) for chunks in held])), low, end, key)
 
     def units(self, made: Columns, weights: Bools) -> tuple[Column, Column]:
-        """The chunk of each operation, and the queue whose oldest entry a W takes: its chunk, or its rank."""
+        """Return the chunk of each operation, and the queue whose oldest entry a W takes: its chunk, or its rank."""
         count, first = (np.repeat(x, made.lengths) for x in (np.diff(self.first), self.first[:-1]))
         bare = made.chunk == NONE
         of_all = weights & bare & (count > 1)
@@ -119,14 +119,14 @@ class Arrays:
         return site, np.concatenate([keys for _, keys in parts]), second, start
 
     def _ranges(self, programs: Sequence[ast.Rank]) -> Iterator[list[int]]:
-        """Consecutive ranks of one program, few enough that their columns stay in caches."""
+        """Yield the consecutive ranks of one program, few enough that their columns stay in caches."""
         each = 2 * self.placement.rank_of.size * self.placement.microbatches // self.placement.ranks
         few = max(AT_ONCE // max(each, 1), 1)
         for _, ranks in groupby(range(len(programs)), lambda rank: (id(programs[rank]), rank // few)):
             yield list(ranks)
 
     def _beside(self, item: ast.Rank, ranks: list[int]) -> tuple[Columns, Ints]:
-        """The operations of consecutive ranks, and their keys."""
+        """Return the operations of consecutive ranks, and their keys."""
         lanes = Lanes(len(ranks), self.names, dict(self.functions))
         if isinstance(item.rank, ast.Name) and id(item.rank) not in self.names.code:
             lanes.values[item.rank.id] = Values(np.array(ranks, dtype=np.int64), ranks[0], ranks[-1])
@@ -145,7 +145,7 @@ class Arrays:
         return made, self._keys(made, chunks)
 
     def _drained(self, made: Columns, chunks: Chunks, drains: Bools) -> Ints:
-        """1 by operation; where one drains, how many I before it have no W, nor one by an earlier drain."""
+        """Return 1 by operation; where one drains, how many I before it have no W, nor one by an earlier drain."""
         weights = self.sites[Op.W][made.site]
         _, unit = chunks.units(made, weights)
         change = self.sites[Op.I][made.site].astype(np.int64) - (weights & ~drains)
@@ -218,12 +218,12 @@ def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
 
 
 def _ends(count: Ints) -> Ints:
-    """Where each of several runs begins, and where the last one ends."""
+    """Return where each of several runs begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(count, dtype=np.int64)])
 
 
 def _small(unit: Ints) -> Column:
-    """16 bits where they do, since numpy sorts those by radix."""
+    """Return 16 bits where they do, since numpy sorts those by radix."""
     return unit.astype(np.uint16) if unit.max(initial=0) < 2**16 else unit
 
 
@@ -233,7 +233,7 @@ def _by(unit: Column) -> Ints:
 
 
 def _gathered(batches: Sequence[Batch], start: Ints) -> Columns:
-    """What was written, each operation at its place."""
+    """Return what was written, each operation at its place."""
     size = int(start[-1])
     chunk, site = np.full(size, NONE, dtype=np.int32), np.zeros(size, dtype=np.int32)
     microbatch = chunk.copy() if any(batch.microbatch is not None for batch in batches) else None

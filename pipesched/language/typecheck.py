@@ -52,7 +52,7 @@ class Checked:
         return {name for name, declared in self.parameters.items() if declared.size is not None}
 
     def items(self, kind: type[AnyItem]) -> list[AnyItem]:
-        """The items of a kind, in the order of the text."""
+        """Return the items of a kind, in the order of the text."""
         return [item for item in self.file.items if isinstance(item, kind)]
 
     @cached_property
@@ -63,7 +63,7 @@ class Checked:
 
 @lru_cache(maxsize=256)
 def check_text(source: Source, words: int = WORDS) -> Checked:
-    """A text of at most so many words, parsed, checked and compiled: once, for all the sizes at which it is run.
+    """Return a text of at most so many words, parsed, checked and compiled: once, for all the sizes at which it is run.
 
     Raises:
         PipeschedError: PS1xx, all mistakes; PS2xx, everything that is wrong whatever the sizes.

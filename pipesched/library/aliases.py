@@ -59,29 +59,29 @@ _SAID = {  # what is said of names which others give to more than this order
 
 
 def plain(name: str) -> str:
-    """The name without what people write differently."""
+    """Return the name without what people write differently."""
     return re.sub(r"^sched(ule)?|(schedule|pipelineengine)$", "", re.sub(r"[\W_]", "", name.lower()))
 
 
 def others(own: str) -> tuple[str, ...]:
-    """Other names of a schedule of the library, apart from case and marks."""
+    """Return the other names of a schedule of the library, apart from case and marks."""
     return tuple(name for row in ROWS if is_in(own, row) for name in row if plain(name) != plain(own))
 
 
 def known_as(name: str) -> str | None:
-    """The schedule of the library that is meant by a name which is none of its own."""
+    """Return the schedule of the library that is meant by a name which is none of its own."""
     asked, files = plain(name), built_in()
     row = next((row for row in ROWS if is_in(asked, row)), ())
     return next((own for own in files if plain(own) == asked), None) or next((x for x in files if is_in(x, row)), None)
 
 
 def is_in(name: str, row: tuple[str, ...]) -> bool:
-    """True if a row has the name, apart from case and marks."""
+    """Return True if a row has the name, apart from case and marks."""
     return plain(name) in map(plain, row)
 
 
 def taken_for(name: str) -> str | None:
-    """The remark on an alias; none where it is the schedule's own name apart from marks."""
+    """Return the remark on an alias; none where it is the schedule's own name apart from marks."""
     own = known_as(name)
     if own is None or plain(own) == plain(name):
         return None

@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def built_in() -> list[str]:
-    """The names of the schedules that ship with pipesched."""
+    """Return the names of the schedules that ship with pipesched."""
     return sorted(path.name.removesuffix(".ps") for path in asset("schedules").iterdir() if path.name.endswith(".ps"))
 
 
 def asset(*parts: str) -> Path:
-    """The file or folder at `parts`, for example ``asset("grammars", "pipesched.lark")``."""
+    """Return the file or folder at `parts`, for example ``asset("grammars", "pipesched.lark")``."""
     here = Path(__file__).resolve().parents[1]
     checkout = here.parent
     if (checkout / "pyproject.toml").is_file() and (checkout / "grammars").is_dir():

@@ -15,7 +15,7 @@ from pipesched.support.source import Source
 
 
 def read(target: str) -> Source:
-    """The text of a path, of stdin (``-``), or of a built-in schedule by its name or by what others call it.
+    """Return the text of a path, of stdin (``-``), or of a built-in schedule by its name or by what others call it.
 
     A name with a colon may be claimed by an extension; a file of that name wins.
 
@@ -34,13 +34,13 @@ def read(target: str) -> Source:
 
 
 def claimed(target: str) -> Source | None:
-    """The source of a name with a colon that an extension claims; None of any other."""
+    """Return the source of a name with a colon that an extension claims; None of any other."""
     found = (row.claims.load()(target) for row in rows(Names) if ":" in target)
     return next((source for source in found if isinstance(source, Source)), None)
 
 
 def _text(path: str, on: str = "") -> Source:
-    """The text of a path or of stdin. on: the hint on a path that cannot be read.
+    """Return the text of a path or of stdin. on: the hint on a path that cannot be read.
 
     Raises:
         PipeschedError: PS809.
@@ -58,7 +58,7 @@ def _text(path: str, on: str = "") -> Source:
 
 
 def library(target: str) -> Source:
-    """The file of a built-in schedule, by its name or by what others call it.
+    """Return the file of a built-in schedule, by its name or by what others call it.
 
     Raises:
         PipeschedError: PS810, there is none.
@@ -72,7 +72,7 @@ def library(target: str) -> Source:
 
 
 def read_path(path: str) -> Source:
-    """The file that is named by a path; no built-in name counts.
+    """Return the file that is named by a path; no built-in name counts.
 
     Raises:
         PipeschedError: PS809, missing or not text.
@@ -83,7 +83,7 @@ def read_path(path: str) -> Source:
 
 
 def _missing(on: str, target: str, found: Diagnostic) -> PipeschedError:
-    """What is wrong with a name, as hints explain it."""
+    """Return what is wrong with a name, as hints explain it."""
     return PipeschedError(explained(on, [found], target))
 
 

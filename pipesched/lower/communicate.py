@@ -98,7 +98,7 @@ def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
 
 
 def _laid_out(schedule: Schedule, order: Column, count: list[int]) -> tuple[Column, Column]:
-    """The rows of all parts in the order of their instants, and these.
+    """Return the rows of all parts in the order of their instants, and these.
 
     A message and a SYNC have a row in two parts, of one instant; the second part of a pair is behind the first.
     """
@@ -119,7 +119,7 @@ def _laid_out(schedule: Schedule, order: Column, count: list[int]) -> tuple[Colu
 
 
 def _last_backward(schedule: Schedule) -> Ints:
-    """The last W or B of each stage on each rank."""
+    """Return the last W or B of each stage on each rank."""
     at = np.flatnonzero(makes(schedule.op, Result.WEIGHTS))[::-1]
     key = schedule.rank[at].astype(np.int64) * (int(schedule.stage.max(initial=0)) + 1) + schedule.stage[at]
     _, first = np.unique(key, return_index=True)

@@ -22,7 +22,7 @@ PLACE = np.int32
 
 
 def among(op: Column, kinds: Iterable[Op]) -> Bools:
-    """Which entries of a column of kinds are one of these."""
+    """Return which entries of a column of kinds are one of these."""
     found = np.zeros(len(op), dtype=np.bool_)
     for kind in kinds:
         found |= op == kind
@@ -30,12 +30,12 @@ def among(op: Column, kinds: Iterable[Op]) -> Bools:
 
 
 def makes(op: Column, result: Result) -> Bools:
-    """Which operations make the result."""
+    """Return which operations make the result."""
     return among(op, MAKERS[result])
 
 
 def computes(op: Column) -> Bools:
-    """Which instructions are computes."""
+    """Return which instructions are computes."""
     return np.asarray(op < len(COMPUTES))
 
 
@@ -45,7 +45,7 @@ def packed(stage: Column, op: Column) -> Ints:
 
 
 def unpacked(key: int) -> tuple[int, Op]:
-    """The stage and the kind that are packed into a number."""
+    """Return the stage and the kind that are packed into a number."""
     stage, op = divmod(key, len(COMPUTES))
     return stage, Op(op)
 
@@ -58,7 +58,7 @@ RESULT: Ints = np.array([-1 if op.kind.result is None else op.kind.result for op
 
 
 def fresh(*columns: Column) -> Bools:
-    """Where a row differs from the one before it, or is the first."""
+    """Return where a row differs from the one before it, or is the first."""
     found = np.ones(len(columns[0]), dtype=np.bool_)
     found[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return found
@@ -76,12 +76,12 @@ def small(column: Column) -> Column:
 
 
 def rank_column(start: Ints) -> Column:
-    """The rank of every entry, from the cut."""
+    """Return the rank of every entry, from the cut."""
     return np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))
 
 
 def running_sum(change: Ints, start: Ints) -> Ints:
-    """The sum of each rank's own entries up to each entry."""
+    """Return the sum of each rank's own entries up to each entry."""
     total = np.cumsum(change)
     before = np.concatenate([np.zeros(1, dtype=np.int64), total])[start[:-1]]
     return np.asarray(total - np.repeat(before, np.diff(start)))

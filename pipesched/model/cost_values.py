@@ -28,7 +28,7 @@ _FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
 
 
 def parse(text: str, what: str) -> Cost:
-    """A cost as the command line has it: ``3/2``, ``[1,2]`` by stage, ``[[1,3],[2,6]]`` by microbatch too.
+    """Return a cost as the command line has it: ``3/2``, ``[1,2]`` by stage, ``[[1,3],[2,6]]`` by microbatch too.
 
     Raises:
         PipeschedError: PS222, none of these.
@@ -41,7 +41,7 @@ def parse(text: str, what: str) -> Cost:
 
 
 def read(value: object, what: str) -> Cost:
-    """A cost as a file has it: a number, a list by stage, or for each stage a list by microbatch.
+    """Return a cost as a file has it: a number, a list by stage, or for each stage a list by microbatch.
 
     Raises:
         PipeschedError: PS222, none of these.
@@ -55,12 +55,12 @@ def read(value: object, what: str) -> Cost:
 
 
 def _entry(value: object, what: str) -> Fraction | int:
-    """An entry of a grid, of which there may be hundreds of thousands: a whole number stays one."""
+    """Return an entry of a grid, of which there may be hundreds of thousands: a whole number stays one."""
     return value if type(value) is int and 0 <= value < _WHOLE else number(_text(value), what)
 
 
 def grid(rows: Sequence[Sequence[Fraction | int]], what: str) -> Cost:
-    """A cost by stage and microbatch.
+    """Return a cost by stage and microbatch.
 
     Raises:
         PipeschedError: PS222, the rows are of several lengths, or empty.
@@ -82,24 +82,24 @@ def _text(value: object) -> str:
 
 
 def least(cost: Cost) -> Fraction:
-    """The least of the numbers of a cost."""
+    """Return the least of the numbers of a cost."""
     return cost.least if isinstance(cost, Grid) else min(listed(cost))
 
 
 def most(cost: Cost) -> Fraction:
-    """The greatest of the numbers of a cost."""
+    """Return the greatest of the numbers of a cost."""
     return cost.most if isinstance(cost, Grid) else max(listed(cost))
 
 
 def listed(cost: Cost) -> tuple[Fraction, ...]:
-    """Its numbers, one for each stage; of a grid the greatest, and one that is as fine as any."""
+    """Return its numbers, one for each stage; of a grid the greatest, and one that is as fine as any."""
     if isinstance(cost, Grid):
         return (cost.most, Fraction(1, cost.scale))
     return cost if isinstance(cost, tuple) else (cost,)
 
 
 def each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -> Cost:
-    """The function of two costs, stage by stage where one of them is a list, and microbatch by microbatch."""
+    """Return the function of two costs, stage by stage where one of them is a list, and microbatch by microbatch."""
     if isinstance(a, Grid) or isinstance(b, Grid):
         a, b = (x if isinstance(x, Grid) else spread(listed(x)) for x in (a, b))
         return a.each(function, b)
@@ -110,7 +110,7 @@ def each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -
 
 
 def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
-    """The cost by stage, and by microbatch where it differs.
+    """Return the cost by stage, and by microbatch where it differs.
 
     Raises:
         PipeschedError: PS222, it is of other sizes.
@@ -135,7 +135,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
 
 
 def common_scale(numbers: Sequence[Fraction], larger: str) -> int:
-    """The ticks of the unit in which all of these are whole."""
+    """Return the ticks of the unit in which all of these are whole."""
     scale = 1
     for denominator in dict.fromkeys(x.denominator for x in numbers):
         scale = lcm(scale, denominator)

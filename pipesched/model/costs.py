@@ -80,19 +80,19 @@ class Ticks:
     message: Ints
 
     def durations(self, op: Column, stage: Column, microbatch: Column) -> Ints:
-        """How long each of these computes takes by itself."""
+        """Return how long each of these computes takes by itself."""
         return self._of(self.compute, 2, stage, microbatch, op)
 
     def pairs(self, stage: Column, microbatch: Column) -> Ints | None:
-        """How long an overlap pair with each of these F takes; None where it is the sum of its parts."""
+        """Return how long an overlap pair with each of these F takes; None where it is the sum of its parts."""
         return None if self.pair is None else self._of(self.pair, 1, stage, microbatch)
 
     def delays(self, stage: Column, microbatch: Column) -> Ints:
-        """How long a message takes that each of these stages sends."""
+        """Return how long a message takes that each of these stages sends."""
         return self._of(self.message, 1, stage, microbatch)
 
     def _of(self, table: Ints, axes: int, stage: Column, microbatch: Column, *op: Column) -> Ints:
-        """The entries of a table; a stage or a microbatch out of range counts as the one next to it."""
+        """Return the entries of a table; a stage or a microbatch out of range counts as the one next to it."""
         at = (*op, np.clip(stage, 0, self.message.shape[0] - 1))
         if table.ndim > axes:
             at = (*at, np.clip(microbatch, 0, table.shape[-1] - 1))
@@ -170,7 +170,7 @@ class Costs:
         return ",".join(f"{key}={in_text(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
-        """The cost of F, I, W, B, R, O, L, FB, C, M or K; None for FB where it is the sum of its parts.
+        """Return the cost of F, I, W, B, R, O, L, FB, C, M or K; None for FB where it is the sum of its parts.
 
         Raises:
             PipeschedError: PS222, B is less than the I or the W that is given.
@@ -206,7 +206,7 @@ class Costs:
             yield equations(guessed, self)
 
     def published(self, kinds: Iterable[str]) -> dict[str, object]:
-        """The costs, and what was assumed of those of these, as programs read it."""
+        """Return the costs, and what was assumed of those of these, as programs read it."""
         remarks = list(self.remarks(kinds))
         unit = {"unit": self.unit.name} if self.unit else {}
         return {**exact(costs=self.to_json()), **unit, "assumed_costs": self.assumed_of(kinds), "cost_remarks": remarks}
@@ -239,7 +239,7 @@ class Costs:
         return known
 
     def _rule(self, key: str) -> Rule:
-        """The first rule for a cost of which all that it asks for is given."""
+        """Return the first rule for a cost of which all that it asks for is given."""
         return next(rule for rule in RULES if rule.key == key and set(rule.given) <= self.given.keys())
 
     def scalar(self, key: str) -> Fraction | None:
@@ -263,12 +263,12 @@ class Costs:
         return tuple(key for key, cost in self.given.items() if isinstance(cost, Grid) and not cost.even)
 
     def _whole(self, key: str) -> Cost:
-        """The cost, of an overlap pair the sum of its parts where it is not given."""
+        """Return the cost, of an overlap pair the sum of its parts where it is not given."""
         cost = self[key]
         return each(add, self._computes["F"], self._computes["B"]) if cost is None else cost
 
     def over(self, base: Costs) -> Costs:
-        """These costs, and those of `base` for what is not given here, in its unit where both have one."""
+        """Return these costs, and those of `base` for what is not given here, in its unit where both have one."""
         unit, own = base.unit or self.unit, dict(self.given)
         if self.unit:
             factor = self.unit.seconds / unit.seconds
@@ -293,7 +293,7 @@ class Costs:
         common_scale([x for key in TIMES if key in self.given for x in alike(listed(self.given[key]))], _COARSER)
 
     def ticks(self, stages: int, microbatches: int | None = None) -> Ticks:
-        """The times as integers. microbatches: how many there are; None if all of them cost the same.
+        """Return the times as integers. microbatches: how many there are; None if all of them cost the same.
 
         Raises:
             PipeschedError: PS222, a list without one entry per stage, a grid of another size, numbers too fine for
@@ -320,7 +320,7 @@ class Costs:
         return self.held(stages).column
 
     def held(self, stages: int, microbatches: int | None = None) -> Grid:
-        """Activations that an F holds, by stage and microbatch.
+        """Return the activations that an F holds, by stage and microbatch.
 
         Raises:
             PipeschedError: PS222, as `ticks`.
@@ -328,7 +328,7 @@ class Costs:
         return self._share("M", stages, microbatches)
 
     def kept(self, stages: int, microbatches: int | None = None) -> Grid:
-        """Activations that an F keeps at its end where it is run again, by stage and microbatch.
+        """Return the activations that an F keeps at its end where it is run again, by stage and microbatch.
 
         Raises:
             PipeschedError: PS222, as `ticks`.
@@ -341,7 +341,7 @@ class Costs:
         return table(key, cost, stages, microbatches)
 
     def to_json(self) -> dict[str, object]:
-        """F, I, W, B, FB, C as numbers, strings like ``3/2``, lists, or lists of lists.
+        """Return F, I, W, B, FB, C as numbers, strings like ``3/2``, lists, or lists of lists.
 
         R, O, L and K too where they were given, and M where it is not 1.
         """
@@ -350,7 +350,7 @@ class Costs:
 
     @classmethod
     def parse(cls, text: str) -> Costs:
-        """``F=1,I=1,W=1,C=0,FB=3``; in brackets a list by stage, ``F=[1,2]``, or for each a list by microbatch.
+        """Return ``F=1,I=1,W=1,C=0,FB=3``; in brackets a list by stage, ``F=[1,2]``, or for each a list by microbatch.
 
         Raises:
             PipeschedError: PS222, an unknown key, a key given twice or a value that is not a number.
@@ -405,7 +405,7 @@ class Costs:
 
 
 def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """A table of JSON, in which TOML's rule holds: a key is given once."""
+    """Return a table of JSON, in which TOML's rule holds: a key is given once."""
     table: dict[str, object] = {}
     for key, value in pairs:
         if key in table:

@@ -33,7 +33,7 @@ class Grid:
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[Fraction | int]]) -> Grid:
-        """A grid of exact numbers, from rows of one length.
+        """Return a grid of exact numbers, from rows of one length.
 
         Raises:
             PipeschedError: PS222, they need more than 62 bits.
@@ -60,7 +60,7 @@ class Grid:
         return f"<Grid {self} of {stages} stages and {microbatches} microbatches>"
 
     def __str__(self) -> str:
-        """The least and the greatest: ``3..8``."""
+        """Return the least and the greatest: ``3..8``."""
         return f"{shown(self.least)}..{shown(self.most)}"
 
     @property
@@ -82,14 +82,14 @@ class Grid:
         return tuple(Fraction(x, self.scale) for x in self.whole[:, 0].tolist())
 
     def at(self, stage: int, microbatch: int) -> Fraction:
-        """The entry; what is out of range counts as the one next to it."""
+        """Return the entry; what is out of range counts as the one next to it."""
         (row,), (column,) = (
             np.clip([x], 0, size - 1).tolist() for x, size in zip((stage, microbatch), self.whole.shape, strict=True)
         )
         return Fraction(int(self.whole[row, column]), self.scale)
 
     def each(self, function: Callable[[Any, Any], Any], other: Grid) -> Grid:
-        """`operator.add`, `sub` or `mul` of the entries that both have; one row or column is like all.
+        """Return `operator.add`, `sub` or `mul` of the entries that both have; one row or column is like all.
 
         Raises:
             PipeschedError: PS222, the result leaves 62 bits.
@@ -110,7 +110,7 @@ class Grid:
         return int(np.abs(self.whole).max(initial=0))
 
     def to_json(self) -> list[list[object]]:
-        """A list of lists; rows that are alike are one object."""
+        """Return a list of lists; rows that are alike are one object."""
         if self.whole.strides[0] == 0:
             return [self._row(self.whole[0])] * len(self.whole)
         return [self._row(row) for row in self.whole]
@@ -124,19 +124,19 @@ class Grid:
 
 
 def reduced(whole: Ints, scale: int) -> Grid:
-    """The grid in lowest terms."""
+    """Return the grid in lowest terms."""
     rows = whole[:1] if whole.strides[0] == 0 else whole
     common = int(np.gcd(np.gcd.reduce(rows, axis=None), scale)) or 1
     return Grid(whole if common == 1 else np.broadcast_to(rows // common, whole.shape), scale // common)
 
 
 def alike(numbers: Sequence[Fraction]) -> Sequence[Fraction]:
-    """The first alone, where all are the same."""
+    """Return the first alone, where all are the same."""
     return numbers[:1] if numbers and numbers.count(numbers[0]) == len(numbers) else numbers
 
 
 def spread(numbers: Sequence[Fraction]) -> Grid:
-    """A grid of one number per stage, equal for all microbatches."""
+    """Return a grid of one number per stage, equal for all microbatches."""
     made = Grid.of([x] for x in alike(numbers))
     return Grid(np.broadcast_to(made.whole, (len(numbers), 1)), made.scale)
 

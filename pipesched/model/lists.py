@@ -49,7 +49,7 @@ class Sited(Protocol):
     """An origin in which few spans make many operations, so that it gives the places of all at once."""
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
-        """The index of each operation's span, shape (operations,), and the spans."""
+        """Return the index of each operation's span, shape (operations,), and the spans."""
         ...
 
 
@@ -111,18 +111,18 @@ class RankLists:
         return bool(np.any(among(self.op, [part for op in COMPUTES for part in op.parts])))
 
     def key(self, at: Ints | slice = slice(None)) -> Ints:
-        """stage * microbatches + microbatch of the entries at these places: one number for both."""
+        """Return stage * microbatches + microbatch of the entries at these places: one number for both."""
         return np.asarray(self.stage[at].astype(np.int64) * self.microbatches + self.microbatch[at])
 
     def taken(self, at: Ints) -> Self:
-        """The entries at these places, in this order; each stays on its rank."""
+        """Return the entries at these places, in this order; each stays on its rank."""
         columns = {name: column[at] for name in COLUMNS if (column := getattr(self, name, None)) is not None}
         columns |= {"clock": None} if hasattr(self, "clock") else {}
         start = np.searchsorted(np.sort(at), self.start).astype(np.int64)
         return replace(self, **columns, start=start, origin=Chosen(self.origin, at))  # type: ignore[type-var]
 
     def step(self, index: int) -> int:
-        """The position of an entry in its rank's list, from 1."""
+        """Return the position of an entry in its rank's list, from 1."""
         return index - int(self.start[self.rank[index]]) + 1
 
     @property
@@ -131,12 +131,12 @@ class RankLists:
         raise NotImplementedError
 
     def order(self, rank: int) -> list[Compute]:
-        """The operations of a rank, for people; the columns are for work."""
+        """Return the operations of a rank, for people; the columns are for work."""
         alone = self.computes
         return [alone[i] for i in range(int(alone.start[rank]), int(alone.start[rank + 1]))]
 
     def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
-        """The graph of dependencies, messages and order as a `networkx.MultiDiGraph`: a node an operation.
+        """Return the graph of dependencies, messages and order as a `networkx.MultiDiGraph`: a node an operation.
 
         costs: of the start and the end of each node; by default 1 each.
         """
@@ -151,22 +151,22 @@ class RankLists:
         return cast("DataFrame", make("table", self.computes, costs))
 
     def _repr_svg_(self) -> str | None:
-        """How a notebook shows it: a program as far as it runs under strict communication."""
+        """Return how a notebook shows it: a program as far as it runs under strict communication."""
         return str(make("picture", self)) if known("picture") else None
 
 
 def column(records: Sequence[Compute | Instruction], name: str) -> Column:
-    """A column of small records."""
+    """Return a column of small records."""
     return np.array([getattr(x, name) for x in records], dtype={"op": np.int8, "second": np.bool_}.get(name, np.int32))
 
 
 def known(name: str) -> bool:
-    """True if an extension makes a fact of this name."""
+    """Return True if an extension makes a fact of this name."""
     return any(row.name == name for row in rows(Drawing))
 
 
 def make(name: str, *arguments: object) -> object:
-    """A fact of an order, made by an extension.
+    """Return a fact of an order, made by an extension.
 
     Raises:
         PipeschedError: PS820, there is no such extension.

@@ -22,17 +22,17 @@ Value: TypeAlias = int | tuple[int, ...]
 
 
 def entries(value: Value) -> tuple[int, ...]:
-    """The entries of a list; a number is one."""
+    """Return the entries of a list; a number is one."""
     return value if isinstance(value, tuple) else (value,)
 
 
 def whole(parameters: Mapping[str, Value]) -> dict[str, int]:
-    """Parameters that are whole numbers, the only ones that a stream holds."""
+    """Return the parameters that are whole numbers, the only ones that a stream holds."""
     return {name: value for name, value in parameters.items() if isinstance(value, int)}
 
 
 def number(text: str, what: str) -> Fraction:
-    """A non-negative number: ``3``, ``1.5``, ``11/2``.
+    """Return a non-negative number: ``3``, ``1.5``, ``11/2``.
 
     Raises:
         PipeschedError: PS222, anything else, and numbers of more than 15 digits.
@@ -48,14 +48,14 @@ def number(text: str, what: str) -> Fraction:
 
 
 def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the end of each run of consecutive numbers, which ascend."""
+    """Yield the first and the end of each run of consecutive numbers, which ascend."""
     for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
         found = [number for _, number in run]
         yield found[0], found[-1] + 1
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Numbers that ascend, as people say them: ``0 to 3, 5``."""
+    """Return the numbers that ascend, as people say them: ``0 to 3, 5``."""
     return ", ".join(str(low) if high - low == 1 else f"{low} to {high - 1}" for low, high in runs(numbers))
 
 
@@ -101,7 +101,7 @@ def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:
 
 
 def shown(value: Fraction | int) -> str:
-    """``5.5`` where a few decimals are exact, else ``16/3``."""
+    """Return ``5.5`` where a few decimals are exact, else ``16/3``."""
     value = Fraction(value)
     decimals = next((n for n in range(7) if 10**n % value.denominator == 0), None)
     if not decimals:
@@ -126,7 +126,7 @@ def significant(digits: int | None) -> Iterator[None]:
 
 
 def percent(value: Fraction, sign: str = "") -> str:
-    """A part of a whole: ``15.8 %``, ``20 %``; with `sign` "+" also what is above 0 has a sign.
+    """Return a part of a whole: ``15.8 %``, ``20 %``; with `sign` "+" also what is above 0 has a sign.
 
     Only nothing is 0 %, and only all of it 100 %: of what is near, more decimals are written.
     """
@@ -164,7 +164,7 @@ def exact(**values: object) -> dict[str, object]:
 
 
 def _each(write: Callable[[Fraction], object], value: object) -> object:
-    """Every number in it, written; null, and all that is not a number, stays."""
+    """Return every number in it, written; null, and all that is not a number, stays."""
     match value:
         case bool() | None:
             return value

@@ -112,7 +112,7 @@ class Op(enum.IntEnum):
     RECV_SHAPE_B = Kind(Does.RECEIVE, GRADIENT, BEHIND, shape=True)
 
     def __new__(cls, kind: Kind | int) -> Self:
-        """A row of the table; `Op(number)` finds it again."""
+        """Return a row of the table; `Op(number)` finds it again."""
         assert isinstance(kind, Kind)
         member = int.__new__(cls, len(cls.__members__))
         member._value_ = len(cls.__members__)
@@ -184,12 +184,12 @@ USERS: Final = {
 
 
 def making(results: Collection[Result]) -> Op | None:
-    """The kind that makes these and nothing else."""
+    """Return the kind that makes these and nothing else."""
     return next((op for op in COMPUTES if set(op.kind.makes) == set(results)), None)
 
 
 def overlap(first: Op, second: Op) -> bool:
-    """True if these may share a slot, in this order: an F, and an I or B."""
+    """Return True if these may share a slot, in this order: an F, and an I or B."""
     return first in MAKERS[ACTIVATION] and second in MAKERS[GRADIENT]
 
 

@@ -40,12 +40,12 @@ STAGES, OPS_A_STAGE = 100_000, 20
 
 
 def most_ranks(max_ops: int) -> int:
-    """How many ranks are taken: those of any cluster, and more where more operations are allowed."""
+    """Return how many ranks are taken: those of any cluster, and more where more operations are allowed."""
     return max(RANKS, max_ops // OPS_A_RANK)
 
 
 def most_stages(max_ops: int) -> int:
-    """How many stages are taken, likewise."""
+    """Return how many stages are taken, likewise."""
     return max(STAGES, max_ops // OPS_A_STAGE)
 
 
@@ -88,7 +88,7 @@ class Placement:
         return len(self.route_of)
 
     def read(self, stage: int) -> tuple[int, ...]:
-        """The stages whose activations a stage takes, the nearest first."""
+        """Return the stages whose activations a stage takes, the nearest first."""
         return tuple(x for x in self.reads.get(stage, (stage - 1,)) if x >= 0)
 
     @cached_property
@@ -113,7 +113,7 @@ class Placement:
         return f"stage {stage} reads {' and '.join(named)}"
 
     def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
-        """The stages that each stage takes a result from: the nearest, -1 where there is none; the others of all
+        """Return the stages that each stage takes a result from: the nearest, -1 where there is none; the others of all
         stages; and where those of each begin, shape (stages + 1,).
 
         of: which ones, as in the table of kinds: those that it reads, itself, those that read it.
@@ -154,7 +154,7 @@ class Placement:
         return np.ascontiguousarray(self.rank_of[self.route_of].T)
 
     def copies(self, stage: int) -> tuple[int, ...]:
-        """The ranks that hold a copy of the stage, ascending."""
+        """Return the ranks that hold a copy of the stage, ascending."""
         return tuple(sorted({int(r) for r in self.rank_of[:, stage] if r >= 0}))
 
     def meetings(self, stage: int) -> list[tuple[int, int]]:
@@ -174,7 +174,7 @@ class Placement:
         return [(int(x[0]), int(x[-1]) + 1) if len(x) else (0, 0) for x in found]
 
     def chunks(self, rank: int) -> list[tuple[int, int]]:
-        """(route, stage) of every chunk of a rank, by route, then by stage."""
+        """Return (route, stage) of every chunk of a rank, by route, then by stage."""
         order, first = self._by_rank
         held = order[first[rank] : first[rank + 1]]
         return [divmod(int(x), self.stages) for x in held]
@@ -194,5 +194,5 @@ class Placement:
 
 
 def linear(ranks: int, microbatches: int) -> Placement:
-    """Stage s on rank s."""
+    """Return the stage s on rank s."""
     return Placement(np.arange(ranks, dtype=np.int32)[None, :], np.zeros(microbatches, dtype=np.int32), ranks, ("",))

@@ -31,7 +31,7 @@ class Release:
     at_weight: Fraction
 
     def change(self, op: Op, *, trained: bool = True) -> Fraction:
-        """Change of a rank's activations by a compute: an F takes one, each gradient frees its share.
+        """Return the change of a rank's activations by a compute: an F takes one, each gradient frees its share.
 
         trained: whether the weights of its stage are; of others the gradient for the input frees all.
         """
@@ -41,7 +41,7 @@ class Release:
 
     @classmethod
     def parse(cls, text: str) -> Release:
-        """A rule as written on the command line.
+        """Return a rule as written on the command line.
 
         Raises:
             PipeschedError: PS225, not a rule.

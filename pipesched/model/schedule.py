@@ -108,7 +108,7 @@ class Schedule(RankLists):
         )
 
     def slot(self, index: int) -> str:
-        """An operation as in the order notation, with its partner in an overlap pair: ``F3.1+B2.0``."""
+        """Return an operation as in the order notation, with its partner in an overlap pair: ``F3.1+B2.0``."""
         low = index - int(self.joined[index])
         high = low + 1 + int(low + 1 < len(self) and self.joined[low + 1])
         return "+".join(str(self[i]) for i in range(low, high))
@@ -119,7 +119,7 @@ class Schedule(RankLists):
 
     @classmethod
     def from_orders(cls, orders: Sequence[Sequence[Compute]], placement: Placement, name: str = "order") -> Schedule:
-        """A schedule from small records, one list per rank."""
+        """Return a schedule from small records, one list per rank."""
         flat = [c for order in orders for c in order]
         op, stage, microbatch, second = (lists.column(flat, x) for x in ("op", "stage", "microbatch", "second"))
         start = np.cumsum([0] + [len(order) for order in orders], dtype=np.int64)
@@ -184,7 +184,7 @@ class Program(RankLists):
         )
 
     def instructions(self, rank: int) -> list[Instruction]:
-        """The instructions of a rank, for people; the columns are for work."""
+        """Return the instructions of a rank, for people; the columns are for work."""
         return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]
 
     @cached_property

@@ -14,6 +14,6 @@ Place = TypeVar("Place", int, Column)
 
 
 def mirrored(microbatch: Place, slices: int) -> Place:
-    """The slice at the same place counted from the other end of its sequence: itself where it is alone."""
+    """Return the slice at the same place counted from the other end of its sequence: itself where it is alone."""
     at: Place = microbatch % slices
     return microbatch - at + slices - 1 - at

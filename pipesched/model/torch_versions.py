@@ -53,12 +53,12 @@ ACTIONS = frozenset[Op]().union(*(version.accepts for version in VERSIONS))
 
 
 def first_with(action: Op) -> TorchVersion:
-    """The first version that accepts an action of torch."""
+    """Return the first version that accepts an action of torch."""
     return next(version for version in VERSIONS if action in version.accepts)
 
 
 def parse_version(text: str) -> TorchVersion:
-    """The version of a text such as ``2.13``, ``2.13.1`` or ``2.13.0+cpu``.
+    """Return the version of a text such as ``2.13``, ``2.13.1`` or ``2.13.0+cpu``.
 
     Raises:
         PipeschedError: PS225, not a version that is supported.
@@ -73,7 +73,7 @@ def parse_version(text: str) -> TorchVersion:
 
 
 def installed_version() -> TorchVersion:
-    """The version of the torch that is installed.
+    """Return the version of the torch that is installed.
 
     Raises:
         PipeschedError: PS225, it is not supported.

@@ -29,13 +29,13 @@ class Unit:
         return bool(self.name)
 
     def text(self, value: Fraction | int) -> str:
-        """A time: ``2.9 s``; without a unit exactly, ``11/2``."""
+        """Return a time: ``2.9 s``; without a unit exactly, ``11/2``."""
         if not self:
             return shown(value)
         return quantity(value * self.seconds, _SECONDS) if value else f"0 {self.name}"
 
     def more(self, value: Fraction | int) -> str:
-        """A difference, with its sign."""
+        """Return a difference, with its sign."""
         return f"{'+' * (value > 0)}{self.text(value)}"
 
     def below(self, value: Fraction | int, following: Fraction | int, exactly: str = "at most ") -> str:
@@ -43,7 +43,7 @@ class Unit:
         return f"less than {self.text(following)}" if self else f"{exactly}{shown(value)}"
 
     def mark(self, value: Fraction | int) -> str:
-        """A round time on an axis, with all its digits."""
+        """Return a round time on an axis, with all its digits."""
         seconds = value * self.seconds
         name, size = next((one for one in _SECONDS if abs(seconds) >= one[1]), (self.name, self.seconds))
         return f"{shown(seconds / size)} {name}" if self else shown(value)

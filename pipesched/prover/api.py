@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def prove(target: Target, **parameters: Parameter) -> Theorems:
-    """What a .ps file says, for every p, every m and all costs; a parameter that is given has one value.
+    """Return what a .ps file says, for every p, every m and all costs; a parameter that is given has one value.
 
     Raises:
         PipeschedError: it is not a .ps file, or wrong whatever the sizes; PS225; PS820, islpy is not installed.

@@ -45,7 +45,7 @@ class Proof:
     claim: ast.Claim
 
     def prove(self) -> list[Cone]:
-        """The cones of costs for which it holds, all those of its condition together.
+        """Return the cones of costs for which it holds, all those of its condition together.
 
         Raises:
             Unsettled: a part of it is not proved.
@@ -82,7 +82,7 @@ class Proof:
         return claim.claim
 
     def _parts(self) -> Iterator[tuple[Question, list[Cone]]]:
-        """Sizes, and the cones of costs in which the claim is linear there."""
+        """Yield the sizes, and the cones of costs in which the claim is linear there."""
         model, node = self.question.model, self._node
         scope = model.names(model.space)
         for part in parts(self.claim.condition, scope):
@@ -93,7 +93,7 @@ class Proof:
             yield question, linear(node, cone, scope)
 
     def _names(self, part: Part, question: Question) -> list[str]:
-        """The costs that matter for a part."""
+        """Return the costs that matter for a part."""
         node = self._node
         used = costs_in(node) | {name for form in part.forms for name, _ in form}
         if "peak" in ast.names_in(node):
@@ -109,7 +109,7 @@ class Proof:
 
 
 def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]]:
-    """What a claim says of costs, and the two sizes whose quotient it has: ``a / b == c / d``."""
+    """Return what a claim says of costs, and the two sizes whose quotient it has: ``a / b == c / d``."""
     match node:
         case ast.Binary(
             operator="==",
@@ -151,18 +151,18 @@ class _Part:
                 raise Fails(costs, self._least(self.question.model.ranks.subtract(holds)))
 
     def _least(self, of: Set) -> dict[str, int]:
-        """The smallest size of a set: the fewest ranks, then the fewest microbatches."""
+        """Return the smallest size of a set: the fewest ranks, then the fewest microbatches."""
         kind, names = isl().dim_type, self.question.model.varying
         least = of.move_dims(kind.set, 0, kind.param, 0, len(names)).lexmin()
         point = next(at for at, _ in points(least, 0))
         return {**self.question.given, **dict(zip(names, point, strict=False))}
 
     def _compared(self, left: PwAff, right: PwAff) -> Set:
-        """Where the comparison holds."""
+        """Return where the comparison holds."""
         return getattr(left, _COMPARES[self.node.operator])(right)
 
     def _equal(self, a: PwAff, b: PwAff, c: PwAff, d: PwAff) -> Set:
-        """Where ``a / b == c / d``: b and d are above 0, and ``a d - b c`` is the polynomial 0."""
+        """Return where ``a / b == c / d``: b and d are above 0, and ``a d - b c`` is the polynomial 0."""
         ranks = self.question.model.ranks
         polynomials = [isl().PwQPolynomial.from_pw_aff(x.intersect_domain(ranks)) for x in (a, d, b, c)]
         if not polynomials[0].mul(polynomials[1]).sub(polynomials[2].mul(polynomials[3])).is_zero():
@@ -174,7 +174,7 @@ class _Part:
         return [x.id for x in ranks if isinstance(x, ast.Name) and not self.question.model.known(x)]
 
     def _figures(self, name: str) -> Sequence[PwAff]:
-        """A figure at each generator, by rank."""
+        """Return a figure at each generator, by rank."""
         facts = self.facts
         if name == "peak":
             return [facts.peak.scale_down_val(facts.space.value(self._chunks()))]
@@ -202,7 +202,7 @@ class _Part:
         return total
 
     def _chunks(self) -> int:
-        """How many stages there are for each rank."""
+        """Return how many stages there are for each rank."""
         model = self.question.model
         space = self.facts.space
         for chunks in range(1, len(model.placing.chunks) + 1):
@@ -213,7 +213,7 @@ class _Part:
         raise Unsettled("peak: the number of stages is not a multiple of that of ranks")
 
     def _figure(self, of: Sequence[PwAff], at: int) -> Figure:
-        """A figure as claims name it, at a generator."""
+        """Return a figure as claims name it, at a generator."""
         r = self.facts.space.named("r")
         ranks = self.question.model.ranks
 
@@ -237,7 +237,7 @@ class _Part:
         return Figure(of_rank, largest)
 
     def _at(self, of: PwAff, rank: Set) -> PwAff:
-        """The value at one rank, for all ranks."""
+        """Return the value at one rank, for all ranks."""
         every = isl().Map.from_domain_and_range(self.question.model.ranks, rank)
         value = every.apply_range(isl().Map.from_pw_aff(of))
         return isl().PwMultiAff.from_map(value).get_pw_aff(0)

@@ -27,16 +27,16 @@ class Cone:
 
     @classmethod
     def of(cls, names: Sequence[str], forms: Sequence[Form]) -> Cone:
-        """The cone of some forms."""
+        """Return the cone of some forms."""
         return cls(tuple(names), tuple(tuple(form.get(name, Fraction(0)) for name in names) for form in forms))
 
     def cut(self, form: Form) -> list[Cone]:
-        """The two parts where a form is at least 0, and at most 0."""
+        """Return the two parts where a form is at least 0, and at most 0."""
         row = tuple(form.get(name, Fraction(0)) for name in self.names)
         return [Cone(self.names, (*self.forms, tuple(sign * x for x in row))) for sign in (1, -1)]
 
     def generators(self) -> list[dict[str, int]]:
-        """The costs on its edges, in whole numbers."""
+        """Return the costs on its edges, in whole numbers."""
         size = len(self.names)
         unit = [tuple(Fraction(int(k == at)) for k in range(size)) for at in range(size)]
         rows = [*dict.fromkeys((*unit, *(form for form in self.forms if any(form))))]
@@ -52,7 +52,7 @@ class Cone:
         return [dict(zip(self.names, ray, strict=True)) for ray in sorted(found, reverse=True)]
 
     def sign(self, form: Form) -> int | None:
-        """1 or -1 where a form is nowhere below or above 0, 0 where it is 0; None where it changes its sign."""
+        """Return 1 or -1 where a form is nowhere below or above 0, 0 where it is 0; None where it changes its sign."""
         values = [sum(form.get(name, Fraction(0)) * x for name, x in ray.items()) for ray in self.generators()]
         if all(x == 0 for x in values):
             return 0
@@ -70,7 +70,7 @@ def _whole(ray: Sequence[Fraction]) -> tuple[int, ...]:
 
 
 def _edge(rows: Sequence[Sequence[Fraction]], size: int) -> tuple[Fraction, ...] | None:
-    """The line on which all rows are 0, if it is one."""
+    """Return the line on which all rows are 0, if it is one."""
     left, pivots = reduced(rows, size)
     free = [column for column in range(size) if column not in pivots]
     if len(free) != 1:

@@ -15,7 +15,7 @@ _RULES = (
 
 
 def domain(sizes: Set) -> str:
-    """The sizes of a set."""
+    """Return the sizes of a set."""
     said = str(sizes.coalesce().remove_redundancies())
     inside = said[said.index("{") + 1 : said.rindex("}")].strip()
     conditions = inside.split(":", 1)[1].strip() if ":" in inside else ""

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 
 def reduced(equations: Iterable[Sequence[Fraction]], unknowns: int) -> tuple[list[list[Fraction]], list[int]]:
-    """The equations with a 1 where one alone has an unknown, and by such an equation the unknown."""
+    """Return the equations with a 1 where one alone has an unknown, and by such an equation the unknown."""
     rows, pivots = [list(row) for row in equations], list[int]()
     for column in range(unknowns):
         at = len(pivots)

@@ -35,7 +35,7 @@ class Facts:
         return Space(self.rel.model.context, self.rel.model.varying, (PLACE,))
 
     def guess(self, values: Mapping[tuple[tuple[int, ...], int], int], what: str) -> PwAff:
-        """An expression of sizes and rank with these values.
+        """Return an expression of sizes and rank with these values.
 
         Raises:
             Unsettled: none fits.
@@ -47,11 +47,11 @@ class Facts:
         return found.intersect_domain(self.rel.model.ranks)
 
     def ranked(self, of: PwAff) -> UnionMap:
-        """``[r] -> [value]``."""
+        """Return ``[r] -> [value]``."""
         return isl().UnionMap.from_map(isl().Map.from_pw_aff(of))
 
     def least(self, of: PwAff, compare: str) -> UnionMap:
-        """``[r] -> [x]`` for all x that compare so with a value."""
+        """Return ``[r] -> [x]`` for all x that compare so with a value."""
         return self.ranked(of).apply_range(
             isl().UnionMap.read_from_str(self.rel.model.context, f"{{ [a] -> [x] : x {compare} a }}")
         )
@@ -117,7 +117,7 @@ class Facts:
         return most
 
     def _freed(self, taking: list[Statement], freeing: list[Statement]) -> Mapping[str, PwAff]:
-        """How many B and W ran before each F."""
+        """Return how many B and W ran before each F."""
         rel, counted = self.rel, {}
         for instances in rel.sample.ranks.values():
             done = 0
@@ -148,7 +148,7 @@ class Facts:
     # Time
 
     def makespans(self, times: Times) -> list[PwAff]:
-        """The makespan at each generator of a cone, linear in between.
+        """Return the makespan at each generator of a cone, linear in between.
 
         Raises:
             Unsettled: it was not proved, or different operations end last.
@@ -202,5 +202,5 @@ class Facts:
         return isl().PwMultiAff.from_map(maps[0]).get_pw_aff(0)
 
     def everywhere(self, compared: Set) -> bool:
-        """True if this holds of every size and rank."""
+        """Return True if this holds of every size and rank."""
         return bool(self.rel.model.ranks.is_subset(compared))

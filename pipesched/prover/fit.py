@@ -42,7 +42,7 @@ class Guard:
 
 
 def through(columns: Ints, values: Ints) -> Weights | None:
-    """The affine function of the columns that has these values, if there is one."""
+    """Return the affine function of the columns that has these values, if there is one."""
     spend(len(values))
     if not len(values):
         return tuple([Fraction(0)] * int(columns.shape[1]))
@@ -62,7 +62,7 @@ def through(columns: Ints, values: Ints) -> Weights | None:
 
 
 def _solved(matrix: Ints, right: Ints) -> list[Fraction]:
-    """A solution of equations that have one; what they leave open is 0."""
+    """Return a solution of equations that have one; what they leave open is 0."""
     rows, pivots = reduced(
         ([*map(Fraction, row), Fraction(x)] for row, x in zip(matrix.tolist(), right.tolist(), strict=True)),
         matrix.shape[1],
@@ -74,7 +74,7 @@ def _solved(matrix: Ints, right: Ints) -> list[Fraction]:
 
 
 def guards(columns: Ints, terms: Sequence[Sequence[int]]) -> list[Guard]:
-    """The conditions ``a >= b + k`` of all pairs of terms, one of each set of points that they hold of."""
+    """Return the conditions ``a >= b + k`` of all pairs of terms, one of each set of points that they hold of."""
     found: dict[bytes, Guard] = {}
     for first, second in combinations(terms, 2):
         apart = np.array(first, dtype=np.int64) - np.array(second, dtype=np.int64)
@@ -90,7 +90,7 @@ def guards(columns: Ints, terms: Sequence[Sequence[int]]) -> list[Guard]:
 
 
 def cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int = CASES) -> list[Case] | None:
-    """A function by cases through all points, or None where few cases of these guards do not suffice."""
+    """Return a function by cases through all points, or None where few cases of these guards do not suffice."""
     whole = np.ones(len(values), dtype=np.bool_)
     return _cases(columns, values, known, whole, most)
 
@@ -112,5 +112,5 @@ def _cases(columns: Ints, values: Ints, known: Sequence[Guard], where: Bools, mo
 
 
 def _not(weights: tuple[int, ...]) -> tuple[int, ...]:
-    """The guard of what is left: below 0."""
+    """Return the guard of what is left: below 0."""
     return (-weights[0] - 1, *(-x for x in weights[1:]))

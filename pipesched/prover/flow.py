@@ -19,7 +19,7 @@ from pipesched.prover.statements import Statement
 
 
 def every_key(rel: Relations) -> Set:
-    """``[s, j]``: the stages and microbatches that there are."""
+    """Return ``[s, j]``: the stages and microbatches that there are."""
     model = rel.model
     space = Space(model.context, model.varying, ("s", "j"))
     made: Set | None = None
@@ -35,7 +35,7 @@ def every_key(rel: Relations) -> Set:
 
 
 def complete(rel: Relations) -> str:
-    """What each stage and microbatch runs once, in letters.
+    """Return what each stage and microbatch runs once, in letters.
 
     Raises:
         Unsettled: one is missing, or runs twice, or this was not proved.
@@ -83,7 +83,7 @@ class Flow:
         return rel.union(made)
 
     def read(self, text: str) -> UnionMap:
-        """A map of a text."""
+        """Return a map of a text."""
         return isl().UnionMap.read_from_str(self.rel.model.context, text)
 
     @cached_property
@@ -142,7 +142,7 @@ class Flow:
 
 
 def _beside(first: UnionMap, second: UnionMap) -> UnionMap:
-    """``[s, j] -> [s', j']`` of ``[s] -> [s']`` and ``[j] -> [j']``."""
+    """Return ``[s, j] -> [s', j']`` of ``[s] -> [s']`` and ``[j] -> [j']``."""
     product = first.product(second)
     flat = isl().UnionMap.read_from_str(first.get_ctx(), "{ [[a] -> [b]] -> [a, b] }")
     return product.apply_domain(flat).apply_range(flat)

@@ -21,7 +21,7 @@ FIGURES = ("makespan", "span", "work", "idle", "span_idle", "peak", "host", "bub
 
 
 def costs_in(node: ast.Node) -> frozenset[str]:
-    """The costs that an expression names."""
+    """Return the costs that an expression names."""
     return frozenset(COSTS[name] for name in ast.names_in(node) if name in COSTS)
 
 
@@ -33,7 +33,7 @@ class Part:
     forms: tuple[tuple[tuple[str, Fraction], ...], ...] = ()
 
     def also(self, other: Part) -> Part:
-        """Where both speak."""
+        """Return where both speak."""
         return Part((*self.sizes, *other.sizes), (*self.forms, *other.forms))
 
     @property
@@ -43,7 +43,7 @@ class Part:
 
 
 def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
-    """A condition as parts of which one holds. scope: the sizes.
+    """Return a condition as parts of which one holds. scope: the sizes.
 
     Raises:
         NotAffine: it has no such form.
@@ -70,7 +70,7 @@ def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
 
 
 def _below(less: ast.Expression, more: ast.Expression) -> Iterator[tuple[ast.Expression, ast.Expression]]:
-    """``max(a, b) <= min(c, d)``: each of these below each of those."""
+    """Yield ``max(a, b) <= min(c, d)``: each of these below each of those."""
     match less, more:
         case ast.Call(function=ast.Name(id="max"), arguments=given), _:
             yield from (pair for each in given for pair in _below(each, more))
@@ -94,22 +94,22 @@ def _compared(equal: bool, less: ast.Expression, more: ast.Expression, scope: Sc
 
 
 def minus(a: Form, b: Form) -> Form:
-    """The difference of two forms."""
+    """Return the difference of two forms."""
     return {name: a.get(name, Fraction(0)) - b.get(name, Fraction(0)) for name in {**a, **b}}
 
 
 def _added(a: Form, b: Form, sign: int) -> Form:
-    """The sum of two forms, the second one times a sign."""
+    """Return the sum of two forms, the second one times a sign."""
     return {name: a.get(name, Fraction(0)) + sign * b.get(name, Fraction(0)) for name in {**a, **b}}
 
 
 def _scaled(found: list[tuple[list[Form], Form]], number: Fraction) -> list[tuple[list[Form], Form]]:
-    """Pieces of which each form is so many times itself."""
+    """Return the pieces of which each form is so many times itself."""
     return [(where, {name: number * x for name, x in form.items()}) for where, form in found]
 
 
 def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
-    """An expression of costs, as forms, each with the forms that are at least 0 where it is that.
+    """Return an expression of costs, as forms, each with the forms that are at least 0 where it is that.
 
     Raises:
         NotAffine: a weight of a cost varies with sizes, or it is not a sum of costs.
@@ -158,7 +158,7 @@ def _number(node: ast.Expression, scope: Scope) -> Fraction:
 
 
 def linear(node: ast.Expression, cone: Cone, scope: Scope) -> list[Cone]:
-    """The cone, cut where an expression bends.
+    """Return the cone, cut where an expression bends.
 
     Raises:
         NotAffine: it bends where sizes say.
@@ -174,7 +174,7 @@ def linear(node: ast.Expression, cone: Cone, scope: Scope) -> list[Cone]:
 
 
 def bends(node: ast.Node, scope: Scope) -> Iterator[Form]:
-    """The forms at whose sign an expression bends."""
+    """Yield the forms at whose sign an expression bends."""
     if isinstance(node, ast.Call) and node.function.id in ("min", "max", "abs") and costs_in(node):
         given = [x for each in node.arguments for x in pieces(each, scope)]
         yield from (form for where, _ in given for form in where)
@@ -186,7 +186,7 @@ def bends(node: ast.Node, scope: Scope) -> Iterator[Form]:
 
 
 def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
-    """Degree in costs: 1 of a sum of costs, 0 without any; None of the number 0, which fits both.
+    """Return the degree in costs: 1 of a sum of costs, 0 without any; None of the number 0, which fits both.
 
     Raises:
         NotAffine: neither.
@@ -217,12 +217,12 @@ def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
 
 
 def _of_sizes(node: ast.Expression, facts: Mapping[str, int]) -> bool:
-    """True if an expression names neither a cost nor a figure."""
+    """Return True if an expression names neither a cost nor a figure."""
     return not costs_in(node) and not _speaks(node, facts)
 
 
 def _speaks(node: ast.Node, facts: Mapping[str, int]) -> bool:
-    """True if an expression has a figure."""
+    """Return True if an expression has a figure."""
     return not ast.names_in(node).isdisjoint(facts)
 
 

@@ -19,7 +19,7 @@ _MOST = 160  # guards that are tried
 
 
 def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
-    """The conditions of a set that speak of no quotient: weights of 1, parameters, dimensions."""
+    """Yield the conditions of a set that speak of no quotient: weights of 1, parameters, dimensions."""
     kind = isl().dim_type
     dims = of.dim(kind.set)
     for part in of.get_basic_sets():
@@ -75,7 +75,7 @@ class Guesses:
         return list(found.values())[:_MOST]
 
     def _terms(self, width: int) -> list[tuple[int, ...]]:
-        """Values that are compared: 0, the loops, r, and how far r, and 1, are from p and m."""
+        """Return the values that are compared: 0, the loops, r, and how far r, and 1, are from p and m."""
         names = (*self.space.parameters, *self.space.dims)
         unit = {name: tuple(int(k == at) for k in range(width)) for at, name in enumerate(names, 1)}
         zero = (0,) * width
@@ -85,7 +85,7 @@ class Guesses:
         return [*made, *(unit[name] for name in self.space.parameters)]
 
     def through(self, values: Sequence[int]) -> PwAff | None:
-        """An expression by cases with these values; of halves too, if there is none without."""
+        """Return an expression by cases with these values; of halves too, if there is none without."""
         found = cases(self.rows, np.array(values, dtype=np.int64), self._guards)
         if found is None:
             return self._halved.through(values) if self.halves else None
@@ -104,7 +104,7 @@ def _sum(first: tuple[int, ...], second: tuple[int, ...], sign: int) -> tuple[in
 
 
 def thresholds(sample: Sample) -> list[tuple[int, ...]]:
-    """Where statements begin and end to run, and at which sizes and ranks they run at all."""
+    """Return where statements begin and end to run, and at which sizes and ranks they run at all."""
     model = sample.model
     loops = len(model.space.dims) - 1
     found: set[tuple[int, ...]] = set()
@@ -127,7 +127,7 @@ def of_statements(sample: Sample) -> list[Guesses]:
 
 
 def of_ranks(sample: Sample, rows: Sequence[tuple[int, ...]]) -> Guesses:
-    """Guesses at values of ranks. rows: a size and a rank each."""
+    """Return the guesses at values of ranks. rows: a size and a rank each."""
     model = sample.model
     width = 1 + len(model.varying) + 1
     more = sorted({each[:width] for each in thresholds(sample) if not any(each[width:])})

@@ -31,7 +31,7 @@ class Model:
         return tuple(name for name in SIZES if name in known and name not in self.given)
 
     def names(self, space: Space, context: Set | None = None) -> Scope:
-        """What the names of the top level mean in a space."""
+        """Return what the names of the top level mean in a space."""
         scope = Scope(space, {}, {}, space.universe if context is None else context)
         for name in self.varying:
             scope.values[name] = space.named(name)
@@ -84,7 +84,7 @@ class Model:
         return placing(self.file, self.sized, self.context, self.varying)
 
     def sized(self, space: Space, context: Set | None) -> Scope:
-        """What the names of the top level mean in a space, at the sizes that the file takes."""
+        """Return what the names of the top level mean in a space, at the sizes that the file takes."""
         whole = space.universe.intersect_params(self.sizes)
         return self.names(space, whole if context is None else whole.intersect(context))
 
@@ -118,7 +118,7 @@ class Model:
         return below
 
     def count(self, space: Space) -> Any:
-        """How many ranks there are."""
+        """Return how many ranks there are."""
         return space.named("p") if "p" in self.varying else space.number(self._ranks)
 
     @cached_property
@@ -147,11 +147,11 @@ class Model:
         return tuple(split for statement in walker.made for split in self._by_chunk(statement))
 
     def known(self, name: ast.Name) -> bool:
-        """True if a name has a meaning at the top level, so that a program of it is that of one rank."""
+        """Return True if a name has a meaning at the top level, so that a program of it is that of one rank."""
         return name.id in self.names(self.space).values or name.id in self.names(self.space).definitions
 
     def _programs(self) -> Iterator[tuple[ast.Rank, Set, Value]]:
-        """Programs with the ranks that run them, and their rank: a number where p is one."""
+        """Yield the programs with the ranks that run them, and their rank: a number where p is one."""
         rank = self.space.named("r")
         every = self._lifted(self.ranks)
         items = [item for item in self.file.items if isinstance(item, ast.Rank)]
@@ -171,18 +171,18 @@ class Model:
             yield from ((item, left, rank),) if "p" in self.varying else self._one_by_one(item, left, rank)
 
     def _one_by_one(self, item: ast.Rank, ranks: Set, rank: PwAff) -> Iterator[tuple[ast.Rank, Set, Value]]:
-        """A program for each of its ranks, where p is one number."""
+        """Yield a program for each of its ranks, where p is one number."""
         for number in range(self._ranks):
             own = ranks.intersect(rank.eq_set(self.space.number(number)))
             if not own.is_empty():
                 yield item, own, number
 
     def _lifted(self, ranks: Set) -> Set:
-        """A set of ranks as points of statements."""
+        """Return a set of ranks as points of statements."""
         return ranks.insert_dims(isl().dim_type.set, 1, len(self.space.dims) - 1)
 
     def _by_chunk(self, statement: Statement) -> Iterator[Statement]:
-        """A statement for each chunk that it runs."""
+        """Yield a statement for each chunk that it runs."""
         chunks = [self._lifted(chunk.domain()) for chunk in self.placing.chunks]
         domain, chunk = statement.domain, statement.chunk
         if chunk is None and (statement.letter != "W" or len(chunks) == 1):

@@ -33,12 +33,12 @@ Names = Callable[[Space, Set | None], Scope]
 
 
 def _route(line: ast.Stages) -> str:
-    """The name of a line's route; "" where there is one alone."""
+    """Return the name of a line's route; "" where there is one alone."""
     return line.route.id if line.route else ""
 
 
 def placing(file: ast.File, names: Names, context: Any, parameters: tuple[str, ...]) -> Placing:
-    """The placement of a file. names: the scope of its top level in a space.
+    """Return the placement of a file. names: the scope of its top level in a space.
 
     Raises:
         NotAffine: it has no such form.
@@ -118,7 +118,7 @@ def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> 
 
 
 def _line(line: ast.Stages, scope: Scope) -> tuple[Map, list[Map]]:
-    """Where a line places its stages, and what these read."""
+    """Return where a line places its stages, and what these read."""
     space = scope.space
     variable = space.named("s")
     low = evaluate(line.low, scope)
@@ -135,7 +135,7 @@ def _line(line: ast.Stages, scope: Scope) -> tuple[Map, list[Map]]:
 
 
 def _chunks(home: list[Map], file: ast.File, context: Any) -> tuple[Map, ...]:
-    """The stages of each rank, by route and then by stage: the first of each, the next, and so on."""
+    """Return the stages of each rank, by route and then by stage: the first of each, the next, and so on."""
     numbered = [each.reverse().insert_dims(isl().dim_type.out, 0, 1) for each in home]
     numbered = [each.fix_val(isl().dim_type.out, 0, isl().Val(route, context)) for route, each in enumerate(numbered)]
     left = numbered[0]

@@ -56,7 +56,7 @@ def spend(steps: int) -> None:
 
 @cache
 def isl() -> Any:
-    """The library.
+    """Return the library.
 
     Raises:
         PipeschedError: PS820, it is not installed.
@@ -106,21 +106,21 @@ class Space:
     local: Any = None
 
     def number(self, value: int | Fraction) -> PwAff:
-        """A constant."""
+        """Return a constant."""
         return isl().PwAff.from_aff(isl().Aff.val_on_domain(self.local, self.value(value)))
 
     def value(self, value: int | Fraction) -> Any:
-        """A number as isl has it."""
+        """Return a number as isl has it."""
         return isl().Val(str(value), self.context)
 
     def named(self, name: str) -> PwAff:
-        """A parameter or a dimension."""
+        """Return a parameter or a dimension."""
         kind = isl().dim_type
         where = (kind.param, self.parameters) if name in self.parameters else (kind.set, self.dims)
         return isl().PwAff.from_aff(isl().Aff.var_on_domain(self.local, where[0], where[1].index(name)))
 
     def combination(self, weights: list[Fraction], of: list[PwAff]) -> PwAff:
-        """A weighted sum of expressions."""
+        """Return a weighted sum of expressions."""
         total = self.number(0)
         for weight, term in zip(weights, of, strict=True):
             if weight:
@@ -129,7 +129,7 @@ class Space:
 
 
 def points(of: Set, parameters: int) -> Iterator[tuple[Point, Any]]:
-    """All points of a bounded set, parameters first, and each as isl has it.
+    """Yield all points of a bounded set, parameters first, and each as isl has it.
 
     Raises:
         TooHard: there are too many.
@@ -149,13 +149,13 @@ def points(of: Set, parameters: int) -> Iterator[tuple[Point, Any]]:
 
 
 def map_to(expression: PwAff, domain: Set, name: str) -> Map:
-    """``{ name[...] -> [expression] }`` on a domain."""
+    """Return ``{ name[...] -> [expression] }`` on a domain."""
     made = isl().Map.from_pw_aff(expression.intersect_domain(domain))
     return made.set_tuple_name(isl().dim_type.in_, name)
 
 
 def maps_to(expressions: list[PwAff], domain: Set, name: str) -> Map:
-    """``{ name[...] -> [expression, ...] }`` on a domain."""
+    """Return ``{ name[...] -> [expression, ...] }`` on a domain."""
     made = map_to(expressions[0], domain, name)
     for expression in expressions[1:]:
         made = made.flat_range_product(map_to(expression, domain, name))
@@ -163,7 +163,7 @@ def maps_to(expressions: list[PwAff], domain: Set, name: str) -> Map:
 
 
 def union(maps: list[Map], empty: str, context: Any) -> UnionMap:
-    """Maps of several spaces as one. empty: the text of a map without any, which names the parameters."""
+    """Return the maps of several spaces as one. empty: the text of a map without any, which names the parameters."""
     made = isl().UnionMap.read_from_str(context, empty)
     for each in maps:
         made = made.union(isl().UnionMap.from_map(each))
@@ -171,12 +171,12 @@ def union(maps: list[Map], empty: str, context: Any) -> UnionMap:
 
 
 def parts(of: UnionMap) -> list[Map]:
-    """The maps of a union, a space each."""
+    """Return the maps of a union, a space each."""
     found: list[Map] = []
     of.foreach_map(found.append)
     return found
 
 
 def case(condition: Set, yes: PwAff, no: PwAff) -> PwAff:
-    """An expression by cases."""
+    """Return an expression by cases."""
     return yes.intersect_domain(condition).union_add(no.intersect_domain(condition.complement()))

@@ -28,7 +28,7 @@ PROVED, REFUTED, OPEN = "proved", "refuted", "not settled"
 
 
 def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
-    """All that is proved of a file. parameters: those that are given have one value; p and m vary else.
+    """Return all that is proved of a file. parameters: those that are given have one value; p and m vary else.
 
     Raises:
         PipeschedError: the file is not a .ps file, or wrong whatever the sizes; PS225, its order has
@@ -78,7 +78,9 @@ class _Prover:
         return Theorems(self.source.name, self.file.name.id, title, tuple(answers))
 
     def _one_by_one(self, open: set[int]) -> Iterator[Answer]:
-        """Answers on p = 2, 3 and 4, as far as something is proved there that is not for all. open: what is not."""
+        """Yield the answers on p = 2, 3 and 4, as far as something is proved there that is not for all. open: what is
+        not.
+        """
         for p in ONE_BY_ONE:
             if any(size["p"] == p for size in self.small.sizes):
                 made = self._answer(Question(self.file, {**self.question.given, "p": p}), open)
@@ -86,11 +88,11 @@ class _Prover:
                     yield made
 
     def _answer(self, question: Question, only: set[int] | None = None) -> Answer:
-        """What is true of a question. only: the numbers of what is asked."""
+        """Return what is true of a question. only: the numbers of what is asked."""
         return Answer(self._values(question), self._domain(question), tuple(self._findings(question, only)))
 
     def _values(self, question: Question) -> dict[str, int]:
-        """The parameters that have one value."""
+        """Return the parameters that have one value."""
         own = {x.name.id: x.default.value for x in self.file.parameters if isinstance(x.default, ast.Number)}
         varying = question.model.varying
         fixed = {name: value for name, value in own.items() if isinstance(value, int) and name not in varying}

@@ -37,12 +37,12 @@ class Finding:
         return [found, f"the smallest size found: {self.counterexample.arguments()}"]
 
     def line(self) -> str:
-        """Its line."""
+        """Return its line."""
         detail = f": {self.detail}" if self.outcome == "proved" and self.detail else ""
         return f"  {self.outcome:<11}  {self.name}{detail}"
 
     def to_json(self) -> dict[str, object]:
-        """One object."""
+        """Return one object."""
         found = self.counterexample
         return {
             "property": self.name,
@@ -67,7 +67,7 @@ class Answer:
     findings: tuple[Finding, ...]
 
     def to_json(self) -> dict[str, object]:
-        """One object."""
+        """Return one object."""
         return {
             "given": dict(self.given),
             "domain": self.domain,
@@ -109,7 +109,7 @@ class Theorems:
         return self.text()
 
     def text(self, **_: object) -> str:
-        """All answers."""
+        """Return all answers."""
         lines: list[str] = []
         for answer in self.answers:
             given = ", ".join(f"{name} = {value}" for name, value in answer.given.items())
@@ -120,7 +120,7 @@ class Theorems:
         return "\n".join(map(render.clean, lines))
 
     def to_json(self) -> dict[str, object]:
-        """The published form."""
+        """Return the published form."""
         return {
             "ok": self.ok,
             "name": self.name,

@@ -36,7 +36,7 @@ class Question:
         return Model(self.file, self.given)
 
     def settled(self, ask: Callable[[], Found]) -> Found:
-        """An answer, within bounds.
+        """Return an answer, within bounds.
 
         Raises:
             Unsettled: there is none, or finding it takes too long.
@@ -88,7 +88,7 @@ class Question:
         return self.facts.peak
 
     def narrowed(self, conditions: tuple[ast.Expression, ...]) -> Question:
-        """The same for fewer sizes."""
+        """Return the same for fewer sizes."""
         if not conditions:
             return self
         if conditions not in self._narrowed:

@@ -58,7 +58,7 @@ class Small:
         return [each for each in made if takes(file, each)]
 
     def wrong(self) -> Counterexample | None:
-        """The smallest size with a fault other than that of a claim."""
+        """Return the smallest size with a fault other than that of a claim."""
         for size in self.sizes:
             for found in self.report(size, {}).diagnostics:
                 if found.severity == "error" and found.code is not Code.CLAIM:
@@ -66,7 +66,9 @@ class Small:
         return None
 
     def false(self, number: int, costs: Sequence[Priced]) -> Counterexample | None:
-        """The smallest size at which a claim is false, at some of these costs. number: of the claim in the file."""
+        """Return the smallest size at which a claim is false, at some of these costs. number: of the claim in the
+        file.
+        """
         for size in self.sizes:
             for priced in costs:
                 if (found := self.at(number, size, priced)) is not None:
@@ -74,7 +76,7 @@ class Small:
         return None
 
     def at(self, number: int, size: Mapping[str, int], costs: Priced) -> Counterexample | None:
-        """A size at which a claim is false, if it is."""
+        """Return a size at which a claim is false, if it is."""
         report = self.report(size, costs)
         if number >= len(report.claims) or report.claims[number].holds is not False:
             return None
@@ -83,7 +85,7 @@ class Small:
         return Counterexample(dict(size), dict(costs), found)
 
     def report(self, size: Mapping[str, int], costs: Priced) -> Report:
-        """The verdict at a size."""
+        """Return the verdict at a size."""
         key = (*size.items(), *costs.items())
         if key not in self._reports:
             asked = Costs({name: Fraction(value) for name, value in costs.items()}) if costs else None
@@ -96,7 +98,7 @@ class Small:
 
 
 def interior(cones: Sequence[Sequence[Priced]]) -> Iterator[Priced]:
-    """Costs inside of cones: the sum of all generators, and of them with one twice."""
+    """Yield the costs inside of cones: the sum of all generators, and of them with one twice."""
     for generators in cones:
         for extra in [None, *generators]:
             names = {name for each in generators for name in each}

@@ -28,7 +28,7 @@ class Unsettled(Exception):
 
 
 def words(statements: Iterable[Statement]) -> str:
-    """The letters of statements, in words."""
+    """Return the letters of statements, in words."""
     return ", ".join(dict.fromkeys(x.letter for x in statements))
 
 
@@ -56,22 +56,22 @@ class Relations:
                     self.__dict__.pop(name, None)
 
     def union(self, maps: Iterable[Map]) -> UnionMap:
-        """Maps of several statements as one."""
+        """Return the maps of several statements as one."""
         return union([*maps], self.empty, self.model.context)
 
     def points(self, statements: Iterable[Statement]) -> UnionSet:
-        """All their instances."""
+        """Return all their instances."""
         made = isl().UnionSet.read_from_str(self.model.context, self.empty)
         for x in statements:
             made = made.union(isl().UnionSet.from_set(self.domains[x.name].set_tuple_name(x.name)))
         return made
 
     def of(self, statement: Statement, expressions: list[PwAff]) -> Map:
-        """``S[...] -> [expressions]``."""
+        """Return ``S[...] -> [expressions]``."""
         return maps_to(expressions, self.domains[statement.name], statement.name)
 
     def valued(self, of: Mapping[str, PwAff]) -> UnionMap:
-        """``S[...] -> [value]`` of several statements."""
+        """Return ``S[...] -> [value]`` of several statements."""
         return self.union(map_to(x, self.domains[name], name) for name, x in of.items())
 
     @cached_property
@@ -107,7 +107,7 @@ class Relations:
     # Turns
 
     def turns(self, statements: Iterable[Statement]) -> Mapping[str, PwAff]:
-        """How many of these ran on the rank before each.
+        """Return how many of these ran on the rank before each.
 
         Raises:
             Unsettled: no guess is proved.
@@ -145,11 +145,11 @@ class Relations:
             raise Unsettled(f"{what} has gaps")
 
     def reached(self, turn: UnionMap) -> UnionMap:
-        """``[r] -> [k]``: the values on each rank."""
+        """Return ``[r] -> [k]``: the values on each rank."""
         return self.rank.reverse().apply_range(turn)
 
     def _drained(self, drain: Statement) -> Set:
-        """The points of a drain, whose loop runs for each I before it that has had no W.
+        """Return the points of a drain, whose loop runs for each I before it that has had no W.
 
         Raises:
             Unsettled: the counts are not proved.
@@ -164,7 +164,7 @@ class Relations:
         return drain.domain.intersect(self.space.named(self.space.dims[1]).lt_set(missing))
 
     def _total(self, of: list[Statement], points: Set) -> PwAff:
-        """How many of these each rank runs, wherever a point of it is."""
+        """Return how many of these each rank runs, wherever a point of it is."""
         total = self.space.number(0)
         for last in parts(self.reached(self.valued(self.turns(of))).lexmax()) if of else ():
             rank = isl().Map.from_pw_aff(self.space.named("r").intersect_domain(points))
@@ -206,7 +206,7 @@ class Relations:
         return found
 
     def _classes(self) -> list[list[Statement]]:
-        """The F of each chunk, and its I and B: they take turns, or name their microbatch."""
+        """Return the F of each chunk, and its I and B: they take turns, or name their microbatch."""
         return self._grouped(_class)
 
     def _grouped(self, kind: Callable[[Statement], str | None]) -> list[list[Statement]]:
@@ -241,11 +241,11 @@ class Relations:
         return made
 
     def rank_of(self, x: Statement) -> Map:
-        """``S[r, ...] -> [r]`` of a statement."""
+        """Return ``S[r, ...] -> [r]`` of a statement."""
         return self.of(x, [self.space.named("r")])
 
     def _keys_of_oldest(self, of: list[Statement], source: str, known: Mapping[str, Map]) -> dict[str, Map]:
-        """The k-th one takes what the k-th of its source took."""
+        """Return the k-th one takes what the k-th of its source took."""
         if any(x.microbatch is not None for x in of):
             raise Unsettled(f"{words(of)} names its microbatch")
         if source == "F" and self.model.slices > 1:
@@ -262,21 +262,21 @@ class Relations:
         return {x.name: self.of(x, [r, mine[x.name]]).apply_range(table) for x in of}
 
     def made(self, letters: str) -> UnionMap:
-        """``S[...] -> [s, j]`` of the statements with these letters."""
+        """Return ``S[...] -> [s, j]`` of the statements with these letters."""
         return self.union(self.keys[x.name] for x in self.statements if x.letter in letters)
 
 
 def _class(x: Statement) -> str | None:
-    """The kind of what takes turns: F, or I and B; None of what takes the oldest of another kind."""
+    """Return the kind of what takes turns: F, or I and B; None of what takes the oldest of another kind."""
     return "G" if x.letter in "IB" else "F" if x.letter == "F" else None
 
 
 def first(x: Statement) -> int:
-    """The number of what is outermost around a statement, in its program."""
+    """Return the number of what is outermost around a statement, in its program."""
     assert x.place[0] is not None
     return x.place[0]
 
 
 def _alike(x: Statement, other: Statement) -> bool:
-    """True if one names the chunk of the other."""
+    """Return True if one names the chunk of the other."""
     return None in (x.chunk, other.chunk) or x.chunk == other.chunk

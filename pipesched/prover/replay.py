@@ -123,8 +123,8 @@ class Replay:
         return self._times[key]
 
     def justified(self, generators: Sequence[Costs]) -> tuple[set[int], set[int]]:
-        """The first instances, by identity, of slots to which one way is the longest at all generators; and those of
-        them that are on such a way to a slot that ends last at all.
+        """Return the first instances, by identity, of slots to which one way is the longest at all generators; and
+        those of them that are on such a way to a slot that ends last at all.
         """
         starts, ends = ([*zip(*column, strict=True)] for column in zip(*map(self.times, generators), strict=True))
         late = tuple(costs.get("C", 0) for costs in generators)
@@ -146,7 +146,9 @@ class Replay:
 
 
 def _ways(endings: Iterable[Slot], before: Mapping[int, Slot | None]) -> set[int]:
-    """First instances, by identity, of the slots that lead to these. before: by number, the one that leads to it."""
+    """Return the first instances, by identity, of the slots that lead to these. before: by number, the one that leads
+    to it.
+    """
     way: set[int] = set()
     for ending in endings:
         at: Slot | None = ending
@@ -157,5 +159,5 @@ def _ways(endings: Iterable[Slot], before: Mapping[int, Slot | None]) -> set[int
 
 
 def cost_of(kind: str, costs: Costs) -> int:
-    """What a slot costs; an F and a B that overlap have a cost of their own."""
+    """Return what a slot costs; an F and a B that overlap have a cost of their own."""
     return costs[kind] if kind in costs else sum(costs[x] for x in kind)

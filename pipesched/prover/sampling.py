@@ -98,7 +98,7 @@ class Sample:
         return found
 
     def ends(self, size: Point) -> list[tuple[int, int]]:
-        """The microbatches of each route."""
+        """Return the microbatches of each route."""
         known = dict(zip(self.model.varying, size, strict=True))
         scope = self.model.names(self.model.space)
         scope = Scope(scope.space, {**scope.values, **known}, scope.definitions, scope.context)
@@ -107,12 +107,12 @@ class Sample:
         return [(int(low), int(high)) for low, high in of]
 
     def columns(self, statement: int) -> Ints:
-        """The points of a statement: 1, sizes, rank, loops, floors."""
+        """Return the points of a statement: 1, sizes, rank, loops, floors."""
         rows = [(1, *x.size, *x.point, *x.floors) for x in self.of(statement)]
         return np.array(rows, dtype=np.int64)
 
     def of(self, statement: int) -> list[Instance]:
-        """The instances of a statement."""
+        """Return the instances of a statement."""
         return self._by_statement[statement]
 
     @cached_property
@@ -187,7 +187,7 @@ class _Run:
 
 
 def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) -> tuple[Point, ...]:
-    """Small sizes that the file takes, as many as there is room for."""
+    """Return the small sizes that the file takes, as many as there is room for."""
     names = ", ".join(model.varying)
     most = {"p": ranks, "m": microbatches}
     said = " and ".join(f"{name} <= {most[name]}" for name in model.varying) or "true"

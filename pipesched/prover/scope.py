@@ -55,30 +55,30 @@ class Scope:
     depth: int = 0
 
     def inner(self, condition: Value = True, **values: Value) -> Scope:
-        """The same where more is known: a condition holds, and names have values."""
+        """Return the same where more is known: a condition holds, and names have values."""
         context = self.context if condition is True else self.context.intersect(condition)
         depth = self.depth + 1
         return Scope(self.space, {**self.values, **values}, dict(self.definitions), context, self.floors, depth)
 
     def block(self, condition: Value = True, **values: Value) -> Scope:
-        """The scope of a nested block: the floors that come up there are not seen in other blocks."""
+        """Return the scope of a nested block: the floors that come up there are not seen in other blocks."""
         made = self.inner(condition, **values)
         made.floors, made.depth = list(self.floors), self.depth
         return made
 
     def lifted(self, value: Value) -> Value:
-        """A number as an expression."""
+        """Return a number as an expression."""
         return self.space.number(value) if isinstance(value, _NUMBER) else value
 
     def holding(self, value: Value) -> Set:
-        """A truth value as a set."""
+        """Return a truth value as a set."""
         if isinstance(value, bool):
             return self.space.universe if value else self.space.universe.complement()
         return value
 
 
 def evaluate(node: ast.Expression, scope: Scope) -> Value:
-    """The value of an expression.
+    """Return the value of an expression.
 
     Raises:
         NotAffine: it has none of this form.
@@ -125,7 +125,7 @@ def define(node: ast.Let, scope: Scope) -> None:
 
 
 def _divides(node: ast.Node) -> bool:
-    """True if an expression, or a part of it, divides by an expression that is not a number."""
+    """Return True if an expression, or a part of it, divides by an expression that is not a number."""
     if isinstance(node, ast.Call):
         return True
     quotient = isinstance(node, ast.Binary) and node.operator in ("//", "%", "/")
@@ -258,7 +258,7 @@ def _divided(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value
 
 
 def _by_cases(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
-    """A quotient, or what is left of it, by an expression n: as many n as fit, where that are few."""
+    """Return a quotient, or what is left of it, by an expression n: as many n as fit, where that are few."""
     space, context = scope.space, scope.context
     zero = space.number(0)
     if not context.is_subset(right.ge_set(space.number(1))):

@@ -53,13 +53,13 @@ class Statement:
         return self.place.count(None)
 
     def position(self, point: tuple[int, ...]) -> tuple[int, ...]:
-        """The place of an instance. point: its loops."""
+        """Return the place of an instance. point: its loops."""
         inner = iter(point)
         return tuple(next(inner) if x is None else x for x in self.place)
 
 
 def depth(body: tuple[ast.Statement, ...]) -> int:
-    """How deep loops are in each other."""
+    """Return how deep loops are in each other."""
     found = [0]
     for node in body:
         match node:
@@ -146,7 +146,7 @@ class Walker:
         )
 
     def _entered(self, scope: Scope, at: Place, low: Value, high: Value | None, **values: Value) -> Any:
-        """The scope and the place inside a loop, and its variable."""
+        """Return the scope and the place inside a loop, and its variable."""
         variable = self.space.named(self.space.dims[1 + at.word.count(None)])
         inside = variable.ge_set(scope.lifted(low))
         if high is not None:

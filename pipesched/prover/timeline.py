@@ -23,7 +23,7 @@ from pipesched.prover.statements import Statement
 
 
 def shown(costs: Costs) -> str:
-    """Costs as people write them: ``F=1, B=2``."""
+    """Return the costs as people write them: ``F=1, B=2``."""
     return ", ".join(f"{name}={value}" for name, value in costs.items())
 
 
@@ -100,7 +100,7 @@ class Timeline:
         return Timed(costs, start, *(self.rel.valued(x) for x in (start, end, arrives)))
 
     def feasible(self, timed: Timed) -> bool:
-        """True if nothing starts before what it waits for has ended, wherever times are known."""
+        """Return True if nothing starts before what it waits for has ended, wherever times are known."""
         most = isl().UnionMap.read_from_str(self.rel.model.context, "{ [a] -> [b] : a <= b }")
         if not self.flow.points.is_subset(timed.begin.domain()):
             return False
@@ -110,7 +110,7 @@ class Timeline:
         )
 
     def prove(self, generators: Sequence[Costs]) -> Times:
-        """The start times at each generator, and the slots whose start is linear in between.
+        """Return the start times at each generator, and the slots whose start is linear in between.
 
         Raises:
             Unsettled: a guess fails.
@@ -124,7 +124,7 @@ class Timeline:
         return Times(times, self._between(times))
 
     def _between(self, times: Sequence[Timed]) -> UnionSet:
-        """The slots whose start is linear between generators: all those, or those of a guess."""
+        """Return the slots whose start is linear between generators: all those, or those of a guess."""
         tight, zero = self._tight(times)
         try:
             return self._justified(tight, zero)
@@ -137,7 +137,7 @@ class Timeline:
         return found
 
     def _guessed(self, chosen: set[int]) -> UnionSet:
-        """Slots of which a sample is given; none of a statement of which it is not understood."""
+        """Return the slots of which a sample is given; none of a statement of which it is not understood."""
         rel = self.rel
         found = isl().UnionSet.read_from_str(rel.model.context, rel.empty)
         for x in self.flow.nodes:
@@ -149,7 +149,7 @@ class Timeline:
         return found
 
     def _tight(self, times: Sequence[Timed]) -> tuple[UnionMap, UnionSet]:
-        """Edges whose consumer starts as its producer ends, and slots that start at 0, at all generators."""
+        """Return the edges whose consumer starts as its producer ends, and slots that start at 0, at all generators."""
         at_zero = isl().UnionSet.read_from_str(self.rel.model.context, "{ [0] }")
         near, far, zero = self.flow.near, self.flow.far, self.flow.points
         for timed in times:
@@ -159,7 +159,7 @@ class Timeline:
         return near.union(far), zero
 
     def _justified(self, tight: UnionMap, zero: UnionSet) -> UnionSet:
-        """The slots to which a way of tight edges leads from one that starts at 0.
+        """Return the slots to which a way of tight edges leads from one that starts at 0.
 
         Raises:
             Unsettled: they are not known after some rounds.
@@ -196,7 +196,7 @@ def clock(timeline: Timeline) -> str:
 
 
 def scheduled(flow: Flow) -> bool:
-    """True if isl's scheduler finds a clock, and every edge goes forward in it."""
+    """Return True if isl's scheduler finds a clock, and every edge goes forward in it."""
     edges = flow.near.union(flow.far)
     try:
         made = isl().ScheduleConstraints.on_domain(flow.points).set_validity(edges).compute_schedule().get_map()

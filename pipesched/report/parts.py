@@ -38,7 +38,7 @@ class Communication:
     makespan: Fraction | None = None
 
     def __str__(self) -> str:
-        """``deadlock-free (…)``: under which models, and what the others need."""
+        """Return ``deadlock-free (…)``: under which models, and what the others need."""
         if not self.fails:
             strict = "strict, so " if self.model == "strict" else f"{self.model}; "
             return f"deadlock-free ({strict}under every model)"
@@ -55,7 +55,7 @@ class Communication:
         return [f"makespan {unit.text(self.makespan)} under {self.model}, where messages wait for their turn: {more}"]
 
     def to_json(self) -> dict[str, object]:
-        """The models by name."""
+        """Return the models by name."""
         verdict = {"holds": list(self.holds), "fails": list(self.fails), "capacity": self.capacity}
         return {"model": self.model, **verdict, **exact(makespan=self.makespan)}
 
@@ -85,8 +85,8 @@ class Memory:
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
 
     def lines(self, *, unit: bool = False) -> list[str]:
-        """The peak against its cap, where, and every rank's. unit: memory is counted in another unit too, which may
-        have the cap.
+        """Return the peak against its cap, where, and every rank's. unit: memory is counted in another unit too, which
+        may have the cap.
         """
         if not self.peak:
             return []
@@ -108,7 +108,7 @@ class Memory:
         return lines
 
     def to_json(self) -> dict[str, object]:
-        """A cap that is the same everywhere is one number, else a list by rank."""
+        """Return a cap that is the same everywhere is one number, else a list by rank."""
         cap = self.cap[0] if self.cap and len(set(self.cap)) == 1 else self.cap
         counts = {"received": self.received, "unsent": self.unsent}
         listed = {name: None if row is None else list(row) for name, row in counts.items()}
@@ -136,7 +136,7 @@ class Time(Idle):
         return f"<Time makespan {said(self.makespan)}, span {said(self.span)}, idle {_list_text(self.idle, said)}>"
 
     def to_json(self) -> dict[str, object]:
-        """The costs, and every time as it is and as a decimal."""
+        """Return the costs, and every time as it is and as a decimal."""
         names = ("makespan", "span", "bubble", "span_bubble", "work", "idle", "span_idle")
         said = {"assumed_costs": dict(self.assumed), "cost_remarks": list(self.remarks)}
         unit = {"unit": self.unit.name} if self.unit else {}
@@ -152,7 +152,7 @@ class Claim:
     detail: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """The claim and its verdict."""
+        """Return the claim and its verdict."""
         return {"text": self.text, "holds": "not applicable" if self.holds is None else self.holds}
 
 
@@ -170,15 +170,15 @@ class Part:
         return ()
 
     def lines(self) -> list[str]:
-        """The part in a verdict."""
+        """Return the part in a verdict."""
         return []
 
     def short(self) -> list[str]:
-        """The part in a verdict of one line."""
+        """Return the part in a verdict of one line."""
         return []
 
     def to_json(self) -> dict[str, object]:
-        """The published form."""
+        """Return the published form."""
         return {}
 
 
@@ -205,7 +205,7 @@ class Parts:
     more: tuple[Part, ...] = ()
 
     def of(self, kind: type[Added]) -> Added | None:
-        """The part of an extension."""
+        """Return the part of an extension."""
         return next((part for part in self.more if isinstance(part, kind)), None)
 
     @property
@@ -239,19 +239,19 @@ _NO_TIME = {
 
 
 def activations(count: Fraction) -> str:
-    """A peak where others are in bytes: ``5.5 activations``."""
+    """Return a peak where others are in bytes: ``5.5 activations``."""
     return f"{digits(count)} activation{'s' * (count != 1)}"
 
 
 def _most(words: str, by_rank: tuple[Fraction, ...], most: Said, each: Said) -> str:
-    """The largest of a row, where, and all of it."""
+    """Return the largest of a row, where, and all of it."""
     top = max(by_rank)
     where = "every rank" if by_rank.count(top) == len(by_rank) > 1 else f"rank {by_rank.index(top)}"
     return f"{words.format(most(top))}, on {where}      {_list_text(by_rank, each)}"
 
 
 def _list_text(values: Sequence[Fraction], said: Said = shown) -> str:
-    """``[4  3  2  1]``; a long list keeps both ends."""
+    """Return ``[4  3  2  1]``; a long list keeps both ends."""
     texts = [said(value) for value in values]
     if len(texts) <= _SHOWN:
         return f"[{'  '.join(texts)}]"

@@ -104,7 +104,7 @@ class Report(Judged):
     time = _Known(lambda parts: parts.time)
 
     def __getattr__(self, name: str) -> Any:
-        """A part that an extension measures, by its key."""
+        """Return a part that an extension measures, by its key."""
         if name not in {row.key for row in rows(Measure)}:
             raise AttributeError(f"a report has no {name!r}")
         found = next((part for part in self.parts.more if part.key == name), None)
@@ -146,7 +146,7 @@ class Report(Judged):
         return self.text()
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
-        """The diagnostics with their places, then the verdict. verbose: all that is assumed."""
+        """Return the diagnostics with their places, then the verdict. verbose: all that is assumed."""
         parts = [render.text(diagnostic, color=color) for diagnostic in self.diagnostics]
         if self.ok:
             return "\n\n".join([*parts, self._verdict(color, verbose)])
@@ -164,14 +164,14 @@ class Report(Judged):
         return (*(time.rests_on if time else ()), *more)
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: the picture, and the text."""
+        """Return how a notebook shows it: the picture, and the text."""
         words = f"<pre>{safe(self.text(), 'xml')}</pre>"
         if self.subject is None or not lists.known("picture"):
             return words
         return str(lists.make("picture", self.subject)) + words
 
     def line(self, *, color: bool = False) -> str:
-        """The verdict on one line, for many schedules or sizes in one call."""
+        """Return the verdict on one line, for many schedules or sizes in one call."""
         if self.ok:
             facts = [self._head(color, self.source), *self._short_facts(), render.tally(self.diagnostics)]
             return "   ".join(fact for fact in facts if fact)
@@ -183,7 +183,7 @@ class Report(Judged):
         return "  ".join(parts) + (f" (and {more} more)" if more else "")
 
     def to_json(self) -> dict[str, object]:
-        """The published form: numbers are integers or strings such as ``11/2``."""
+        """Return the published form: numbers are integers or strings such as ``11/2``."""
         return {
             "ok": self.ok,
             "name": self.name,
@@ -208,7 +208,7 @@ class Report(Judged):
         }
 
     def _title(self, name: str | None) -> list[str]:
-        """The schedule, or the file where there are several, and the sizes."""
+        """Return the schedule, or the file where there are several, and the sizes."""
         return [part for part in (render.clean(name or ""), render.sizes(self.parameters)) if part]
 
     def _head(self, color: bool, name: str | None) -> str:
@@ -237,7 +237,7 @@ class Report(Judged):
         return [*peak, f"makespan {length(time.makespan)}", *longer, f"bubble {share(time.bubble)}", *remarks]
 
     def _verdict(self, color: bool, verbose: bool) -> str:
-        """The block of a schedule that holds."""
+        """Return the block of a schedule that holds."""
         messages = self.parts.communication
         lines = [" · ".join(["complete", "data flow", "channels FIFO", *([str(messages)] if messages else [])])]
         lines += self.parts.memory.lines(unit=self.parts.counted) if self.parts.memory else []

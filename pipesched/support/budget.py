@@ -83,7 +83,7 @@ def _zeros(digits: bytes) -> bytes:
 
 
 def _unquoted(data: bytes) -> bytes:
-    """The text with blanks for all that is in quotes."""
+    """Return the text with blanks for all that is in quotes."""
     parts = data.replace(b"\\\\", b"  ").replace(b'\\"', b"  ").split(b'"')
     parts[1::2] = [b" " * len(part) for part in parts[1::2]]
     return b" ".join(parts)
@@ -124,7 +124,7 @@ def levels(value: object) -> None:
 
 
 def parsed(parse: Callable[[str], Value], text: str, digits: bytes = DECIMAL) -> Value:
-    """The value of a text, whose numbers are looked at before it is parsed, and whose brackets afterwards.
+    """Return the value of a text, whose numbers are looked at before it is parsed, and whose brackets afterwards.
 
     Raises:
         Spent: too many digits or levels; whatever `parse` raises.

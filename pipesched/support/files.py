@@ -32,7 +32,7 @@ class NotText(ValueError):
 
 
 def read(path: str) -> bytes:
-    """The bytes of a file of text.
+    """Return the bytes of a file of text.
 
     Raises:
         OSError: it cannot be read, or is a pipe to which nobody writes.
@@ -63,7 +63,7 @@ def _first(pipe: int) -> bytes:
 
 
 def text(blocks: Iterable[bytes]) -> bytes:
-    """The blocks as one, each checked as it comes, so that a file that is not text is not read to its end.
+    """Return the blocks as one, each checked as it comes, so that a file that is not text is not read to its end.
 
     Raises:
         NotText: as `read`.

@@ -45,7 +45,7 @@ _ESCAPED = {letter: _SHADOW[ord(character)] for letter, character in zip("bfnrt"
 
 
 def among(plane: int, ranges: tuple[tuple[int, int], ...] = STEERING) -> str:
-    """The characters of ranges, moved to a plane, as part of a class of `re`."""
+    """Return the characters of ranges, moved to a plane, as part of a class of `re`."""
     return "".join(f"{chr(plane + low)}-{chr(plane + high)}" for low, high in ranges)
 
 
@@ -55,17 +55,17 @@ _ENDS = {("Expecting property name enclosed in double quotes", "}"): "object", (
 
 
 def foreign(text: str) -> Foreign:
-    """The text, marked; one that is marked already stays as it is."""
+    """Return the text, marked; one that is marked already stays as it is."""
     return Foreign(text if text.isprintable() else text.translate(_SHADOW))
 
 
 def real(text: str) -> str:
-    """The text itself, for data that goes out as it came in."""
+    """Return the text itself, for data that goes out as it came in."""
     return text if text.isascii() else text.translate(_REAL)
 
 
 def values(tree: object) -> object:
-    """A value with all that it holds, each text in it marked, keys too."""
+    """Return a value with all that it holds, each text in it marked, keys too."""
     match tree:
         case str():
             return foreign(tree)
@@ -83,7 +83,7 @@ def mark(noun: object, *names: str) -> None:
 
 
 def toml_of(text: str, *, parse_float: Callable[[str], object] = float) -> dict[Foreign, object]:
-    """The table of a text of TOML, as ``tomllib.loads`` makes it, whose errors these are.
+    """Return the table of a text of TOML, as ``tomllib.loads`` makes it, whose errors these are.
 
     Raises:
         Spent: it costs more than its budget.
@@ -116,7 +116,7 @@ def json_of(
 
 
 def _as_of_3_13(error: json.JSONDecodeError) -> json.JSONDecodeError:
-    """The error as every later Python has it: a comma too many is told as such, at its place."""
+    """Return the error as every later Python has it: a comma too many is told as such, at its place."""
     before = error.doc[: error.pos].rstrip(" \t\r\n")
     kind = _ENDS.get((error.msg, error.doc[error.pos : error.pos + 1])) if before.endswith(",") else None
     return (
@@ -137,7 +137,7 @@ def _json(loads: Callable[[str], object], given: str) -> object:
 
 
 def _marked(found: re.Match[str]) -> str:
-    """The shadow of a character that steers, however JSON writes it; anything else as it is."""
+    """Return the shadow of a character that steers, however JSON writes it; anything else as it is."""
     code, letter, character = found.groups()
     shadow = _ESCAPED.get(letter) if letter else _SHADOW.get(int(code, 16) if code else ord(character))
     return shadow or found[0]

@@ -63,7 +63,7 @@ def _harmless(text: str, command: re.Pattern[str]) -> str:
 
 
 def _data(text: str) -> str:
-    """Line ends, tabs and colours stay as they are."""
+    """Return the line ends, tabs and colours stay as they are."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return _COLOUR_OR_DANGER.sub(lambda found: found[1] or _REPLACED, text)
@@ -116,5 +116,5 @@ FORMS: dict[Form, Callable[[str], str]] = {
 
 
 def safe(text: str, form: Form) -> str:
-    """The text as it can be in a form."""
+    """Return the text as it can be in a form."""
     return FORMS[form](text)

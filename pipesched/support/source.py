@@ -40,18 +40,18 @@ class Source:
         return f"<Source {self.name!r}: {len(self.text)} characters>"
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset, both from 1."""
+        """Return the line and column of an offset, both from 1."""
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
     def line(self, number: int) -> str:
-        """The text of a line, without its end."""
+        """Return the text of a line, without its end."""
         starts = self.line_starts
         end = starts[number] if number < len(starts) else len(self.text)
         return self.text[starts[number - 1] : end].rstrip("\r\n")
 
     def span(self, start: int, end: int) -> Span:
-        """The range from `start` up to, not including, `end`."""
+        """Return the range from `start` up to, not including, `end`."""
         return Span(self, start, end)
 
 

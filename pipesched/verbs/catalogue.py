@@ -56,7 +56,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """All of them: group by group, in each in the order of publication."""
+    """Return all of them: group by group, in each in the order of publication."""
     found = []
     for name in built_in():
         source = read(name)

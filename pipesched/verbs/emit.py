@@ -35,15 +35,15 @@ class Emission:
     version: TorchVersion = DEFAULT
 
     def pieces(self) -> Iterator[str]:
-        """The text, a rank at a time."""
+        """Return the text, a rank at a time."""
         return iter(()) if self.order is None else compile.emit(self.order, self.target, self.head)
 
     def by_rank(self) -> Iterator[str]:
-        """The text of each rank alone."""
+        """Return the text of each rank alone."""
         return iter(()) if self.order is None else writer(self.target).by_rank(self.order, self.head)
 
     def settings(self, files: Sequence[str] = (), *, by_rank: bool = False) -> list[str]:
-        """Settings that a trainer needs besides the files, which are of a rank each or one for all."""
+        """Return the settings that a trainer needs besides the files, which are of a rank each or one for all."""
         target = targets()[self.target]
         if self.order is None:
             return []
@@ -52,7 +52,7 @@ class Emission:
         return writer(self.target).settings(self.order, files[0] if files else f"FILE{target.ending}", self.version)
 
     def to_json(self, files: Sequence[str] = (), *, by_rank: bool = False) -> dict[str, object]:
-        """The published form, see ``emit/README.md``: the text is in it where it is in no file."""
+        """Return the published form, see ``emit/README.md``: the text is in it where it is in no file."""
         if self.order is None:
             return self.report.to_json()
         return {
@@ -67,7 +67,7 @@ class Emission:
 
 
 def emit(source: Source, options: Options, to: str) -> Emission:
-    """A file for a target: the verdict is on what is emitted.
+    """Return a file for a target: the verdict is on what is emitted.
 
     What is wrong is in the report: with the file, with what is made from it, or that the target cannot run it (PS814).
     """
@@ -92,7 +92,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
 
 
 def _surely(source: Source) -> TorchVersion | None:
-    """The version of torch that a file with WAIT_SEND is for, None of any other file."""
+    """Return the version of torch that a file with WAIT_SEND is for, None of any other file."""
     waits = "WAIT_" in source.text and reader_of(source) is TORCH_CSV
     return first_with(Op.WAIT_SEND_F) if waits else None
 
@@ -100,7 +100,7 @@ def _surely(source: Source) -> TorchVersion | None:
 def _finished(
     first: Examination, loaded: Loaded, order: Schedule | Program, to: str, version: TorchVersion | None
 ) -> Emission:
-    """An order in the form of its target, examined in that form."""
+    """Return an order in the form of its target, examined in that form."""
     way = writer(to)
     if version is not None and isinstance(order, Program):
         order = way.actions(order, version)
@@ -116,7 +116,7 @@ def _finished(
 
 
 def _as_it_is(source: Source, options: Options, to: str) -> Emission:
-    """The order of a file, right or wrong, as words or in the language.
+    """Return the order of a file, right or wrong, as words or in the language.
 
     Raises:
         PipeschedError: PS225, an option of a verdict.
@@ -149,7 +149,7 @@ def _require_no_verdict(options: Options, to: str) -> None:
 
 
 def _lowered(examined: Examination) -> Program | None:
-    """The program at the requested costs; None if the file has no program or the costs are invalid for it."""
+    """Return the program at the requested costs; None if the file has no program or the costs are invalid for it."""
     try:
         return examined.analysis.program
     except PipeschedError:

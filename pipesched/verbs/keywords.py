@@ -36,7 +36,7 @@ CostsLike: TypeAlias = str | PathLike[str] | Costs | Mapping[str, Number | Seque
 
 
 def read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, Value]]:
-    """The arguments of a function, each as the option of its command reads it; and the sizes.
+    """Return the arguments of a function, each as the option of its command reads it; and the sizes.
 
     Raises:
         PipeschedError: PS225, PS809.
@@ -49,13 +49,13 @@ def read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, V
 
 
 def file(command: str, target: object, given: Given, own: dict[str, Value]) -> tuple[Source, Options]:
-    """The source of a target, and how to read it."""
+    """Return the source of a target, and how to read it."""
     source, own = sources.named(target, own)
     return source, options.compile_options(command, given, own)
 
 
 def apart(parameters: Mapping[str, object]) -> tuple[dict[str, Several], dict[str, str | float]]:
-    """The parameters that are sizes, each with its values, and the settings of a framework."""
+    """Return the parameters that are sizes, each with its values, and the settings of a framework."""
     found = {name: None if name in SIZES else setting(x) for name, x in parameters.items()}
     settings = {name: x for name, x in found.items() if x is not None}
     return {n: options.value(n, sizes.read, x) for n, x in parameters.items() if n not in settings}, settings

@@ -21,7 +21,7 @@ def sized(
     placed: Callable[[Placement], bool] = lambda _: True,
     max_ops: int = MAX_OPS,
 ) -> Schedule | None:
-    """A .ps file at those of the sizes that it takes, None where it is not for them.
+    """Return a .ps file at those of the sizes that it takes, None where it is not for them.
 
     placed: whether the placement is one that is asked for; an order that has another is not written out.
     """
@@ -35,7 +35,7 @@ def sized(
 
 
 def lists(sources: Iterable[Source]) -> frozenset[str]:
-    """The parameters that one of these files declares as lists; of a file that cannot be read none."""
+    """Return the parameters that one of these files declares as lists; of a file that cannot be read none."""
     found: set[str] = set()
     for source in sources:
         with suppress(PipeschedError):
@@ -44,12 +44,12 @@ def lists(sources: Iterable[Source]) -> frozenset[str]:
 
 
 def parameters_of(source: Source) -> tuple[str, ...]:
-    """The parameters of a .ps file, () of any other and of one that cannot be read."""
+    """Return the parameters of a .ps file, () of any other and of one that cannot be read."""
     return (known_parameters(source) or ()) if reader_of(source) is PS else ()
 
 
 def known_parameters(source: Source) -> tuple[str, ...] | None:
-    """The parameters that a file has; None for all, and where it cannot be read: loading it says why."""
+    """Return the parameters that a file has; None for all, and where it cannot be read: loading it says why."""
     if reader_of(source) is not PS:
         return None if source.origin else ("p", "m")
     try:

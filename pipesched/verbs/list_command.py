@@ -47,7 +47,7 @@ def list_schedules(name: str | None, **given: object) -> int:
 
 
 def _named(name: str, known: Sequence[Entry], others: Iterable[Listing]) -> tuple[Mapping[str, object], str]:
-    """An entry with the text of its file; of a schedule by what others call it too.
+    """Return an entry with the text of its file; of a schedule by what others call it too.
 
     Raises:
         PipeschedError: PS810, nothing has that name.
@@ -62,7 +62,7 @@ def _named(name: str, known: Sequence[Entry], others: Iterable[Listing]) -> tupl
 
 
 def _lines(known: Sequence[Entry], width: int) -> Iterator[str]:
-    """The schedules by group."""
+    """Yield the schedules by group."""
     wide = max((len(entry.name) for entry in known), default=0)
     for group, entries in groupby(known, key=lambda entry: entry.group):
         yield f"{group}:"

@@ -26,7 +26,7 @@ from pipesched.support.source import Source
 
 
 def request(given: Given, suffix: str = "") -> Request:
-    """The format that is named, or that of a file's suffix, and how to draw it.
+    """Return the format that is named, or that of a file's suffix, and how to draw it.
 
     Raises:
         PipeschedError: PS225, an unknown suffix, or an option that means nothing for the format.
@@ -83,11 +83,11 @@ class Picture(Judged):
         return self.drawn
 
     def _repr_svg_(self) -> str | None:
-        """How a notebook shows a figure, or a graph."""
+        """Return how a notebook shows a figure, or a graph."""
         return self.drawn if self.written == "svg" else None
 
     def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
+        """Return the published form, see ``emit/README.md``."""
         made = self.chart
         spent, figures = (
             made.analysis.idle if made.analysis.standstill is None else None,
@@ -110,7 +110,7 @@ class Picture(Judged):
 
 
 def show(source: Source, asked: Options, how: Request) -> Picture:
-    """A file as a picture, at the costs of the options over its own.
+    """Return a file as a picture, at the costs of the options over its own.
 
     Raises:
         PipeschedError: as `load`; PS222, PS225, options that mean nothing for it; PS815, what cannot be drawn; PS816 to
@@ -129,7 +129,7 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
 
 
 def _stopped(stop: Standstill) -> dict[str, object]:
-    """Where a run never ends: the ranks that do not, and the cycle; steps count from 1."""
+    """Return where a run never ends: the ranks that do not, and the cycle; steps count from 1."""
     return {
         "model": stop.model or None,
         "ranks": [{"rank": x.rank, "at": x.at, "step": x.step} for x in stop.blocked],

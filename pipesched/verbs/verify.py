@@ -15,7 +15,7 @@ from pipesched.support.source import Source
 
 
 def verify(source: Source, options: Options) -> Report:
-    """All facts about a file at a size. Errors are in the report; none is raised."""
+    """Return all facts about a file at a size. Errors are in the report; none is raised."""
     try:
         row = reader_of(source)
         if not isinstance(row, Reader) or row.verify is None:
@@ -28,13 +28,13 @@ def verify(source: Source, options: Options) -> Report:
 
 
 def verify_loaded(loaded: Loaded, options: Options) -> Report:
-    """All facts about a loaded schedule."""
+    """Return all facts about a loaded schedule."""
     made = examine(loaded, options)
     return _judged(made.report, made, options)
 
 
 def _judged(report: Report, made: Examination | None, options: Options) -> Report:
-    """The report after the judgements of extensions whose options are given; made: of a schedule."""
+    """Return the report after the judgements of extensions whose options are given; made: of a schedule."""
     for row in counting(Later, options):
         judged = row.judge.load()(report, made, options)
         assert isinstance(judged, Report)
