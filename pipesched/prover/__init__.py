@@ -1,8 +1,8 @@
-"""What holds for every p, every m and every cost: a file as relations of integers, and properties as subset tests.
+"""Proofs for every p, every m and every cost: a file becomes integer relations, and its properties subset tests.
 
     .ps tree ──statements──> instances, placement ──counters──> who runs what ──> order, data flow
                                                                                      │
        fitted to small sizes, then proved      ──> clock, start times, peaks ──> is this a subset of that?
 
-isl decides the last question for all sizes at once; what it does not decide is said to be not settled.
+isl decides each subset test for all sizes at once; a property that it cannot decide is reported as not settled.
 """

@@ -1,7 +1,7 @@
-"""Proves the claims of a file for all sizes and all costs that satisfy their conditions.
+"""Proofs of a file's claims, for all sizes and all costs that satisfy their conditions.
 
-A claim is cut where its condition or its costs say so. Each part is a cone, in which both sides are linear: so a
-claim that holds at the generators of the cone holds in it.
+A claim is split where its condition or its costs require it. Each part is a cone of costs in which both sides are
+linear, so a claim that holds at the generators of the cone holds everywhere in it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pipesched.prover.timeline import shown
 _COMPARES = {"==": "eq_set", "<=": "le_set", ">=": "ge_set"}
 _DEGREE = dict.fromkeys(FIGURES, 1)
 _MEMORY = {"M", "K"}
-VARY, FORMS = 7, 12  # costs, and conditions on them
+VARY, FORMS = 7, 12  # most costs that vary, and most conditions on them
 
 
 class Fails(Unsettled):
-    """A claim that is false, as far as is known: at these costs, and at this size first."""
+    """A claim for which a counterexample is known: the costs, and the first size at which it is false."""
 
     def __init__(self, costs: Costs, size: dict[str, int]) -> None:
         where = " ".join(f"{name}={value}" for name, value in size.items())
@@ -39,17 +39,17 @@ class Fails(Unsettled):
 
 @dataclass(eq=False)
 class Proof:
-    """A claim of a question."""
+    """The proof of one claim under one question."""
 
     question: Question
     claim: ast.Claim
 
     def prove(self) -> list[Cone]:
-        """Return the cones of costs for which it holds, all those of its condition together.
+        """Return the cones of costs for which the claim holds; together they cover its condition.
 
         Raises:
-            Unsettled: a part of it is not proved.
-            NotAffine: its condition has no form that is known here.
+            Unsettled: a part of the claim is not proved.
+            NotAffine: its condition is not of a supported form.
         """
         node = self._node
         proved: list[Cone] = []
@@ -62,12 +62,12 @@ class Proof:
         return proved
 
     def generators(self) -> list[list[dict[str, int]]]:
-        """By cone the generators of its costs."""
+        """Return the generators of the costs of each cone."""
         return [cone.generators() for _, cones in self._parts() for cone in cones]
 
     @cached_property
     def _node(self) -> ast.Binary:
-        """The comparison."""
+        """The claim's comparison."""
         claim, file = self.claim, self.question.file
         own = {x.name.id for x in file.parameters} | {x.name.id for x in file.items if isinstance(x, ast.Let)}
         if shadowed := own & (COSTS.keys() | set(FIGURES)):
@@ -82,7 +82,7 @@ class Proof:
         return claim.claim
 
     def _parts(self) -> Iterator[tuple[Question, list[Cone]]]:
-        """Yield the sizes, and the cones of costs in which the claim is linear there."""
+        """Yield each set of sizes with the cones of costs in which the claim is linear."""
         model, node = self.question.model, self._node
         scope = model.names(model.space)
         for part in parts(self.claim.condition, scope):
@@ -93,7 +93,7 @@ class Proof:
             yield question, linear(node, cone, scope)
 
     def _names(self, part: Part, question: Question) -> list[str]:
-        """Return the costs that matter for a part."""
+        """Return the names of the costs on which a part of the claim depends."""
         node = self._node
         used = costs_in(node) | {name for form in part.forms for name, _ in form}
         if "peak" in ast.names_in(node):
@@ -109,7 +109,7 @@ class Proof:
 
 
 def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]]:
-    """Return what a claim says of costs, and the two sizes whose quotient it has: ``a / b == c / d``."""
+    """Return the two sides of a claim, and the two sizes if it compares quotients: ``a / b == c / d``."""
     match node:
         case ast.Binary(
             operator="==",
@@ -122,7 +122,7 @@ def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]
 
 @dataclass(eq=False)
 class _Part:
-    """A comparison in a cone in which it is linear."""
+    """The claim's comparison on one cone in which it is linear."""
 
     question: Question
     node: ast.Binary
@@ -137,7 +137,7 @@ class _Part:
         return self.question.facts
 
     def prove(self) -> None:
-        """Raises Unsettled: it does not hold at a generator, or this was not proved."""
+        """Prove the comparison at every generator; raise Unsettled if it fails or is not proved at one of them."""
         figures = {name: self._figures(name) for name in FIGURES if name in ast.names_in(self.node)}
         for at, costs in enumerate(self.generators):
             scope = self.question.model.sized(self.facts.space, self.question.model.ranks)
@@ -151,18 +151,18 @@ class _Part:
                 raise Fails(costs, self._least(self.question.model.ranks.subtract(holds)))
 
     def _least(self, of: Set) -> dict[str, int]:
-        """Return the smallest size of a set: the fewest ranks, then the fewest microbatches."""
+        """Return the smallest size in a set: the fewest ranks, then the fewest microbatches."""
         kind, names = isl().dim_type, self.question.model.varying
         least = of.move_dims(kind.set, 0, kind.param, 0, len(names)).lexmin()
         point = next(at for at, _ in points(least, 0))
         return {**self.question.given, **dict(zip(names, point, strict=False))}
 
     def _compared(self, left: PwAff, right: PwAff) -> Set:
-        """Return where the comparison holds."""
+        """Return the set where the comparison holds."""
         return getattr(left, _COMPARES[self.node.operator])(right)
 
     def _equal(self, a: PwAff, b: PwAff, c: PwAff, d: PwAff) -> Set:
-        """Return where ``a / b == c / d``: b and d are above 0, and ``a d - b c`` is the polynomial 0."""
+        """Return the set where ``a / b == c / d``, with b and d above 0: where the polynomial ``a d - b c`` is 0."""
         ranks = self.question.model.ranks
         polynomials = [isl().PwQPolynomial.from_pw_aff(x.intersect_domain(ranks)) for x in (a, d, b, c)]
         if not polynomials[0].mul(polynomials[1]).sub(polynomials[2].mul(polynomials[3])).is_zero():
@@ -174,7 +174,7 @@ class _Part:
         return [x.id for x in ranks if isinstance(x, ast.Name) and not self.question.model.known(x)]
 
     def _figures(self, name: str) -> Sequence[PwAff]:
-        """Return a figure at each generator, by rank."""
+        """Return a figure (peak, makespan, …) at each generator, by rank."""
         facts = self.facts
         if name == "peak":
             return [facts.peak.scale_down_val(facts.space.value(self._chunks()))]
@@ -202,7 +202,7 @@ class _Part:
         return total
 
     def _chunks(self) -> int:
-        """Return how many stages there are for each rank."""
+        """Return the number of stages per rank."""
         model = self.question.model
         space = self.facts.space
         for chunks in range(1, len(model.placing.chunks) + 1):
@@ -213,7 +213,7 @@ class _Part:
         raise Unsettled("peak: the number of stages is not a multiple of that of ranks")
 
     def _figure(self, of: Sequence[PwAff], at: int) -> Figure:
-        """Return a figure as claims name it, at a generator."""
+        """Return a figure at one generator, as claims name it."""
         r = self.facts.space.named("r")
         ranks = self.question.model.ranks
 
@@ -237,7 +237,7 @@ class _Part:
         return Figure(of_rank, largest)
 
     def _at(self, of: PwAff, rank: Set) -> PwAff:
-        """Return the value at one rank, for all ranks."""
+        """Return the value at one rank as a constant over all ranks."""
         every = isl().Map.from_domain_and_range(self.question.model.ranks, rank)
         value = every.apply_range(isl().Map.from_pw_aff(of))
         return isl().PwMultiAff.from_map(value).get_pw_aff(0)

@@ -1,4 +1,4 @@
-"""Costs for which a condition holds: a cone, and the costs of which all others in it are sums.
+"""Cones of costs: the costs that satisfy linear conditions, as sums of finitely many generators.
 
 tW <= min(tF, tI)      is spanned by  F = 1    I = 1    F = I = W = 1
 """
@@ -14,29 +14,29 @@ from math import gcd, lcm
 from pipesched.prover.elimination import reduced
 
 Form = Mapping[str, Fraction]
-"""A sum of costs, each with its weight."""
-MOST = 8  # costs that vary
+"""A linear form: a sum of costs, each with its weight."""
+MOST = 8  # most costs that may vary
 
 
 @dataclass(frozen=True)
 class Cone:
-    """Costs, none below 0, for which all forms are at least 0."""
+    """The nonnegative costs for which every form is at least 0."""
 
     names: tuple[str, ...]
     forms: tuple[tuple[Fraction, ...], ...]
 
     @classmethod
     def of(cls, names: Sequence[str], forms: Sequence[Form]) -> Cone:
-        """Return the cone of some forms."""
+        """Return the cone on which these forms are at least 0."""
         return cls(tuple(names), tuple(tuple(form.get(name, Fraction(0)) for name in names) for form in forms))
 
     def cut(self, form: Form) -> list[Cone]:
-        """Return the two parts where a form is at least 0, and at most 0."""
+        """Split the cone by a form: the part where it is at least 0, and the part where it is at most 0."""
         row = tuple(form.get(name, Fraction(0)) for name in self.names)
         return [Cone(self.names, (*self.forms, tuple(sign * x for x in row))) for sign in (1, -1)]
 
     def generators(self) -> list[dict[str, int]]:
-        """Return the costs on its edges, in whole numbers."""
+        """Return the generators of the cone's edges, in whole numbers."""
         size = len(self.names)
         unit = [tuple(Fraction(int(k == at)) for k in range(size)) for at in range(size)]
         rows = [*dict.fromkeys((*unit, *(form for form in self.forms if any(form))))]
@@ -52,7 +52,9 @@ class Cone:
         return [dict(zip(self.names, ray, strict=True)) for ray in sorted(found, reverse=True)]
 
     def sign(self, form: Form) -> int | None:
-        """Return 1 or -1 where a form is nowhere below or above 0, 0 where it is 0; None where it changes its sign."""
+        """Return 1 if a form is at least 0 on the whole cone, -1 if at most 0, 0 if it is 0, None if its sign
+        changes.
+        """
         values = [sum(form.get(name, Fraction(0)) * x for name, x in ray.items()) for ray in self.generators()]
         if all(x == 0 for x in values):
             return 0
@@ -70,7 +72,7 @@ def _whole(ray: Sequence[Fraction]) -> tuple[int, ...]:
 
 
 def _edge(rows: Sequence[Sequence[Fraction]], size: int) -> tuple[Fraction, ...] | None:
-    """Return the line on which all rows are 0, if it is one."""
+    """Return a direction of the line on which all rows are 0, or None if the solutions are not a line."""
     left, pivots = reduced(rows, size)
     free = [column for column in range(size) if column not in pivots]
     if len(free) != 1:

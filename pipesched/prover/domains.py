@@ -1,4 +1,4 @@
-"""Sizes in words: ``every size with p >= 1 and m >= 1``."""
+"""Domains in words: ``every size with p >= 1 and m >= 1``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RULES = (
 
 
 def domain(sizes: Set) -> str:
-    """Return the sizes of a set."""
+    """Describe a set of sizes in words."""
     said = str(sizes.coalesce().remove_redundancies())
     inside = said[said.index("{") + 1 : said.rindex("}")].strip()
     conditions = inside.split(":", 1)[1].strip() if ":" in inside else ""

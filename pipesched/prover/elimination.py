@@ -1,4 +1,4 @@
-"""Linear equations in exact numbers."""
+"""Gaussian elimination in exact numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 
 
 def reduced(equations: Iterable[Sequence[Fraction]], unknowns: int) -> tuple[list[list[Fraction]], list[int]]:
-    """Return the equations with a 1 where one alone has an unknown, and by such an equation the unknown."""
+    """Return the equations in reduced row echelon form, and the pivot column of each."""
     rows, pivots = [list(row) for row in equations], list[int]()
     for column in range(unknowns):
         at = len(pivots)

@@ -1,4 +1,4 @@
-"""Figures of a file for every size: peaks, work, makespan, spans. Each is guessed from small sizes and proved.
+"""Figures of a file at every size: peaks, work, makespan and spans. Each is guessed from small sizes, then proved.
 
 work      how many slots of a kind a rank runs: their turns are 0 .. n
 peak(r)   h <= peak(r) wherever h is held, and somewhere on the rank h = peak(r)
@@ -24,21 +24,21 @@ PLACE = "r"
 
 @dataclass(eq=False)
 class Facts:
-    """Figures of ranks, as expressions of sizes and r; of all ranks, likewise."""
+    """Figures as expressions of the sizes and the rank r, and figures over all ranks as expressions of the sizes."""
 
     rel: Relations
     timeline: Timeline
 
     @cached_property
     def space(self) -> Space:
-        """Sizes and the rank."""
+        """The space of the sizes and the rank."""
         return Space(self.rel.model.context, self.rel.model.varying, (PLACE,))
 
     def guess(self, values: Mapping[tuple[tuple[int, ...], int], int], what: str) -> PwAff:
-        """Return an expression of sizes and rank with these values.
+        """Return an expression of the sizes and the rank with these values.
 
         Raises:
-            Unsettled: none fits.
+            Unsettled: no expression fits.
         """
         keys = sorted(values)
         found = of_ranks(self.rel.sample, [(*size, rank) for size, rank in keys]).through([values[key] for key in keys])
@@ -47,11 +47,11 @@ class Facts:
         return found.intersect_domain(self.rel.model.ranks)
 
     def ranked(self, of: PwAff) -> UnionMap:
-        """Return ``[r] -> [value]``."""
+        """Return the map ``[r] -> [value]``."""
         return isl().UnionMap.from_map(isl().Map.from_pw_aff(of))
 
     def least(self, of: PwAff, compare: str) -> UnionMap:
-        """Return ``[r] -> [x]`` for all x that compare so with a value."""
+        """Return the map ``[r] -> [x]`` to all x that compare with the value as given."""
         return self.ranked(of).apply_range(
             isl().UnionMap.read_from_str(self.rel.model.context, f"{{ [a] -> [x] : x {compare} a }}")
         )
@@ -63,7 +63,7 @@ class Facts:
 
     @cached_property
     def counts(self) -> Mapping[str, PwAff]:
-        """By kind of slot, how many each rank runs."""
+        """The number of slots of each kind on each rank."""
         made = {}
         for kind in dict.fromkeys(self.timeline.kinds.values()):
             of = [x for x in self.timeline.flow.nodes if self.timeline.kinds[x.name] == kind]
@@ -83,10 +83,10 @@ class Facts:
 
     @cached_property
     def peak(self) -> PwAff:
-        """Most F of a rank whose B or W has not ended, by rank.
+        """The largest number of F whose B or W has not ended, by rank.
 
         Raises:
-            Unsettled: it was not proved.
+            Unsettled: the peak is not proved.
         """
         statements = self.rel.statements
         letters = {x.letter for x in statements}
@@ -117,7 +117,7 @@ class Facts:
         return most
 
     def _freed(self, taking: list[Statement], freeing: list[Statement]) -> Mapping[str, PwAff]:
-        """Return how many B and W ran before each F."""
+        """Return the number of B and W that run before each F."""
         rel, counted = self.rel, {}
         for instances in rel.sample.ranks.values():
             done = 0
@@ -148,10 +148,10 @@ class Facts:
     # Time
 
     def makespans(self, times: Times) -> list[PwAff]:
-        """Return the makespan at each generator of a cone, linear in between.
+        """Return the makespan at each generator of a cone; it is linear in between.
 
         Raises:
-            Unsettled: it was not proved, or different operations end last.
+            Unsettled: the makespan is not proved, or different operations end last.
         """
         found, last = [], times.justified
         every = self.rel.model.ranks.params()
@@ -172,7 +172,7 @@ class Facts:
         return found
 
     def spans(self, times: Times) -> list[PwAff]:
-        """By generator the time from the first start of a rank to its last end.
+        """Return the span of each rank, from its first start to its last end, at each generator.
 
         Raises:
             Unsettled: a rank has no operation.
@@ -188,7 +188,7 @@ class Facts:
 
     @cached_property
     def _extremes(self) -> tuple[UnionMap, UnionMap]:
-        """``[r] -> S[...]``: the first and the last slot of each rank."""
+        """The first and the last slot of each rank, as maps ``[r] -> S[...]``."""
         flow = self.timeline.flow
         nodes = self.rel.rank.intersect_domain(flow.points).reverse()
         not_first, not_last = flow.order.range(), flow.order.domain()
@@ -202,5 +202,5 @@ class Facts:
         return isl().PwMultiAff.from_map(maps[0]).get_pw_aff(0)
 
     def everywhere(self, compared: Set) -> bool:
-        """Return True if this holds of every size and rank."""
+        """Return True if the comparison holds for every size and rank."""
         return bool(self.rel.model.ranks.is_subset(compared))

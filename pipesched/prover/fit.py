@@ -1,4 +1,4 @@
-"""Affine functions by cases through given points, exactly: a guess, for others to prove.
+"""Guesses of piecewise affine functions through given points, in exact numbers. The caller proves them.
 
 if t <= 0:   p - 1                          the case that holds of most points first,
 else:        3 p - 3 - 2 r + 3 t            what is left in the same way
@@ -20,14 +20,14 @@ from pipesched.prover.presburger import spend
 
 Weights = tuple[Fraction, ...]
 CASES = 6
-_STEPS = (-2, -1, 0, 1, 2)  # a case begins where two values are so far from each other
-_LARGEST = 10_000  # weight, and denominator of one
+_STEPS = (-2, -1, 0, 1, 2)  # offsets between two values that are tried as thresholds of a case
+_LARGEST = 10_000  # largest weight, and largest denominator of a weight
 _NEAR = 0.01
 
 
 @dataclass(frozen=True)
 class Case:
-    """A function where all guards are at least 0; weights of columns each."""
+    """An affine function where all guards are at least 0. weights: of the columns."""
 
     guards: tuple[tuple[int, ...], ...]
     weights: Weights
@@ -35,14 +35,14 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Guard:
-    """A condition ``columns @ weights >= 0``, and where it holds."""
+    """A condition ``columns @ weights >= 0``, and the points that satisfy it."""
 
     weights: tuple[int, ...]
     holds: Bools
 
 
 def through(columns: Ints, values: Ints) -> Weights | None:
-    """Return the affine function of the columns that has these values, if there is one."""
+    """Return the affine function of the columns that takes these values, or None if there is none."""
     spend(len(values))
     if not len(values):
         return tuple([Fraction(0)] * int(columns.shape[1]))
@@ -62,7 +62,7 @@ def through(columns: Ints, values: Ints) -> Weights | None:
 
 
 def _solved(matrix: Ints, right: Ints) -> list[Fraction]:
-    """Return a solution of equations that have one; what they leave open is 0."""
+    """Return a solution of solvable equations; free unknowns are 0."""
     rows, pivots = reduced(
         ([*map(Fraction, row), Fraction(x)] for row, x in zip(matrix.tolist(), right.tolist(), strict=True)),
         matrix.shape[1],
@@ -74,7 +74,7 @@ def _solved(matrix: Ints, right: Ints) -> list[Fraction]:
 
 
 def guards(columns: Ints, terms: Sequence[Sequence[int]]) -> list[Guard]:
-    """Return the conditions ``a >= b + k`` of all pairs of terms, one of each set of points that they hold of."""
+    """Return the conditions ``a >= b + k`` for all pairs of terms, one for each set of points that they select."""
     found: dict[bytes, Guard] = {}
     for first, second in combinations(terms, 2):
         apart = np.array(first, dtype=np.int64) - np.array(second, dtype=np.int64)
@@ -90,7 +90,7 @@ def guards(columns: Ints, terms: Sequence[Sequence[int]]) -> list[Guard]:
 
 
 def cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int = CASES) -> list[Case] | None:
-    """Return a function by cases through all points, or None where few cases of these guards do not suffice."""
+    """Return a piecewise function through all points, or None if these guards need too many cases."""
     whole = np.ones(len(values), dtype=np.bool_)
     return _cases(columns, values, known, whole, most)
 
@@ -112,5 +112,5 @@ def _cases(columns: Ints, values: Ints, known: Sequence[Guard], where: Bools, mo
 
 
 def _not(weights: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the guard of what is left: below 0."""
+    """Return the negation of a guard."""
     return (-weights[0] - 1, *(-x for x in weights[1:]))

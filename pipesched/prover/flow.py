@@ -1,10 +1,10 @@
-"""What waits for what, completeness, and the clock.
+"""The dependencies of a file's operations, its completeness, and its clock.
 
     F(s, j) <- F(s', j)   s reads s'        G(s, j) <- G(s', j)   s' reads s, or its own F where none does
     W(s, j) <- I(s, j)                      R(s, j) <- F(s, j),  G(s, j) <- R(s, j)          G is an I or a B
 
-An order without a cycle of these is without a deadlock under every model of communication: what we lower sends and
-receives in the order of the clock. Both parts of an overlap are one node.
+If these dependencies and the order have no cycle, no program deadlocks under any communication model, because lowering
+places sends and receives in the order of the clock. Both parts of an overlap are one node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipesched.prover.statements import Statement
 
 
 def every_key(rel: Relations) -> Set:
-    """Return ``[s, j]``: the stages and microbatches that there are."""
+    """Return every pair of stage and microbatch, as ``[s, j]``."""
     model = rel.model
     space = Space(model.context, model.varying, ("s", "j"))
     made: Set | None = None
@@ -35,10 +35,10 @@ def every_key(rel: Relations) -> Set:
 
 
 def complete(rel: Relations) -> str:
-    """Return what each stage and microbatch runs once, in letters.
+    """Return the letters of the kinds that each stage and microbatch runs once.
 
     Raises:
-        Unsettled: one is missing, or runs twice, or this was not proved.
+        Unsettled: an operation is missing or runs twice, or neither is proved.
     """
     keys = rel.union(rel.keys.values())
     if not rel.points(rel.statements).is_subset(keys.domain()):
@@ -60,18 +60,18 @@ def complete(rel: Relations) -> str:
 
 @dataclass(eq=False)
 class Flow:
-    """The edges between nodes, those on one rank and those between ranks."""
+    """The edges between slots: those within a rank and those between ranks."""
 
     rel: Relations
 
     @cached_property
     def nodes(self) -> list[Statement]:
-        """Statements whose instances begin a slot."""
+        """The statements whose instances begin a slot."""
         return [x for x in self.rel.statements if not x.second]
 
     @cached_property
     def _node(self) -> UnionMap:
-        """Instances, each with that which begins its slot."""
+        """Each instance mapped to the instance that begins its slot."""
         rel = self.rel
         made: list[Map] = []
         for x in rel.statements:
@@ -83,12 +83,12 @@ class Flow:
         return rel.union(made)
 
     def read(self, text: str) -> UnionMap:
-        """Return a map of a text."""
+        """Parse a map."""
         return isl().UnionMap.read_from_str(self.rel.model.context, text)
 
     @cached_property
     def _data(self) -> UnionMap:
-        """Producers and consumers, operation by operation."""
+        """Producers mapped to their consumers, operation by operation."""
         rel, model = self.rel, self.rel.model
         f, g, i, w, r = (rel.made(x) for x in ("F", "IB", "I", "W", "R"))
         j = self.read("{ [j] -> [j] }")
@@ -110,12 +110,12 @@ class Flow:
 
     @cached_property
     def data(self) -> UnionMap:
-        """Producers and consumers, slot by slot."""
+        """Producers mapped to their consumers, slot by slot."""
         return self._data.apply_domain(self._node).apply_range(self._node)
 
     @cached_property
     def order(self) -> UnionMap:
-        """Slots, and those that come later on their rank."""
+        """Slots mapped to the later slots of their rank."""
         own = self.points
         return self.rel.order.intersect_domain(own).intersect_range(own)
 
@@ -131,18 +131,18 @@ class Flow:
 
     @cached_property
     def near(self) -> UnionMap:
-        """Edges on one rank."""
+        """The edges within one rank."""
         rank = self.rel.rank
         return self.order.union(self.data.intersect(rank.apply_range(rank.reverse())))
 
     @cached_property
     def far(self) -> UnionMap:
-        """Edges between ranks."""
+        """The edges between ranks."""
         return self.data.intersect(self._between)
 
 
 def _beside(first: UnionMap, second: UnionMap) -> UnionMap:
-    """Return ``[s, j] -> [s', j']`` of ``[s] -> [s']`` and ``[j] -> [j']``."""
+    """Return the product ``[s, j] -> [s', j']`` of the maps ``[s] -> [s']`` and ``[j] -> [j']``."""
     product = first.product(second)
     flat = isl().UnionMap.read_from_str(first.get_ctx(), "{ [[a] -> [b]] -> [a, b] }")
     return product.apply_domain(flat).apply_range(flat)

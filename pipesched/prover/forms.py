@@ -1,4 +1,4 @@
-"""Conditions and claims on costs: which cone of costs they speak of, and whether they are linear in it.
+"""Conditions and claims on costs: the cone of costs that a condition selects, and whether a claim is linear on it.
 
 when tC == 0 and (m >= p or tB <= tF)     sizes with m >= p, any costs with tC == 0;  any size, tC == 0, tB <= tF
 max(tF, tF + tI - 2 * tW)                 linear where tI >= 2 tW, and where tI <= 2 tW
@@ -16,24 +16,24 @@ from pipesched.language.claims import COSTS
 from pipesched.prover.cones import Cone, Form
 from pipesched.prover.scope import NotAffine, Scope, evaluate
 
-PARTS, BENDS = 16, 64  # of a claim
+PARTS, BENDS = 16, 64  # most parts of a condition, and most bends of a claim
 FIGURES = ("makespan", "span", "work", "idle", "span_idle", "peak", "host", "bubble", "span_bubble")
 
 
 def costs_in(node: ast.Node) -> frozenset[str]:
-    """Return the costs that an expression names."""
+    """Return the names of the costs in an expression."""
     return frozenset(COSTS[name] for name in ast.names_in(node) if name in COSTS)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Where a claim applies: sizes for which all conditions hold, costs for which all forms are at least 0."""
+    """The scope of a claim: sizes for which all conditions hold, and costs for which all forms are at least 0."""
 
     sizes: tuple[ast.Expression, ...] = ()
     forms: tuple[tuple[tuple[str, Fraction], ...], ...] = ()
 
     def also(self, other: Part) -> Part:
-        """Return where both speak."""
+        """Return the intersection of two parts."""
         return Part((*self.sizes, *other.sizes), (*self.forms, *other.forms))
 
     @property
@@ -43,10 +43,10 @@ class Part:
 
 
 def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
-    """Return a condition as parts of which one holds. scope: the sizes.
+    """Return a condition as a union of parts. scope: defines the sizes.
 
     Raises:
-        NotAffine: it has no such form.
+        NotAffine: the condition is not of this form.
     """
     if condition is None:
         return [Part()]
@@ -70,7 +70,7 @@ def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
 
 
 def _below(less: ast.Expression, more: ast.Expression) -> Iterator[tuple[ast.Expression, ast.Expression]]:
-    """Yield ``max(a, b) <= min(c, d)``: each of these below each of those."""
+    """Yield ``max(a, b) <= min(c, d)`` as pairs: each of a and b with each of c and d."""
     match less, more:
         case ast.Call(function=ast.Name(id="max"), arguments=given), _:
             yield from (pair for each in given for pair in _below(each, more))
@@ -99,20 +99,20 @@ def minus(a: Form, b: Form) -> Form:
 
 
 def _added(a: Form, b: Form, sign: int) -> Form:
-    """Return the sum of two forms, the second one times a sign."""
+    """Return the sum of two forms, the second multiplied by a sign."""
     return {name: a.get(name, Fraction(0)) + sign * b.get(name, Fraction(0)) for name in {**a, **b}}
 
 
 def _scaled(found: list[tuple[list[Form], Form]], number: Fraction) -> list[tuple[list[Form], Form]]:
-    """Return the pieces of which each form is so many times itself."""
+    """Return the pieces with each form multiplied by a number."""
     return [(where, {name: number * x for name, x in form.items()}) for where, form in found]
 
 
 def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
-    """Return an expression of costs, as forms, each with the forms that are at least 0 where it is that.
+    """Return an expression of costs as pieces: a linear form, and the forms that are at least 0 where it applies.
 
     Raises:
-        NotAffine: a weight of a cost varies with sizes, or it is not a sum of costs.
+        NotAffine: a weight of a cost varies with sizes, or the expression is not a sum of costs.
     """
     if not costs_in(node):
         value = evaluate(node, scope)
@@ -158,10 +158,10 @@ def _number(node: ast.Expression, scope: Scope) -> Fraction:
 
 
 def linear(node: ast.Expression, cone: Cone, scope: Scope) -> list[Cone]:
-    """Return the cone, cut where an expression bends.
+    """Return the parts of the cone on which an expression is linear.
 
     Raises:
-        NotAffine: it bends where sizes say.
+        NotAffine: the place of a bend depends on sizes.
     """
     cones, forms = [cone], [*bends(node, scope)]
     if len(forms) > BENDS:
@@ -174,7 +174,7 @@ def linear(node: ast.Expression, cone: Cone, scope: Scope) -> list[Cone]:
 
 
 def bends(node: ast.Node, scope: Scope) -> Iterator[Form]:
-    """Yield the forms at whose sign an expression bends."""
+    """Yield the forms at whose sign changes an expression bends."""
     if isinstance(node, ast.Call) and node.function.id in ("min", "max", "abs") and costs_in(node):
         given = [x for each in node.arguments for x in pieces(each, scope)]
         yield from (form for where, _ in given for form in where)
@@ -186,10 +186,11 @@ def bends(node: ast.Node, scope: Scope) -> Iterator[Form]:
 
 
 def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
-    """Return the degree in costs: 1 of a sum of costs, 0 without any; None of the number 0, which fits both.
+    """Return the degree of an expression in the costs: 1 for a sum of costs, 0 without costs, None for 0, which fits
+    both.
 
     Raises:
-        NotAffine: neither.
+        NotAffine: the degree is neither 0 nor 1.
     """
     match node:
         case ast.Number(value=0):
@@ -217,12 +218,12 @@ def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
 
 
 def _of_sizes(node: ast.Expression, facts: Mapping[str, int]) -> bool:
-    """Return True if an expression names neither a cost nor a figure."""
+    """Return True if an expression contains neither a cost nor a figure."""
     return not costs_in(node) and not _speaks(node, facts)
 
 
 def _speaks(node: ast.Node, facts: Mapping[str, int]) -> bool:
-    """Return True if an expression has a figure."""
+    """Return True if an expression contains a figure."""
     return not ast.names_in(node).isdisjoint(facts)
 
 

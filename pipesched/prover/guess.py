@@ -1,4 +1,4 @@
-"""Expressions by cases through the values of a sample: of each point of a statement, or of each size and rank."""
+"""Guesses of piecewise expressions from sample values: by points of a statement, or by size and rank."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pipesched.prover.presburger import PwAff, Set, Space, isl
 from pipesched.prover.sampling import Sample
 
 _APART = (-1, 0, 1)
-_MOST = 160  # guards that are tried
+_MOST = 160  # most guards that are tried
 
 
 def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
-    """Yield the conditions of a set that speak of no quotient: weights of 1, parameters, dimensions."""
+    """Yield the constraints of a set that have no quotients, as weights of 1, the parameters and the dimensions."""
     kind = isl().dim_type
     dims = of.dim(kind.set)
     for part in of.get_basic_sets():
@@ -33,7 +33,7 @@ def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(eq=False)
 class Guesses:
-    """Guesses at the values of a statement's points. rows: 1, sizes, point, floors."""
+    """Guesses of values at the points of a statement. rows: 1, sizes, point, floors."""
 
     space: Space
     rows: Ints
@@ -43,7 +43,7 @@ class Guesses:
 
     @cached_property
     def _halved(self) -> Guesses:
-        """The same with a half of each loop, and of it and m, as columns."""
+        """The same guesses with additional columns for half of each loop variable, of m, and of both together."""
         half = self.space.value(2)
         rows, floors = [self.rows], [*self.floors]
         units = {name: at for at, name in enumerate((*self.space.parameters, *self.space.dims), 1)}
@@ -58,7 +58,7 @@ class Guesses:
 
     @cached_property
     def columns(self) -> list[PwAff]:
-        """The columns, as expressions."""
+        """The columns as expressions."""
         names = (*self.space.parameters, *self.space.dims)
         return [self.space.number(1), *(self.space.named(name) for name in names), *self.floors]
 
@@ -75,7 +75,7 @@ class Guesses:
         return list(found.values())[:_MOST]
 
     def _terms(self, width: int) -> list[tuple[int, ...]]:
-        """Return the values that are compared: 0, the loops, r, and how far r, and 1, are from p and m."""
+        """Return the terms that guards compare: 0, the loops, r, and the distances of r and of 1 from p and m."""
         names = (*self.space.parameters, *self.space.dims)
         unit = {name: tuple(int(k == at) for k in range(width)) for at, name in enumerate(names, 1)}
         zero = (0,) * width
@@ -85,7 +85,7 @@ class Guesses:
         return [*made, *(unit[name] for name in self.space.parameters)]
 
     def through(self, values: Sequence[int]) -> PwAff | None:
-        """Return an expression by cases with these values; of halves too, if there is none without."""
+        """Return a piecewise expression with these values; one with halves only if there is none without."""
         found = cases(self.rows, np.array(values, dtype=np.int64), self._guards)
         if found is None:
             return self._halved.through(values) if self.halves else None
@@ -104,7 +104,9 @@ def _sum(first: tuple[int, ...], second: tuple[int, ...], sign: int) -> tuple[in
 
 
 def thresholds(sample: Sample) -> list[tuple[int, ...]]:
-    """Return where statements begin and end to run, and at which sizes and ranks they run at all."""
+    """Return the guards at which statements begin and end to run, including the sizes and ranks at which they run at
+    all.
+    """
     model = sample.model
     loops = len(model.space.dims) - 1
     found: set[tuple[int, ...]] = set()
@@ -116,7 +118,7 @@ def thresholds(sample: Sample) -> list[tuple[int, ...]]:
 
 
 def of_statements(sample: Sample) -> list[Guesses]:
-    """By statement."""
+    """Return the guesses for each statement."""
     model, more = sample.model, thresholds(sample)
     made = []
     for number, statement in enumerate(model.statements):
@@ -127,7 +129,7 @@ def of_statements(sample: Sample) -> list[Guesses]:
 
 
 def of_ranks(sample: Sample, rows: Sequence[tuple[int, ...]]) -> Guesses:
-    """Return the guesses at values of ranks. rows: a size and a rank each."""
+    """Return the guesses for values of ranks. rows: a size and a rank each."""
     model = sample.model
     width = 1 + len(model.varying) + 1
     more = sorted({each[:width] for each in thresholds(sample) if not any(each[width:])})

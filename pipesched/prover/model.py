@@ -1,4 +1,4 @@
-"""A file under a question: every p, or one p, and every m that it takes; its statements and its placement."""
+"""A file under a question: statements and placement for every p or for one p, and for every m that the file accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ SIZES = ("p", "m")
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """given: the values of parameters; p and m vary where they are not among them."""
+    """The statements and the placement of a file. given: fixed values of parameters; p and m vary unless they are
+    given.
+    """
 
     file: ast.File
     given: Mapping[str, int]
@@ -26,12 +28,12 @@ class Model:
 
     @cached_property
     def varying(self) -> tuple[str, ...]:
-        """The parameters that vary."""
+        """The names of the parameters that vary."""
         known = [parameter.name.id for parameter in self.file.parameters]
         return tuple(name for name in SIZES if name in known and name not in self.given)
 
     def names(self, space: Space, context: Set | None = None) -> Scope:
-        """Return what the names of the top level mean in a space."""
+        """Return the scope of the file's top-level names in a space."""
         scope = Scope(space, {}, {}, space.universe if context is None else context)
         for name in self.varying:
             scope.values[name] = space.named(name)
@@ -56,7 +58,7 @@ class Model:
 
     @cached_property
     def sizes(self) -> Set:
-        """The sizes that the file takes: what it requires, and at least 1 of each."""
+        """The sizes that the file accepts: its requirements hold, and p and m are at least 1."""
         space = Space(self.context, self.varying, ())
         made = space.universe
         for name in self.varying:
@@ -69,13 +71,15 @@ class Model:
         return made.params().coalesce()
 
     def _require_values(self, scope: Scope) -> None:
-        """Raises NotAffine: a value of the top level may have none, as it divides by what varies."""
+        """Require that every top-level value exists at all sizes; raise NotAffine if one divides by a value that
+        varies.
+        """
         for node in [*scope.definitions.values()]:
             define(node, scope)
 
     @cached_property
     def placing(self) -> Placing:
-        """Where the stages are."""
+        """The placement of the stages."""
         for item in self.file.items:
             if isinstance(item, ast.Frozen):
                 raise NotAffine(item.span, "stages are frozen, which is not known here yet")
@@ -84,13 +88,13 @@ class Model:
         return placing(self.file, self.sized, self.context, self.varying)
 
     def sized(self, space: Space, context: Set | None) -> Scope:
-        """Return what the names of the top level mean in a space, at the sizes that the file takes."""
+        """Return the scope of the top-level names in a space, limited to the sizes that the file accepts."""
         whole = space.universe.intersect_params(self.sizes)
         return self.names(space, whole if context is None else whole.intersect(context))
 
     @cached_property
     def slices(self) -> int:
-        """How many microbatches are the slices of one sequence."""
+        """The number of microbatches that are slices of one sequence."""
         lines = [item for item in self.file.items if isinstance(item, ast.Slices)]
         if not lines:
             return 1
@@ -106,7 +110,7 @@ class Model:
 
     @cached_property
     def ranks(self) -> Set:
-        """``[r]``, every rank."""
+        """The set ``[r]`` of all ranks."""
         held = self.placing.home[0].range()
         for each in self.placing.home[1:]:
             held = held.union(each.range())
@@ -118,7 +122,7 @@ class Model:
         return below
 
     def count(self, space: Space) -> Any:
-        """Return how many ranks there are."""
+        """Return the number of ranks."""
         return space.named("p") if "p" in self.varying else space.number(self._ranks)
 
     @cached_property
@@ -131,13 +135,13 @@ class Model:
 
     @cached_property
     def space(self) -> Space:
-        """The points of statements: the rank and the loops."""
+        """The space of the statements' points: the rank and the loop variables."""
         deep = max([1, *(depth(item.body) for item in self.file.items if isinstance(item, ast.Rank))])
         return Space(self.context, self.varying, ("r", *(f"i{k}" for k in range(deep))))
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """The statements of all ranks, each in one chunk; a bare W is in any."""
+        """The statements of all ranks, each in one chunk; a bare W may be in any."""
         walker = Walker(self.space)
         for code, guard, rank in self._programs():
             scope = self.sized(self.space, guard)
@@ -147,11 +151,11 @@ class Model:
         return tuple(split for statement in walker.made for split in self._by_chunk(statement))
 
     def known(self, name: ast.Name) -> bool:
-        """Return True if a name has a meaning at the top level, so that a program of it is that of one rank."""
+        """Return True if a name is defined at the top level, so that `rank NAME { … }` is the program of one rank."""
         return name.id in self.names(self.space).values or name.id in self.names(self.space).definitions
 
     def _programs(self) -> Iterator[tuple[ast.Rank, Set, Value]]:
-        """Yield the programs with the ranks that run them, and their rank: a number where p is one."""
+        """Yield each program with the set of ranks that run it, and the rank: a number where p is fixed."""
         rank = self.space.named("r")
         every = self._lifted(self.ranks)
         items = [item for item in self.file.items if isinstance(item, ast.Rank)]
@@ -171,18 +175,18 @@ class Model:
             yield from ((item, left, rank),) if "p" in self.varying else self._one_by_one(item, left, rank)
 
     def _one_by_one(self, item: ast.Rank, ranks: Set, rank: PwAff) -> Iterator[tuple[ast.Rank, Set, Value]]:
-        """Yield a program for each of its ranks, where p is one number."""
+        """Yield a program once for each of its ranks, where p is fixed."""
         for number in range(self._ranks):
             own = ranks.intersect(rank.eq_set(self.space.number(number)))
             if not own.is_empty():
                 yield item, own, number
 
     def _lifted(self, ranks: Set) -> Set:
-        """Return a set of ranks as points of statements."""
+        """Convert a set of ranks to a set of statement points."""
         return ranks.insert_dims(isl().dim_type.set, 1, len(self.space.dims) - 1)
 
     def _by_chunk(self, statement: Statement) -> Iterator[Statement]:
-        """Yield a statement for each chunk that it runs."""
+        """Yield a copy of a statement for each chunk that it can run."""
         chunks = [self._lifted(chunk.domain()) for chunk in self.placing.chunks]
         domain, chunk = statement.domain, statement.chunk
         if chunk is None and (statement.letter != "W" or len(chunks) == 1):

@@ -1,4 +1,6 @@
-"""The placement as relations: stage to rank, the chunks of a rank, who reads whom, the microbatches of a route."""
+"""The placement as relations: the rank of a stage, the chunks of a rank, the stages that a stage reads, the
+microbatches of a route.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,15 @@ from pipesched.language import ast
 from pipesched.prover.presburger import Map, Set, Space, isl
 from pipesched.prover.scope import NotAffine, Scope, Value, evaluate
 
-CHUNKS = 64  # of a rank
+CHUNKS = 64  # most chunks of a rank
 
 
 @dataclass(frozen=True, eq=False)
 class Placing:
-    """home: by route ``[s] -> [r]``. chunks: by chunk its route and stage, ``[r] -> [route, s]``. stages: ``[s]``.
+    """The placement. home: by route ``[s] -> [r]``. chunks: by chunk its route and stage, ``[r] -> [route, s]``.
+    stages: ``[s]``.
 
-    reads: ``[s] -> [s']``, s' being read by s. ends: by route its first microbatch and the end, None for 0 .. m.
+    reads: ``[s] -> [s']``, where s reads s'. ends: by route the first microbatch and the end, None for 0 .. m.
     """
 
     home: tuple[Map, ...]
@@ -33,7 +36,7 @@ Names = Callable[[Space, Set | None], Scope]
 
 
 def _route(line: ast.Stages) -> str:
-    """Return the name of a line's route; "" where there is one alone."""
+    """Return the name of the route in a stage line; "" if the file has one route without a name."""
     return line.route.id if line.route else ""
 
 
@@ -41,7 +44,7 @@ def placing(file: ast.File, names: Names, context: Any, parameters: tuple[str, .
     """Return the placement of a file. names: the scope of its top level in a space.
 
     Raises:
-        NotAffine: it has no such form.
+        NotAffine: the placement is not affine.
     """
     lines = [(_route(item), item) for item in file.items if isinstance(item, ast.Stages)]
     routes = list(dict.fromkeys(name for name, _ in lines))
@@ -74,7 +77,9 @@ def placing(file: ast.File, names: Names, context: Any, parameters: tuple[str, .
 
 
 def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
-    """Raises NotAffine: stage numbers are not contiguous from 0, or some route lacks a stage."""
+    """Require that stages are numbered from 0 without a gap and that every route has them all; raise NotAffine
+    otherwise.
+    """
     fewer = isl().Map.read_from_str(stages.get_ctx(), "{ [s] -> [s - 1] : s != 0 }")
     if not fewer.intersect_domain(stages).range().is_subset(stages) or not all(
         x.domain().is_equal(stages) for x in home
@@ -85,7 +90,9 @@ def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
 def _require_routes(
     home: list[Map], ends: list[tuple[ast.Expression, ast.Expression] | None], file: ast.File, names: Names
 ) -> None:
-    """Raises NotAffine: routes do not take the microbatches one after the other, or have ranks of a stage in common."""
+    """Require that routes take consecutive microbatches and never share a rank for a stage; raise NotAffine
+    otherwise.
+    """
     if len(home) == 1 and ends[0] is None:
         return
     at, space = (
@@ -109,7 +116,7 @@ def _require_routes(
 
 
 def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> None:
-    """Raises NotAffine: a stage reads one behind it, or one before the last is read by none."""
+    """Require that stages read only earlier ones, and that all but the last are read; raise NotAffine otherwise."""
     before = isl().Map.read_from_str(stages.get_ctx(), "{ [s] -> [t] : -1 <= t < s }")
     inner = stages.subtract(stages.lexmax())
     inside = read.intersect_domain(stages)
@@ -118,7 +125,7 @@ def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> 
 
 
 def _line(line: ast.Stages, scope: Scope) -> tuple[Map, list[Map]]:
-    """Return where a line places its stages, and what these read."""
+    """Return the ranks of the stages in one line, and the stages that they read."""
     space = scope.space
     variable = space.named("s")
     low = evaluate(line.low, scope)
@@ -135,7 +142,9 @@ def _line(line: ast.Stages, scope: Scope) -> tuple[Map, list[Map]]:
 
 
 def _chunks(home: list[Map], file: ast.File, context: Any) -> tuple[Map, ...]:
-    """Return the stages of each rank, by route and then by stage: the first of each, the next, and so on."""
+    """Return the chunks of every rank: the first stage of each rank, the second, and so on, by route and then by
+    stage.
+    """
     numbered = [each.reverse().insert_dims(isl().dim_type.out, 0, 1) for each in home]
     numbered = [each.fix_val(isl().dim_type.out, 0, isl().Val(route, context)) for route, each in enumerate(numbered)]
     left = numbered[0]

@@ -1,9 +1,9 @@
-"""isl, as the prover uses it: sets and maps of integers with parameters, whose subset tests it decides.
+"""Access to isl: sets and maps of integers with parameters, and decisions of subset tests.
 
     Set      { [r, i] : 0 <= r < p and 0 <= i < m }         Map      { S[r, i] -> [r + i] }
     PwAff    an expression by cases, floor(x / 4) in it     Union    of sets or maps of several spaces
 
-The library is imported here and nowhere else; its objects have no types of their own.
+Only this module imports the library; its objects have no static types.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ UnionSet: TypeAlias = Any
 UnionMap: TypeAlias = Any
 Point: TypeAlias = tuple[int, ...]
 
-OPERATIONS = 40_000_000  # of isl, for one question; some ten seconds
-POINTS = 60_000  # that are listed of a set
-_A_POINT = 100  # steps
+OPERATIONS = 40_000_000  # isl operations for one question; some ten seconds
+POINTS = 60_000  # most points of a set that are listed
+_A_POINT = 100  # steps charged for each point
 
 
-STEPS = 100_000_000  # of ours, likewise: a row of a fit is one
+STEPS = 100_000_000  # our own steps for one question; a row of a fit is one step
 
 
 class TooHard(Exception):
-    """A question takes more steps than it is given."""
+    """A question needs more steps than its budget has."""
 
 
 class _Left:
-    """The steps of ours that are left for a question."""
+    """The budget of our own steps that is left for a question."""
 
     steps = STEPS
 
 
 def spend(steps: int) -> None:
-    """Take steps of ours.
+    """Charge our own steps to the budget.
 
     Raises:
-        TooHard: none are left.
+        TooHard: the budget is exhausted.
     """
     _Left.steps -= steps
     if _Left.steps < 0:
@@ -59,7 +59,7 @@ def isl() -> Any:
     """Return the library.
 
     Raises:
-        PipeschedError: PS820, it is not installed.
+        PipeschedError: PS820, islpy is not installed.
     """
     try:
         return import_module("islpy")
@@ -70,10 +70,10 @@ def isl() -> Any:
 
 @contextmanager
 def bounded(context: Any, operations: int = OPERATIONS) -> Iterator[None]:
-    """Give isl so many steps for what is asked inside.
+    """Limit the operations of isl inside the block.
 
     Raises:
-        TooHard: they do not suffice.
+        TooHard: the limit is reached.
     """
     context.reset_operations()
     context.set_max_operations(operations)
@@ -91,7 +91,7 @@ def bounded(context: Any, operations: int = OPERATIONS) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """A space of points: names of its parameters and of its dimensions."""
+    """A space of points, with the names of its parameters and of its dimensions."""
 
     context: Any
     parameters: tuple[str, ...]
@@ -106,15 +106,15 @@ class Space:
     local: Any = None
 
     def number(self, value: int | Fraction) -> PwAff:
-        """Return a constant."""
+        """Return a constant expression."""
         return isl().PwAff.from_aff(isl().Aff.val_on_domain(self.local, self.value(value)))
 
     def value(self, value: int | Fraction) -> Any:
-        """Return a number as isl has it."""
+        """Convert a number to an isl value."""
         return isl().Val(str(value), self.context)
 
     def named(self, name: str) -> PwAff:
-        """Return a parameter or a dimension."""
+        """Return the parameter or dimension of this name as an expression."""
         kind = isl().dim_type
         where = (kind.param, self.parameters) if name in self.parameters else (kind.set, self.dims)
         return isl().PwAff.from_aff(isl().Aff.var_on_domain(self.local, where[0], where[1].index(name)))
@@ -129,10 +129,10 @@ class Space:
 
 
 def points(of: Set, parameters: int) -> Iterator[tuple[Point, Any]]:
-    """Yield all points of a bounded set, parameters first, and each as isl has it.
+    """Yield all points of a bounded set, parameters first, each with its isl object.
 
     Raises:
-        TooHard: there are too many.
+        TooHard: the set has too many points.
     """
     kind = isl().dim_type
     count = of.move_dims(kind.set, 0, kind.param, 0, parameters).count_val().to_python()
@@ -149,13 +149,13 @@ def points(of: Set, parameters: int) -> Iterator[tuple[Point, Any]]:
 
 
 def map_to(expression: PwAff, domain: Set, name: str) -> Map:
-    """Return ``{ name[...] -> [expression] }`` on a domain."""
+    """Return the map ``{ name[...] -> [expression] }`` on a domain."""
     made = isl().Map.from_pw_aff(expression.intersect_domain(domain))
     return made.set_tuple_name(isl().dim_type.in_, name)
 
 
 def maps_to(expressions: list[PwAff], domain: Set, name: str) -> Map:
-    """Return ``{ name[...] -> [expression, ...] }`` on a domain."""
+    """Return the map ``{ name[...] -> [expression, ...] }`` on a domain."""
     made = map_to(expressions[0], domain, name)
     for expression in expressions[1:]:
         made = made.flat_range_product(map_to(expression, domain, name))
@@ -163,7 +163,7 @@ def maps_to(expressions: list[PwAff], domain: Set, name: str) -> Map:
 
 
 def union(maps: list[Map], empty: str, context: Any) -> UnionMap:
-    """Return the maps of several spaces as one. empty: the text of a map without any, which names the parameters."""
+    """Return the union of maps of several spaces. empty: the text of an empty map, which names the parameters."""
     made = isl().UnionMap.read_from_str(context, empty)
     for each in maps:
         made = made.union(isl().UnionMap.from_map(each))
@@ -171,12 +171,12 @@ def union(maps: list[Map], empty: str, context: Any) -> UnionMap:
 
 
 def parts(of: UnionMap) -> list[Map]:
-    """Return the maps of a union, a space each."""
+    """Return the maps of a union, one for each space."""
     found: list[Map] = []
     of.foreach_map(found.append)
     return found
 
 
 def case(condition: Set, yes: PwAff, no: PwAff) -> PwAff:
-    """Return an expression by cases."""
+    """Return an expression with two cases: `yes` where the condition holds, `no` elsewhere."""
     return yes.intersect_domain(condition).union_add(no.intersect_domain(condition.complement()))

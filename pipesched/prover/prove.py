@@ -1,6 +1,6 @@
-"""The properties of a file at every size: each proved, refuted at its smallest size, or not settled.
+"""The properties of a file at every size: each is proved, refuted at its smallest size, or not settled.
 
-First for every p at once; properties that stay open are then tried at p = 2, 3 and 4, one by one.
+Every p is tried at once first; properties that stay open are tried at p = 2, 3 and 4, one at a time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ PROVED, REFUTED, OPEN = "proved", "refuted", "not settled"
 
 
 def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
-    """Return all that is proved of a file. parameters: those that are given have one value; p and m vary else.
+    """Prove the properties of a file. parameters: those that are given are fixed; p and m vary unless they are given.
 
     Raises:
-        PipeschedError: the file is not a .ps file, or wrong whatever the sizes; PS225, its order has
+        PipeschedError: the file is not a .ps file, or is wrong at every size; PS225, its order has
             one size; PS820, islpy is not installed.
     """
     isl()
@@ -78,9 +78,7 @@ class _Prover:
         return Theorems(self.source.name, self.file.name.id, title, tuple(answers))
 
     def _one_by_one(self, open: set[int]) -> Iterator[Answer]:
-        """Yield the answers on p = 2, 3 and 4, as far as something is proved there that is not for all. open: what is
-        not.
-        """
+        """Yield the answers for p = 2, 3 and 4 that prove an open property. open: the numbers of the open properties."""
         for p in ONE_BY_ONE:
             if any(size["p"] == p for size in self.small.sizes):
                 made = self._answer(Question(self.file, {**self.question.given, "p": p}), open)
@@ -88,11 +86,11 @@ class _Prover:
                     yield made
 
     def _answer(self, question: Question, only: set[int] | None = None) -> Answer:
-        """Return what is true of a question. only: the numbers of what is asked."""
+        """Return the answer to a question. only: the numbers of the properties to decide."""
         return Answer(self._values(question), self._domain(question), tuple(self._findings(question, only)))
 
     def _values(self, question: Question) -> dict[str, int]:
-        """Return the parameters that have one value."""
+        """Return the parameters that have a fixed value."""
         own = {x.name.id: x.default.value for x in self.file.parameters if isinstance(x.default, ast.Number)}
         varying = question.model.varying
         fixed = {name: value for name, value in own.items() if isinstance(value, int) and name not in varying}
@@ -120,7 +118,7 @@ class _Prover:
 
     @cached_property
     def _tried(self) -> str:
-        """What is known of small sizes, where no proof is."""
+        """The sizes at which `verify` finds nothing wrong, as evidence where there is no proof."""
         sizes = self.small.sizes
         if not sizes:
             return "no small size is taken"

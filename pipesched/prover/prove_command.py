@@ -1,4 +1,4 @@
-"""``pipesched prove``: what holds for every size and every cost."""
+"""``pipesched prove``: properties and claims for every size and every cost."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ OPTIONS = (*SIZES, *OUTPUT)
 @click.argument("schedule", type=flags.target)
 @flags.options("prove")
 def prove(schedule: str, **given: object) -> int:
-    """Prove the properties and claims of a .ps file, for every p, every m and all costs.
+    """Prove the properties and claims of a .ps file for every p, every m and all costs.
 
     \b
     Completeness, that no operations wait for each other, and every claim: each is proved for a domain,
-    refuted with the smallest size at which it fails, or not settled. A parameter that is given has one value.
+    refuted with the smallest size at which it fails, or not settled. A parameter that is given is fixed.
       pipesched prove 1f1b
       pipesched prove interleaved --p 4          every m at one p
     Properties not settled for every p at once are tried at p = 2, 3 and 4. Needs islpy: pip install 'pipesched[prover]'

@@ -1,4 +1,4 @@
-"""The answers of `prove`, as text and as JSON."""
+"""The results of `prove`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _INDENT = " " * 15
 
 @dataclass(frozen=True)
 class Finding:
-    """A property. outcome: proved, refuted or not settled; detail: how, or what is missing.
+    """A property and its outcome: proved, refuted or not settled. detail: the proof, or the missing step.
 
-    costs: the generators of the costs for which it is proved; none where it does not speak of costs.
+    costs: the generators of the costs for which the property is proved; empty if it does not depend on costs.
     """
 
     number: int
@@ -30,19 +30,19 @@ class Finding:
 
     @property
     def said(self) -> list[str]:
-        """The text below its name."""
+        """The lines below the property's name."""
         if self.counterexample is None:
             return [self.detail] if self.outcome != "proved" else []
         found = render.concise(self.counterexample.found, None)
         return [found, f"the smallest size found: {self.counterexample.arguments()}"]
 
     def line(self) -> str:
-        """Return its line."""
+        """Return the finding as one line."""
         detail = f": {self.detail}" if self.outcome == "proved" and self.detail else ""
         return f"  {self.outcome:<11}  {self.name}{detail}"
 
     def to_json(self) -> dict[str, object]:
-        """Return one object."""
+        """Return the finding as a JSON object."""
         found = self.counterexample
         return {
             "property": self.name,
@@ -60,14 +60,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of every size of a domain. given: the parameters that have one value there."""
+    """The findings for all sizes of one domain. given: the parameters that are fixed there."""
 
     given: Mapping[str, int]
     domain: str
     findings: tuple[Finding, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Return one object."""
+        """Return the answer as a JSON object."""
         return {
             "given": dict(self.given),
             "domain": self.domain,
@@ -77,7 +77,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Theorems:
-    """All answers on a file: on every p first, then on one p each, of what that left open."""
+    """All answers for a file: for every p first, then for single p, for the properties that stayed open."""
 
     source: str
     name: str
@@ -86,7 +86,7 @@ class Theorems:
 
     @cached_property
     def outcomes(self) -> Mapping[int, set[str]]:
-        """By property what is known of it: on every p, else on each p that was asked."""
+        """The outcomes of each property: for every p, else for each p that was tried."""
         found: dict[int, set[str]] = {}
         for answer in self.answers:
             for finding in answer.findings:
@@ -95,7 +95,7 @@ class Theorems:
 
     @property
     def ok(self) -> bool:
-        """True if all is proved of the first domain."""
+        """True if every property is proved for the first domain."""
         return all(finding.outcome == "proved" for finding in self.answers[0].findings)
 
     @property
@@ -109,7 +109,7 @@ class Theorems:
         return self.text()
 
     def text(self, **_: object) -> str:
-        """Return all answers."""
+        """Return all answers as text."""
         lines: list[str] = []
         for answer in self.answers:
             given = ", ".join(f"{name} = {value}" for name, value in answer.given.items())

@@ -1,4 +1,4 @@
-"""One question: a file at one p or at every p, and what is known of it; each fact is proved when it is asked for."""
+"""A question: one file, at one p or at every p. Each fact is proved when it is first requested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Found = TypeVar("Found")
 
 @dataclass(eq=False)
 class Question:
-    """What is asked of a file. given: the values of parameters; p and m vary where they are not among them."""
+    """A file and the sizes under question. given: fixed values of parameters; p and m vary unless they are given."""
 
     file: ast.File
     given: Mapping[str, int]
@@ -36,10 +36,10 @@ class Question:
         return Model(self.file, self.given)
 
     def settled(self, ask: Callable[[], Found]) -> Found:
-        """Return an answer, within bounds.
+        """Compute an answer within the budget.
 
         Raises:
-            Unsettled: there is none, or finding it takes too long.
+            Unsettled: there is no answer within the budget.
         """
         try:
             with bounded(self.model.context):
@@ -55,40 +55,40 @@ class Question:
 
     @cached_property
     def relations(self) -> Relations:
-        """Order and data flow."""
+        """The relations for order and data flow."""
         return Relations(self.model, Sample(self.model, sizes(self.model)))
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Start times."""
+        """The timeline of start times."""
         return Timeline(self.relations, Flow(self.relations), Replay(self.relations.sample))
 
     @cached_property
     def facts(self) -> Facts:
-        """Figures."""
+        """The figures: peaks, work, makespan and spans."""
         return Facts(self.relations, self.timeline)
 
     @cached_property
     def complete(self) -> str:
-        """The letters that every stage and microbatch runs once."""
+        """The letters of the kinds that every stage and microbatch runs exactly once."""
         if self.model.sizes.is_empty():
             raise Unsettled("it takes no size")
         return complete(self.relations)
 
     @cached_property
     def clock(self) -> str:
-        """Proof that no operations wait for each other."""
+        """The proof that no operations wait for each other in a cycle."""
         known = self.complete
         assert known
         return clock(self.timeline)
 
     @cached_property
     def peak(self) -> PwAff:
-        """By rank the most that it holds."""
+        """The peak of each rank."""
         return self.facts.peak
 
     def narrowed(self, conditions: tuple[ast.Expression, ...]) -> Question:
-        """Return the same for fewer sizes."""
+        """Return the same question for fewer sizes."""
         if not conditions:
             return self
         if conditions not in self._narrowed:
@@ -97,10 +97,10 @@ class Question:
         return self._narrowed[conditions]
 
     def times(self, generators: Sequence[Costs]) -> Times:
-        """Start times at all costs between generators; the result is kept, a failure too.
+        """Return the start times for all costs between the generators; the result is cached, a failure too.
 
         Raises:
-            Unsettled: they were not proved.
+            Unsettled: the start times are not proved.
         """
         key = tuple(pair for costs in generators for pair in sorted(costs.items()))
         if key not in self._timed:

@@ -1,4 +1,4 @@
-"""The smallest size at which something is wrong: found by trying small ones in turn, with the checks of `verify`."""
+"""Counterexamples: small sizes are tried in turn, with the checks of `verify`, until one fails."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from pipesched.report.report import Report
 from pipesched.support.source import Source
 
 RANKS, MICROBATCHES = 6, 12
-OPERATIONS = 20_000  # of a size that is tried
+OPERATIONS = 20_000  # most operations of a size that is tried
 Priced = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A size and costs at which something is wrong, and what `verify` says there."""
+    """A size and costs at which a check or a claim fails, with the verdict of `verify` there."""
 
     parameters: Mapping[str, int]
     costs: Priced
     found: Diagnostic
 
     def arguments(self) -> str:
-        """As a command line."""
+        """Return the size and costs as command-line arguments."""
         sizes = [
             f"--{name} {value}" if name in "pvm" else f"-D {name}={value}" for name, value in self.parameters.items()
         ]
@@ -40,7 +40,7 @@ class Counterexample:
 
 @dataclass(eq=False)
 class Small:
-    """Small sizes of a file. given: the values of some parameters; p and m vary where they are not among them."""
+    """Small sizes of a file. given: fixed values of some parameters; p and m vary unless they are given."""
 
     source: Source
     given: Mapping[str, int]
@@ -49,7 +49,7 @@ class Small:
 
     @cached_property
     def sizes(self) -> list[dict[str, int]]:
-        """Those that the file takes, fewest ranks first, then fewest microbatches."""
+        """The small sizes that the file accepts, by number of ranks, then of microbatches."""
         most = {"p": RANKS, "m": MICROBATCHES}
         made: list[dict[str, int]] = [dict(self.given)]
         for name in self.varying:
@@ -58,7 +58,7 @@ class Small:
         return [each for each in made if takes(file, each)]
 
     def wrong(self) -> Counterexample | None:
-        """Return the smallest size with a fault other than that of a claim."""
+        """Return the smallest size with an error that is not a failed claim."""
         for size in self.sizes:
             for found in self.report(size, {}).diagnostics:
                 if found.severity == "error" and found.code is not Code.CLAIM:
@@ -66,8 +66,8 @@ class Small:
         return None
 
     def false(self, number: int, costs: Sequence[Priced]) -> Counterexample | None:
-        """Return the smallest size at which a claim is false, at some of these costs. number: of the claim in the
-        file.
+        """Return the smallest size at which a claim is false for some of these costs. number: the index of the claim in
+        the file.
         """
         for size in self.sizes:
             for priced in costs:
@@ -76,7 +76,7 @@ class Small:
         return None
 
     def at(self, number: int, size: Mapping[str, int], costs: Priced) -> Counterexample | None:
-        """Return a size at which a claim is false, if it is."""
+        """Return this size as a counterexample if the claim is false here."""
         report = self.report(size, costs)
         if number >= len(report.claims) or report.claims[number].holds is not False:
             return None
@@ -85,7 +85,7 @@ class Small:
         return Counterexample(dict(size), dict(costs), found)
 
     def report(self, size: Mapping[str, int], costs: Priced) -> Report:
-        """Return the verdict at a size."""
+        """Return the verdict of `verify` at a size."""
         key = (*size.items(), *costs.items())
         if key not in self._reports:
             asked = Costs({name: Fraction(value) for name, value in costs.items()}) if costs else None
@@ -98,7 +98,7 @@ class Small:
 
 
 def interior(cones: Sequence[Sequence[Priced]]) -> Iterator[Priced]:
-    """Yield the costs inside of cones: the sum of all generators, and of them with one twice."""
+    """Yield costs inside each cone: the sum of its generators, and the sums with one generator counted twice."""
     for generators in cones:
         for extra in [None, *generators]:
             names = {name for each in generators for name in each}

@@ -1,12 +1,12 @@
-"""The order and the data flow of a file as relations of its instances.
+"""The order and the data flow of a file as relations between instances of its statements.
 
     turns       S[r, i] -> [k]       k instances of the same class ran before on the rank
     keys        S[r, i] -> [s, j]    its stage and its microbatch
     order       S[r, i] -> T[r, k]   T comes later on the same rank
     flow        S[r, i] -> T[q, k]   T takes what S makes
 
-A turn is guessed, and proved: it grows along the order, and its values on a rank are 0, 1, 2, … without a gap. There is
-one such function.
+Turns are guessed, then proved: they increase along the order, and their values on a rank are 0, 1, 2, … without a gap.
+Only one function has both properties.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pipesched.prover.statements import Statement
 
 
 class Unsettled(Exception):
-    """Something was not proved; what it was."""
+    """A property could not be proved; the message says which step failed."""
 
 
 def words(statements: Iterable[Statement]) -> str:
-    """Return the letters of statements, in words."""
+    """Return the letters of statements, separated by commas."""
     return ", ".join(dict.fromkeys(x.letter for x in statements))
 
 
 @dataclass(eq=False)
 class Relations:
-    """The relations of a model; what is proved of them is kept."""
+    """The relations of a model, with the facts about them that are proved."""
 
     model: Model
     sample: Sample
@@ -56,33 +56,33 @@ class Relations:
                     self.__dict__.pop(name, None)
 
     def union(self, maps: Iterable[Map]) -> UnionMap:
-        """Return the maps of several statements as one."""
+        """Return the union of the maps of several statements."""
         return union([*maps], self.empty, self.model.context)
 
     def points(self, statements: Iterable[Statement]) -> UnionSet:
-        """Return all their instances."""
+        """Return all instances of some statements."""
         made = isl().UnionSet.read_from_str(self.model.context, self.empty)
         for x in statements:
             made = made.union(isl().UnionSet.from_set(self.domains[x.name].set_tuple_name(x.name)))
         return made
 
     def of(self, statement: Statement, expressions: list[PwAff]) -> Map:
-        """Return ``S[...] -> [expressions]``."""
+        """Return the map ``S[...] -> [expressions]``."""
         return maps_to(expressions, self.domains[statement.name], statement.name)
 
     def valued(self, of: Mapping[str, PwAff]) -> UnionMap:
-        """Return ``S[...] -> [value]`` of several statements."""
+        """Return the map ``S[...] -> [value]`` of several statements."""
         return self.union(map_to(x, self.domains[name], name) for name, x in of.items())
 
     @cached_property
     def rank(self) -> UnionMap:
-        """``S[r, ...] -> [r]``."""
+        """The map ``S[r, ...] -> [r]``."""
         r = self.space.named("r")
         return self.union(self.of(x, [r]) for x in self.statements)
 
     @cached_property
     def places(self) -> UnionMap:
-        """``S[r, ...] -> [place]``, as long for all."""
+        """The map ``S[r, ...] -> [place]``, padded to one length."""
         longest = max(len(x.place) for x in self.statements)
         made = []
         for x in self.statements:
@@ -94,7 +94,7 @@ class Relations:
 
     @cached_property
     def order(self) -> UnionMap:
-        """Instances, and those that come later on their rank."""
+        """Instances mapped to the later instances of their rank."""
         later = self.places.lex_lt_union_map(self.places)
         return later.intersect(self.rank.apply_range(self.rank.reverse())).coalesce()
 
@@ -107,7 +107,7 @@ class Relations:
     # Turns
 
     def turns(self, statements: Iterable[Statement]) -> Mapping[str, PwAff]:
-        """Return how many of these ran on the rank before each.
+        """Return the number of instances of these statements that run on the rank before each of them.
 
         Raises:
             Unsettled: no guess is proved.
@@ -132,7 +132,7 @@ class Relations:
         return found
 
     def _prove_turns(self, of: list[Statement], turn: UnionMap) -> None:
-        """Raises Unsettled: this is not how many came before."""
+        """Require that `turn` counts the earlier instances; raise Unsettled if this is not proved."""
         what = f"the count of {words(of)}"
         if not self.points(of).is_subset(turn.domain()):
             raise Unsettled(f"{what} is not known everywhere")
@@ -145,14 +145,14 @@ class Relations:
             raise Unsettled(f"{what} has gaps")
 
     def reached(self, turn: UnionMap) -> UnionMap:
-        """Return ``[r] -> [k]``: the values on each rank."""
+        """Return the map ``[r] -> [k]`` to the turns on each rank."""
         return self.rank.reverse().apply_range(turn)
 
     def _drained(self, drain: Statement) -> Set:
-        """Return the points of a drain, whose loop runs for each I before it that has had no W.
+        """Return the points of a drain, whose loop runs once for each earlier I that has had no W.
 
         Raises:
-            Unsettled: the counts are not proved.
+            Unsettled: the numbers of I and W are not proved.
         """
         if drain.loops != 1:
             raise Unsettled("a `drain` in a loop")
@@ -164,7 +164,7 @@ class Relations:
         return drain.domain.intersect(self.space.named(self.space.dims[1]).lt_set(missing))
 
     def _total(self, of: list[Statement], points: Set) -> PwAff:
-        """Return how many of these each rank runs, wherever a point of it is."""
+        """Return the number of instances on each rank, on the ranks of these points."""
         total = self.space.number(0)
         for last in parts(self.reached(self.valued(self.turns(of))).lexmax()) if of else ():
             rank = isl().Map.from_pw_aff(self.space.named("r").intersect_domain(points))
@@ -173,7 +173,9 @@ class Relations:
         return total
 
     def _prove_drained(self, drain: Statement) -> None:
-        """Raises Unsettled: behind it a W is pending, or there were more W than I."""
+        """Require that no W is pending after a drain, and that there were never more W than I; raise Unsettled
+        otherwise.
+        """
         mine = [x for x in self.statements if x.letter in ("I", "W") and _alike(x, drain)]
         until = [x for x in mine if first(x) <= first(drain)]
         made, taken = ([x for x in until if x.letter == letter] for letter in (OF["W"], "W"))
@@ -184,10 +186,10 @@ class Relations:
 
     @cached_property
     def keys(self) -> Mapping[str, Map]:
-        """By statement ``S[...] -> [s, j]``.
+        """The stages and microbatches of each statement, as ``S[...] -> [s, j]``.
 
         Raises:
-            Unsettled: who takes which microbatch is not proved.
+            Unsettled: the microbatch of an instance is not proved.
         """
         found: dict[str, Map] = {}
         for of in self._classes():
@@ -206,7 +208,7 @@ class Relations:
         return found
 
     def _classes(self) -> list[list[Statement]]:
-        """Return the F of each chunk, and its I and B: they take turns, or name their microbatch."""
+        """Return the statements that take turns or name their microbatch: by chunk, the F, and the I and B together."""
         return self._grouped(_class)
 
     def _grouped(self, kind: Callable[[Statement], str | None]) -> list[list[Statement]]:
@@ -241,11 +243,11 @@ class Relations:
         return made
 
     def rank_of(self, x: Statement) -> Map:
-        """Return ``S[r, ...] -> [r]`` of a statement."""
+        """Return the map ``S[r, ...] -> [r]`` of a statement."""
         return self.of(x, [self.space.named("r")])
 
     def _keys_of_oldest(self, of: list[Statement], source: str, known: Mapping[str, Map]) -> dict[str, Map]:
-        """Return the k-th one takes what the k-th of its source took."""
+        """Return the keys of statements whose k-th instance takes the microbatch of the k-th instance of its source."""
         if any(x.microbatch is not None for x in of):
             raise Unsettled(f"{words(of)} names its microbatch")
         if source == "F" and self.model.slices > 1:
@@ -262,21 +264,23 @@ class Relations:
         return {x.name: self.of(x, [r, mine[x.name]]).apply_range(table) for x in of}
 
     def made(self, letters: str) -> UnionMap:
-        """Return ``S[...] -> [s, j]`` of the statements with these letters."""
+        """Return the map ``S[...] -> [s, j]`` of the statements with these letters."""
         return self.union(self.keys[x.name] for x in self.statements if x.letter in letters)
 
 
 def _class(x: Statement) -> str | None:
-    """Return the kind of what takes turns: F, or I and B; None of what takes the oldest of another kind."""
+    """Return the class of statements that take turns: F, or I and B; None for kinds that take the oldest of another
+    kind.
+    """
     return "G" if x.letter in "IB" else "F" if x.letter == "F" else None
 
 
 def first(x: Statement) -> int:
-    """Return the number of what is outermost around a statement, in its program."""
+    """Return the index of a statement's outermost item in its program."""
     assert x.place[0] is not None
     return x.place[0]
 
 
 def _alike(x: Statement, other: Statement) -> bool:
-    """Return True if one names the chunk of the other."""
+    """Return True if the statements may be of the same chunk."""
     return None in (x.chunk, other.chunk) or x.chunk == other.chunk

@@ -1,4 +1,4 @@
-"""When the instances of a sample start, at any costs: the longest ways through the graph of slots."""
+"""The start times of a sample's instances at given costs: longest paths through the graph of slots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ Times = tuple[list[int], list[int]]
 
 @dataclass(eq=False)
 class Slot:
-    """A node at a size. kind: the letter of its cost. inputs: slots, and whether a message brings what they make."""
+    """A slot at one size. kind: the letter of its cost. inputs: producing slots, and whether a message carries the
+    result.
+    """
 
     first: Instance
     kind: str
@@ -32,7 +34,7 @@ class Replay:
     sample: Sample
 
     def __post_init__(self) -> None:
-        """Raises Stuck: slots wait for each other."""
+        """Order the slots; raise Stuck if they wait for each other."""
         self.slots: list[Slot] = []
         self._times: dict[tuple[tuple[str, int], ...], Times] = {}
         slots: list[Slot] = []
@@ -108,7 +110,7 @@ class Replay:
             raise Stuck
 
     def times(self, costs: Costs) -> Times:
-        """When every slot starts, and when it ends, in the order of `slots`."""
+        """Return the start and the end of every slot, in the order of `slots`."""
         key = tuple(sorted(costs.items()))
         if key not in self._times:
             late, starts, ends = costs.get("C", 0), list[int](), list[int]()
@@ -123,8 +125,8 @@ class Replay:
         return self._times[key]
 
     def justified(self, generators: Sequence[Costs]) -> tuple[set[int], set[int]]:
-        """Return the first instances, by identity, of slots to which one way is the longest at all generators; and
-        those of them that are on such a way to a slot that ends last at all.
+        """Return the first instances of the slots that have one longest path at all generators, and those among them
+        that lead to a slot that ends last. Instances are identified by `id`.
         """
         starts, ends = ([*zip(*column, strict=True)] for column in zip(*map(self.times, generators), strict=True))
         late = tuple(costs.get("C", 0) for costs in generators)
@@ -146,8 +148,8 @@ class Replay:
 
 
 def _ways(endings: Iterable[Slot], before: Mapping[int, Slot | None]) -> set[int]:
-    """Return the first instances, by identity, of the slots that lead to these. before: by number, the one that leads
-    to it.
+    """Return the first instances of the slots on paths to these endings. before: the predecessor of each slot, by
+    number.
     """
     way: set[int] = set()
     for ending in endings:
@@ -159,5 +161,5 @@ def _ways(endings: Iterable[Slot], before: Mapping[int, Slot | None]) -> set[int
 
 
 def cost_of(kind: str, costs: Costs) -> int:
-    """Return what a slot costs; an F and a B that overlap have a cost of their own."""
+    """Return the cost of a slot; an overlap of F and B has a cost of its own."""
     return costs[kind] if kind in costs else sum(costs[x] for x in kind)

@@ -1,4 +1,4 @@
-"""What holds for every p, every m and every cost."""
+"""The row that adds `pipesched prove`."""
 
 from pipesched.extension import Lazy, Row, Verb
 

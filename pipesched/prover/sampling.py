@@ -1,7 +1,7 @@
-"""The instances of small sizes, run in their order: guesses are made from them. Nothing here is a proof.
+"""Instances at small sizes, run in their order, as data for guesses. Nothing here is a proof.
 
-The order decides the microbatch of each: F, I and B take the next one of their chunk, W the oldest I, R the oldest
-F that has had none.
+The order determines the microbatch of each instance: F, I and B take the next one of their chunk, W the oldest I
+without a W, R the oldest F without an R.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from pipesched.prover.scope import Scope, evaluate
 from pipesched.prover.statements import Statement
 
 OF = {"W": "I", "R": "F"}
-"""Kinds that take the oldest of another."""
+"""Kinds that take the oldest instance of another kind."""
 RANKS, MICROBATCHES, INSTANCES = 6, 40, 6000
 
 
 @dataclass(eq=False)
 class Instance:
-    """An operation at a size. point: of its statement. position: its place. key: its stage and its microbatch.
+    """An operation at one size. point: of its statement. position: its index in the list. key: its stage and its
+    microbatch.
 
-    turn: the microbatch that it names, or takes.
+    turn: the microbatch that it names or takes.
     """
 
     statement: int
@@ -43,7 +44,7 @@ class Instance:
 
 
 class Stuck(Exception):
-    """An order that takes something that does not exist: a microbatch past the last one, or a W before its I."""
+    """The order cannot run: a microbatch is past the last one, or a W comes before its I."""
 
 
 @dataclass(eq=False)
@@ -64,7 +65,7 @@ class Sample:
 
     @cached_property
     def within(self) -> Set:
-        """The sizes, as isl has them."""
+        """The sample sizes as an isl set."""
         names = ", ".join(self.model.varying)
         given = [
             " and ".join(f"{n} = {k}" for n, k in zip(self.model.varying, size, strict=True)) for size in self.sizes
@@ -89,7 +90,7 @@ class Sample:
 
     @cached_property
     def held(self) -> dict[tuple[Point, int], list[tuple[int, int]]]:
-        """By size and rank the route and the stage of each chunk."""
+        """The route and stage of each chunk, by size and rank."""
         found: defaultdict[tuple[Point, int], list[tuple[int, int]]] = defaultdict(list)
         count = len(self.model.varying)
         for chunk in self.model.placing.chunks:
@@ -98,7 +99,7 @@ class Sample:
         return found
 
     def ends(self, size: Point) -> list[tuple[int, int]]:
-        """Return the microbatches of each route."""
+        """Return the first microbatch and the end of each route."""
         known = dict(zip(self.model.varying, size, strict=True))
         scope = self.model.names(self.model.space)
         scope = Scope(scope.space, {**scope.values, **known}, scope.definitions, scope.context)
@@ -125,7 +126,7 @@ class Sample:
 
 
 class _Run:
-    """The program of a rank at a size."""
+    """The program of one rank at one size."""
 
     def __init__(self, sample: Sample, size: Point, rank: int) -> None:
         self.sample, self.size = sample, size
@@ -134,7 +135,7 @@ class _Run:
         self.waiting: defaultdict[tuple[str, int | None], deque[tuple[int, int, int]]] = defaultdict(deque)
 
     def of(self, instances: list[Instance]) -> list[Instance]:
-        """Replay the instances: each with the microbatch that it takes, and one for each W that a drain runs."""
+        """Run the instances: give each its microbatch, and expand a drain to one W for each pending I."""
         done: list[Instance] = []
         for each in instances:
             statement = self.sample.model.statements[each.statement]
@@ -187,7 +188,7 @@ class _Run:
 
 
 def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) -> tuple[Point, ...]:
-    """Return the small sizes that the file takes, as many as there is room for."""
+    """Return the small sizes that the file accepts, up to the sample's limit."""
     names = ", ".join(model.varying)
     most = {"p": ranks, "m": microbatches}
     said = " and ".join(f"{name} <= {most[name]}" for name in model.varying) or "true"

@@ -1,4 +1,4 @@
-"""Expressions of a file as expressions of integers with parameters, by cases.
+"""Expressions of a file as piecewise affine expressions of integers.
 
 + -   min max abs   if then else   and or not   comparisons     are what they are
 a * b                 one of them is a number
@@ -20,12 +20,12 @@ from pipesched.support.source import Span
 Value: TypeAlias = Any
 """A number (int or PwAff) or a truth value (bool or Set)."""
 _NUMBER = (int, Fraction)
-TURNS = 16  # quotients by an expression are cases, so many at most
-DEEP = 200  # calls of functions in each other
+TURNS = 16  # most cases of a quotient by an expression
+DEEP = 200  # deepest nesting of function calls
 
 
 class NotAffine(Exception):
-    """An expression or statement has no form that isl takes."""
+    """An expression or statement is not of a form that isl supports."""
 
     def __init__(self, span: Span, reason: str) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class NotAffine(Exception):
 
 @dataclass(frozen=True)
 class Figure:
-    """What claims speak of: ``peak(r)``, and ``peak``, the largest."""
+    """A figure in a claim: ``peak(r)`` of one rank, or ``peak``, the largest."""
 
     of_rank: Callable[[Value], Value]
     largest: Callable[[], Value]
@@ -42,9 +42,9 @@ class Figure:
 
 @dataclass
 class Scope:
-    """Meaning of names at a point of a file. definitions: lets, whose values are found on demand.
+    """The meaning of names at a point of a file. definitions: lets, evaluated on demand.
 
-    context: where this point is reached. floors: quotients by numbers so far.
+    context: the set where this point is reached. floors: the quotients by numbers seen so far.
     """
 
     space: Space
@@ -55,23 +55,23 @@ class Scope:
     depth: int = 0
 
     def inner(self, condition: Value = True, **values: Value) -> Scope:
-        """Return the same where more is known: a condition holds, and names have values."""
+        """Return a copy of the scope with an additional condition and additional names."""
         context = self.context if condition is True else self.context.intersect(condition)
         depth = self.depth + 1
         return Scope(self.space, {**self.values, **values}, dict(self.definitions), context, self.floors, depth)
 
     def block(self, condition: Value = True, **values: Value) -> Scope:
-        """Return the scope of a nested block: the floors that come up there are not seen in other blocks."""
+        """Return the scope of a nested block: floors found in it stay in it."""
         made = self.inner(condition, **values)
         made.floors, made.depth = list(self.floors), self.depth
         return made
 
     def lifted(self, value: Value) -> Value:
-        """Return a number as an expression."""
+        """Convert a number to an expression."""
         return self.space.number(value) if isinstance(value, _NUMBER) else value
 
     def holding(self, value: Value) -> Set:
-        """Return a truth value as a set."""
+        """Convert a truth value to a set."""
         if isinstance(value, bool):
             return self.space.universe if value else self.space.universe.complement()
         return value
@@ -81,7 +81,7 @@ def evaluate(node: ast.Expression, scope: Scope) -> Value:
     """Return the value of an expression.
 
     Raises:
-        NotAffine: it has none of this form.
+        NotAffine: the value is not of this form.
     """
     if scope.depth > DEEP:
         raise NotAffine(node.span, "functions call each other too deep")
@@ -113,10 +113,10 @@ def evaluate(node: ast.Expression, scope: Scope) -> Value:
 
 
 def define(node: ast.Let, scope: Scope) -> None:
-    """Make a name known. A value that divides by what varies is found at once, since there may be none.
+    """Define a name. A value that divides by one that varies is evaluated at once, since it may not exist.
 
     Raises:
-        NotAffine: it has no such form.
+        NotAffine: the value is not of this form.
     """
     scope.definitions[node.name.id] = node
     scope.values.pop(node.name.id, None)
@@ -258,7 +258,9 @@ def _divided(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value
 
 
 def _by_cases(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
-    """Return a quotient, or what is left of it, by an expression n: as many n as fit, where that are few."""
+    """Return a quotient or remainder by an expression n, with a case for each value of the quotient if these are
+    few.
+    """
     space, context = scope.space, scope.context
     zero = space.number(0)
     if not context.is_subset(right.ge_set(space.number(1))):

@@ -1,4 +1,4 @@
-"""The program of a rank as statements: each with the points of its loops at which it runs, and its place.
+"""The program of a rank as statements: each has the loop points at which it runs, and its place in the text.
 
     repeat w { F }            A[r, i, 0] : 0 <= i < w           place 0, i
     for i in 0 .. m {
@@ -6,8 +6,8 @@
       I                       C[r, i, 0] : 0 <= i < m           place 1, i, 1
     }
 
-An instance comes before another of its rank if its place does, read as a word. Conditions split no loop: they cut the
-points of a statement.
+An instance comes before another of its rank if its place is lexicographically smaller. Conditions do not split a loop:
+they restrict the points of a statement.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pipesched.prover.presburger import PwAff, Set, Space
 from pipesched.prover.scope import NotAffine, Scope, Value, define, evaluate
 from pipesched.support.source import Span
 
-UNROLLED = 64  # passes of a loop that are written out, where its variable is in a product
-MOST = 400  # statements
+UNROLLED = 64  # most iterations of a loop that is unrolled because its variable is a factor of a product
+MOST = 400  # most statements of a file
 OWN_CLOCK = {"O", "L"}
 
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """An operation of the file under the conditions where it stands.
+    """An operation of the file, under the conditions around it.
 
-    domain: its points [r, i0, i1, …], those of loops that are not around it at 0. place: the numbers between the loops,
-    and None for each loop. floors: quotients that its conditions speak of. pair: the number of an overlap that it is a
-    part of, -1 of none; second: the second part. drain: its innermost loop runs as often as a W is pending.
+    domain: its points [r, i0, i1, …], 0 for loops that do not contain it. place: the numbers between the loops, and
+    None for each loop. floors: the quotients in its conditions. pair: the number of the overlap that it is a part of,
+    or -1; second: True for the second part. drain: its innermost loop runs once for each pending W.
     """
 
     name: str
@@ -49,17 +49,17 @@ class Statement:
 
     @property
     def loops(self) -> int:
-        """How many are around it."""
+        """The number of loops around the statement."""
         return self.place.count(None)
 
     def position(self, point: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the place of an instance. point: its loops."""
+        """Return the place of an instance. point: its loop variables."""
         inner = iter(point)
         return tuple(next(inner) if x is None else x for x in self.place)
 
 
 def depth(body: tuple[ast.Statement, ...]) -> int:
-    """Return how deep loops are in each other."""
+    """Return the depth of nested loops."""
     found = [0]
     for node in body:
         match node:
@@ -74,13 +74,13 @@ def depth(body: tuple[ast.Statement, ...]) -> int:
 
 @dataclass
 class Walker:
-    """Writes down the statements of a rank's program."""
+    """Collects the statements of a rank's program."""
 
     space: Space
     made: list[Statement] = field(default_factory=list)
 
     def block(self, body: tuple[ast.Statement, ...], scope: Scope, at: Place) -> None:
-        """The statements of a block, in their order."""
+        """Collect the statements of a block, in order."""
         for node in body:
             match node:
                 case ast.Let():
@@ -146,7 +146,7 @@ class Walker:
         )
 
     def _entered(self, scope: Scope, at: Place, low: Value, high: Value | None, **values: Value) -> Any:
-        """Return the scope and the place inside a loop, and its variable."""
+        """Return the scope and the place inside a loop, and the loop's variable."""
         variable = self.space.named(self.space.dims[1 + at.word.count(None)])
         inside = variable.ge_set(scope.lifted(low))
         if high is not None:
@@ -179,7 +179,7 @@ class Walker:
 
 @dataclass
 class Place:
-    """Where the next statement of a block stands: the word before its number, and the number."""
+    """The position of the next statement in a block: the prefix before its number, and the number."""
 
     word: tuple[int | None, ...] = ()
     number: int = 0

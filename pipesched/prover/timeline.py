@@ -1,12 +1,12 @@
-"""Start times for every size and every cost of a cone.
+"""Start times for every size and for every cost of a cone.
 
-At each generator c of the cone a start time T is guessed from small sizes, and proved to be the one there is:
+At each generator c of the cone, a start time T is guessed from small sizes and then proved correct:
 
     feasible   end(x) <= T(y)    on every edge x -> y       so T(x) + c <= T(y), and with costs above 0 T is a clock
     tight      T(y) = 0, or end(x) = T(y) for an edge x -> y
 
-Feasible at all generators is feasible in the cone. If one edge is tight at all of them, it is tight in the cone, and T
-there is the sum of the T of the generators as the costs are the sum of those: linear.
+If T is feasible at all generators, it is feasible in the cone. If an edge is tight at all of them, it is tight in the
+cone, and T there is linear: the sum of the generators' T, weighted as the costs are.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pipesched.prover.statements import Statement
 
 
 def shown(costs: Costs) -> str:
-    """Return the costs as people write them: ``F=1, B=2``."""
+    """Return the costs as users write them: ``F=1, B=2``."""
     return ", ".join(f"{name}={value}" for name, value in costs.items())
 
 
 @dataclass(eq=False)
 class Timed:
-    """Start times at the costs of one generator. start: by node."""
+    """The start times at the costs of one generator. start: by node."""
 
     costs: Costs
     start: Mapping[str, PwAff]
@@ -40,10 +40,10 @@ class Timed:
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """Start times at the generators of a cone. justified: the slots whose start is linear in between.
+    """The start times at the generators of a cone. justified: the slots whose start is linear in between.
 
-    To such a slot a way leads that is tight at all generators: its length is linear in costs, and no way is longer,
-    since that of every way is at most the sum of the starts at the generators.
+    A justified slot ends a path that is tight at all generators. The length of this path is linear in the costs, and no
+    path is longer, since the length of each is at most the sum of the starts at the generators.
     """
 
     at: Sequence[Timed]
@@ -63,7 +63,7 @@ class Timeline:
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
-        """By node the letter of its cost."""
+        """The letter of the cost of each node."""
         second = {x.pair: x.letter for x in self.rel.statements if x.second}
         return {x.name: x.letter + (second[x.pair] if x.pair >= 0 else "") for x in self.flow.nodes}
 
@@ -74,10 +74,10 @@ class Timeline:
         return tuple(x for x in ("F", "B", "I", "W", "R", "FB") if x in found)
 
     def at(self, costs: Costs) -> Timed:
-        """Guess the start times at some costs.
+        """Guess the start times at given costs.
 
         Raises:
-            Unsettled: nothing fits.
+            Unsettled: no expression fits.
         """
         begun = zip(self.replay.slots, self.replay.times(costs)[0], strict=True)
         starts = {id(slot.first): start for slot, start in begun}
@@ -93,14 +93,14 @@ class Timeline:
         return self.timed(costs, found)
 
     def timed(self, costs: Costs, start: Mapping[str, PwAff]) -> Timed:
-        """Start times as relations."""
+        """Return start times as relations."""
         number, late = self.rel.space.number, costs.get("C", 0)
         end = {name: x.add(number(cost_of(self.kinds[name], costs))) for name, x in start.items()}
         arrives = {name: x.add(number(late)) for name, x in end.items()}
         return Timed(costs, start, *(self.rel.valued(x) for x in (start, end, arrives)))
 
     def feasible(self, timed: Timed) -> bool:
-        """Return True if nothing starts before what it waits for has ended, wherever times are known."""
+        """Return True if no slot starts before its dependencies end, wherever times are known."""
         most = isl().UnionMap.read_from_str(self.rel.model.context, "{ [a] -> [b] : a <= b }")
         if not self.flow.points.is_subset(timed.begin.domain()):
             return False
@@ -110,10 +110,10 @@ class Timeline:
         )
 
     def prove(self, generators: Sequence[Costs]) -> Times:
-        """Return the start times at each generator, and the slots whose start is linear in between.
+        """Prove the start times at each generator; return them with the slots whose start is linear in between.
 
         Raises:
-            Unsettled: a guess fails.
+            Unsettled: a guess is wrong.
         """
         times = [self.at(costs) for costs in generators]
         for timed in times:
@@ -124,7 +124,7 @@ class Timeline:
         return Times(times, self._between(times))
 
     def _between(self, times: Sequence[Timed]) -> UnionSet:
-        """Return the slots whose start is linear between generators: all those, or those of a guess."""
+        """Return the slots whose start is linear between generators: all that are proved, or those of a guess."""
         tight, zero = self._tight(times)
         try:
             return self._justified(tight, zero)
@@ -137,7 +137,9 @@ class Timeline:
         return found
 
     def _guessed(self, chosen: set[int]) -> UnionSet:
-        """Return the slots of which a sample is given; none of a statement of which it is not understood."""
+        """Return the statements' slots among which these were sampled, without the statements whose samples fit no
+        condition.
+        """
         rel = self.rel
         found = isl().UnionSet.read_from_str(rel.model.context, rel.empty)
         for x in self.flow.nodes:
@@ -149,7 +151,9 @@ class Timeline:
         return found
 
     def _tight(self, times: Sequence[Timed]) -> tuple[UnionMap, UnionSet]:
-        """Return the edges whose consumer starts as its producer ends, and slots that start at 0, at all generators."""
+        """Return the edges whose consumer starts when its producer ends, and the slots that start at 0, at all
+        generators.
+        """
         at_zero = isl().UnionSet.read_from_str(self.rel.model.context, "{ [0] }")
         near, far, zero = self.flow.near, self.flow.far, self.flow.points
         for timed in times:
@@ -159,10 +163,10 @@ class Timeline:
         return near.union(far), zero
 
     def _justified(self, tight: UnionMap, zero: UnionSet) -> UnionSet:
-        """Return the slots to which a way of tight edges leads from one that starts at 0.
+        """Return the slots at the end of a path of tight edges from a slot that starts at 0.
 
         Raises:
-            Unsettled: they are not known after some rounds.
+            Unsettled: the set is not complete after some rounds.
         """
         found = zero.union(tight.range())
         for _ in range(ROUNDS):
@@ -178,7 +182,7 @@ def _line(x: Statement) -> str:
 
 
 def clock(timeline: Timeline) -> str:
-    """Prove that no operations wait for each other; how.
+    """Prove that no operations wait for each other; return the kind of proof.
 
     Raises:
         Unsettled: no clock was found.
@@ -196,7 +200,7 @@ def clock(timeline: Timeline) -> str:
 
 
 def scheduled(flow: Flow) -> bool:
-    """Return True if isl's scheduler finds a clock, and every edge goes forward in it."""
+    """Return True if isl's scheduler finds a clock that increases along every edge."""
     edges = flow.near.union(flow.far)
     try:
         made = isl().ScheduleConstraints.on_domain(flow.points).set_validity(edges).compute_schedule().get_map()
