@@ -197,7 +197,7 @@ def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOr
 
 
 def _sizes(source: Source, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return the raises PipeschedError: PS208, an order has its p and m and nothing else."""
+    """Raises PipeschedError: PS208, an order has its p and m and nothing else."""
     if extra := sorted(set(parameters) - {"p", "m"}):
         raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
     return parameters

@@ -78,7 +78,7 @@ class _Prover:
         return Theorems(self.source.name, self.file.name.id, title, tuple(answers))
 
     def _one_by_one(self, open: set[int]) -> Iterator[Answer]:
-        """Yield the answers for p = 2, 3 and 4 that prove an open property. open: the numbers of the open properties."""
+        """Yield the answers for p = 2, 3 and 4 that prove an open property. open: numbers of the open properties."""
         for p in ONE_BY_ONE:
             if any(size["p"] == p for size in self.small.sizes):
                 made = self._answer(Question(self.file, {**self.question.given, "p": p}), open)

@@ -12,7 +12,7 @@ from pipesched.runtime import found_costs
 @click.argument("traces", type=click.Path(), nargs=-1, required=True, metavar="TRACE...")
 @flags.options("calibrate")
 def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json: bool, color: str) -> int:
-    """Return the fit F, I, W, B, FB and C of every stage, in microseconds, to a measured run.
+    """Fit F, I, W, B, FB and C of every stage, in microseconds, to a measured run.
 
     \b
     TRACE is what `pipesched run --trace` writes, or the files that torch's profiler exports, one per rank:
