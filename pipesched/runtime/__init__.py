@@ -1,4 +1,5 @@
-"""Executes an instruction stream on torch.distributed. Needs the extra ``runtime``; knows the stream and no compiler.
+"""Executes an instruction stream on torch.distributed. It needs the extra ``runtime`` and knows only the stream, not
+the compiler.
 
     runtime = Runtime(stream, modules, loss, rank=rank, example=example)
     mean = runtime.step(inputs, targets)        # .grad as undivided training leaves it

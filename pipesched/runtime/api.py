@@ -1,4 +1,4 @@
-"""`pipesched.run`, `run_rank` and `calibrate`: a schedule as it runs."""
+"""The API functions `pipesched.run`, `run_rank` and `calibrate`."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ def run(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Rehearsal:
-    """Return a small model trained on p local processes with a schedule, compared with its prediction.
+    """Train a small model on p local processes with a schedule, and compare the run with its prediction.
 
-    samples: of each microbatch, where they differ. timeout: seconds that are a stall. pace: milliseconds of a cost of
-    1. trace: keep when each instruction began and ended, as `result.trace`. faults: ``--fault``, each KIND@RANK[:N].
+    samples: of each microbatch, if they differ. timeout: seconds without progress that count as a stall. pace:
+    milliseconds for a cost of 1. trace: record the begin and end of each instruction in `result.trace`. faults: as
+    ``--fault``, each KIND@RANK[:N].
 
     Raises:
-        PipeschedError: everything that is wrong with the schedule; PS225; PS820 to PS837, what ended the run.
+        PipeschedError: every finding on the schedule; PS225; PS820 to PS837, the fault that ended the run.
     """
     given, sizes = keywords.read("run", locals())
     from pipesched.runtime import run as verb
@@ -73,12 +74,13 @@ def run_rank(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> OneRank:
-    """Run one rank's list with your stages, ``run --rank``: bytes, and costs in ms (neighbours: imitated).
+    """Run one rank's list with your stages, as ``run --rank``; return bytes, and costs in ms. Neighbours are imitated.
 
-    factory: ``--stages``, of ``module:function`` or ``file.py:function``, called with a stage and how many there are.
+    factory: ``module:function`` or ``file.py:function``, as for ``--stages``; called with a stage's number and the
+    number of stages.
 
     Raises:
-        PipeschedError: everything that is wrong with the schedule; PS225; PS820 to PS831, what ended it.
+        PipeschedError: every finding on the schedule; PS225; PS820 to PS831, the fault that ended the run.
     """
     given, sizes = keywords.read("run", locals())
     from pipesched.runtime import rehearse as verb
@@ -87,12 +89,12 @@ def run_rank(
 
 
 def calibrate(*traces: File, digits: int = 3) -> Calibration:
-    """Return the costs of every stage, fitted to a measured run: `result.costs` is what every other function takes.
+    """Fit the costs of every stage to a measured run. Every other function accepts `result.costs`.
 
-    traces: what ``run --trace`` writes, or the files of torch's profiler, one per rank.
+    traces: written by ``run --trace``, or by torch's profiler, one file per rank.
 
     Raises:
-        PipeschedError: PS225, PS809; PS816, PS818, traces that say too little.
+        PipeschedError: PS225, PS809; PS816, PS818, traces without enough data.
     """
     given, _ = keywords.read("calibrate", {"digits": digits, "parameters": {}})
     from pipesched.runtime import calibrate as verb

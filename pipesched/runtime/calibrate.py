@@ -1,9 +1,9 @@
-"""Costs from a measured run: `pipesched calibrate` fits them to a trace, so that the next schedule is made for them.
+"""Costs from a measured run: `pipesched calibrate` fits them to a trace, for use by the next schedule.
 
     trace ── read ──> Measured ── fits ──> medians by stage ── rounded ──> costs.toml ──> --costs of every command
 
-Costs are in microseconds. Gaps of a run are filled, and reported: a message that no rank waited for costs 0; a stage
-that ran only full backwards, where other stages split theirs, is split in their proportion.
+Costs are in microseconds. Gaps are filled and reported: a message that no rank waited for costs 0; if a stage ran only
+full backwards while others split theirs, its backward is divided in their proportion.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pipesched.support.source import Source
 from pipesched.views.tables import table
 
 DIGITS = 3
-"""Significant digits of a cost: more than two runs agree on."""
+"""Significant digits of a cost; two runs agree on fewer."""
 
 _KERNELS = "there are kernels of a GPU, which may run on after the records that launched them"
-_NANO = 1000  # in a microsecond
-_SKEW = Fraction(1, 100)  # of a step: a larger difference between clocks is reported
-_FINEST = 9  # decimals that costs may have
+_NANO = 1000  # nanoseconds in a microsecond
+_SKEW = Fraction(1, 100)  # share of a step; a larger difference between clocks is reported
+_FINEST = 9  # most decimals of a cost
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Costs of a run in microseconds, by stage, with the fits behind them and the doubts about them."""
+    """Costs of a run in microseconds, by stage, with the fits behind them and warnings about them."""
 
     sources: tuple[str, ...]
     measured: Measured
@@ -50,11 +50,11 @@ class Calibration:
 
     @property
     def costs(self) -> Costs:
-        """Costs in the form that every function takes."""
+        """The costs as a `Costs` value."""
         return Costs({key: tuple(map(Fraction, row)) for key, row in self.decimals.items()}, unit=MICROSECONDS)
 
     def text(self) -> str:
-        """Return the costs, one line per kind and stage, then the doubts."""
+        """Return the costs as text, one line per kind and stage, followed by the warnings."""
         headers = ("cost", "stage", "time", "spread", "samples", "left out")
         rows = [
             (
@@ -71,7 +71,7 @@ class Calibration:
         return "\n".join([table(headers, rows), "", spread, *(f"note: {note}" for note in self.notes)])
 
     def toml(self) -> str:
-        """Return the costs as `--costs` reads them."""
+        """Return the costs in the TOML form that `--costs` reads."""
         run, names = self.measured.schedule, ", ".join(PurePath(source).name for source in self.sources)
         digits = _count(self.digits, "significant digit")
         lines = [
@@ -85,7 +85,7 @@ class Calibration:
         return "\n".join(" ".join(line.split()) for line in lines) + "\n"
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form, see ``emit/README.md``."""
+        """Return the published JSON form, see ``emit/README.md``."""
         run = self.measured.schedule
         return {
             "ok": True,
@@ -119,7 +119,7 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
     """Fit costs to a run.
 
     Raises:
-        PipeschedError: PS816, PS818, as `runtime.measured.measured_traces.read`; PS225, digits beyond 1 to 9.
+        PipeschedError: PS816, PS818, as `runtime.measured.measured_traces.read`; PS225, digits not in 1 to 9.
     """
     if not 1 <= digits <= _FINEST:
         raise fail(Code.USAGE, f"{digits} significant digits: choose 1 to {_FINEST}")
@@ -134,20 +134,20 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
 
 
 def rounded(value: Fraction, digits: int) -> Decimal:
-    """Return the round to the given number of significant digits, no finer than costs may be."""
+    """Round to the given number of significant digits, to at most the decimals that a cost may have."""
     exact = Decimal(value.numerator) / Decimal(value.denominator)
     last = max(exact.adjusted() - digits + 1, -_FINEST) if exact else 0
     return exact.quantize(Decimal(1).scaleb(last), ROUND_HALF_EVEN) + 0
 
 
 def plain(value: Decimal) -> str:
-    """Write without an exponent and without trailing zeros."""
+    """Format a number without an exponent and without trailing zeros."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _exact(text: str) -> int | str:
-    """Give a whole number as an integer and any other as a string, as every command does."""
+    """Convert a whole number to an integer and leave any other as a string, as all commands do."""
     return int(text) if text.isdecimal() else text
 
 
@@ -155,7 +155,7 @@ Values = Mapping[tuple[str, int], Fraction]
 
 
 def _row(key: str, values: Values, measured: Measured, notes: list[str]) -> list[Fraction] | None:
-    """Return the cost of every stage, with gaps filled in; None if the run showed no stage."""
+    """Return the cost of every stage, with gaps filled in; None if no stage was measured."""
     stages = range(measured.schedule.stages)
     known = [stage for stage in stages if (key, stage) in values]
     if not known:
@@ -197,7 +197,7 @@ def _total(key: str, values: Values) -> Fraction:
 
 
 def _doubts(measured: Measured) -> Iterator[str]:
-    """Yield the warnings for the reader of the costs."""
+    """Yield warnings about the fitted costs."""
     seen = running(measured)
     schedule = measured.schedule
     if not (schedule.forward_only or schedule.split):

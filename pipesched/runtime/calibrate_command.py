@@ -15,12 +15,13 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
     """Fit F, I, W, B, FB and C of every stage, in microseconds, to a measured run.
 
     \b
-    TRACE is what `pipesched run --trace` writes, or the files that torch's profiler exports, one per rank:
+    TRACE is written by `pipesched run --trace`, or exported by torch's profiler, one file per rank:
       pipesched run zb_h1 --p 4 --m 8 --trace run.json
       pipesched calibrate run.json -o costs.toml
       pipesched optimize --p 4 --m 8 --mem-cap 4 --costs costs.toml
 
-    Medians over steps and microbatches. The first step of several, which warms up, and outliers do not count.
+    Costs are medians over steps and microbatches. The first of several steps is a warm-up and does not count; nor do
+    outliers.
     """
     from pipesched.runtime import calibrate as verb
     from pipesched.runtime.measured import trace_files

@@ -6,7 +6,7 @@ from pipesched.diagnostics import AnyCode
 
 
 class RuntimeCode(AnyCode):
-    """Kinds of finding of runtime."""
+    """Kinds of findings of the runtime."""
 
     TRACE = "PS816"
     TRACE_DIFFERS = "PS817"

@@ -1,4 +1,4 @@
-"""Costs that a verb has found, where `-o` says: as `--costs` reads them, or as an object."""
+"""Output of costs that a verb has computed, to the file of `-o`: in the form of `--costs`, or as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FORMS: endings.Forms = {"costs": (".toml",), "json": (".json",)}
 
 
 class Found(Protocol):
-    """Costs that a verb has found. toml: as `--costs` reads them."""
+    """Costs that a verb has computed. toml: in the form that `--costs` reads."""
 
     def toml(self) -> str: ...
 
@@ -21,10 +21,10 @@ class Found(Protocol):
 
 
 def output(as_json: bool, color: str, path: str | None) -> Output:
-    """Return the place of results that are costs.
+    """Return the output for costs. path: the file of `-o`.
 
     Raises:
-        PipeschedError: PS225, a file whose name contradicts them, or that cannot be.
+        PipeschedError: PS225, a file whose ending contradicts the options, or that cannot be written.
     """
     holds = endings.form(path, "json" if as_json else None, "costs", _FORMS)
     if path and path != "-":
@@ -33,7 +33,7 @@ def output(as_json: bool, color: str, path: str | None) -> Output:
 
 
 def tell(out: Output, found: Found, path: str | None) -> int:
-    """Return the costs as `--costs` reads them, or an object, in the file of ``-o`` or on stdout; and the notes on
+    """Write the costs in the form of `--costs` or as an object, to the file of ``-o`` or stdout; then the notes on
     them.
     """
     as_json = dumps(found.to_json() | {"file": path}) + "\n"

@@ -1,14 +1,14 @@
-"""Rehearse one rank of a large pipeline on this machine: measure its bytes, and the times of its computes as costs.
+"""Rehearses one rank of a large pipeline on this machine: measures its bytes, and the times of its computes as costs.
 
     request, file ──> emit: verified, as a stream ──> the rank's list, its neighbours imitated ──> bytes, costs.toml
 
     def stage(stage, stages):                    the factory: `--stages module:stage`, or `file.py:stage`
-        return module                            with --model, which says what enters
-        return module, inputs                    one microbatch of what enters: a tensor or a tuple of them
-        return module, inputs, loss              of the output of the last stage, a number
+        return module                            with --model, which gives the inputs
+        return module, inputs                    inputs: one microbatch, a tensor or a tuple of them
+        return module, inputs, loss              loss: a function of the last stage's output, a number
 
-Costs are in milliseconds. A stage that is on another rank has its costs in `--costs`, as the rehearsal of that rank
-wrote them, or those of the nearest one that was measured.
+Costs are in milliseconds. Stages on other ranks take their costs from `--costs`, where rehearsals of their ranks wrote
+them, or else those of the nearest measured stage.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _RETURNS = "return a module, (module, inputs) or (module, inputs, loss)"
 
 @dataclass(frozen=True)
 class Request:
-    """Request of a rehearsal. factory: ``module:function``. steps: measured steps, after one that counts bytes."""
+    """The request of a rehearsal. factory: ``module:function``. steps: measured steps, after one that counts bytes."""
 
     factory: str | None = None
     rank: int = 0
@@ -62,7 +62,7 @@ class Request:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        """Raises PipeschedError: PS225, a value beyond its limits."""
+        """Check the fields; raise PipeschedError with PS225 if a value is beyond its limits."""
         if self.factory is None:
             raise fail(Code.USAGE, "no stages to run", help="give --stages FILE.py:FUNCTION, which makes them")
         if not 1 <= self.steps <= MAX_STEPS:
@@ -71,7 +71,7 @@ class Request:
 
 @dataclass(frozen=True)
 class OneRank:
-    """Result of a rehearsal. notes: assumptions. given: costs by stage. by_model: bytes that the model predicts."""
+    """The result of a rehearsal. notes: assumptions. given: costs by stage. by_model: bytes that the model predicts."""
 
     stream: Stream
     request: Request
@@ -88,12 +88,12 @@ class OneRank:
 
     @property
     def stages(self) -> Mapping[int, StageBytes]:
-        """Bytes of one microbatch, by stage."""
+        """The bytes of one microbatch, by stage."""
         return self.found.stages
 
     @property
     def costs(self) -> Costs:
-        """Costs in milliseconds, in the form that every function takes."""
+        """The costs in milliseconds, as a `Costs` value."""
         return Costs({key: tuple(map(Fraction, row)) for key, row in self._rows().items()}, unit=MILLISECONDS)
 
     def _rows(self) -> dict[str, list[str]]:
@@ -109,7 +109,7 @@ class OneRank:
         return made
 
     def toml(self) -> str:
-        """Return the costs as `--costs` reads them."""
+        """Return the costs in the TOML form that `--costs` reads."""
         stages, rank = sorted(self.found.stages), self.request.rank
         measured = ", ".join(map(str, stages))
         lines = [
@@ -128,7 +128,7 @@ class OneRank:
         return " ".join([self.stream.name, *(f"{name}={value}" for name, value in self.stream.parameters.items())])
 
     def text(self) -> str:
-        """Return the peak, then one row per stage."""
+        """Return the peak, then one line per stage."""
         found, rank = self.found, self.request.rank
         instructions = self.stream.ranks[rank]
         share = 100 * found.predicted / found.peak if found.peak else 100.0
@@ -191,10 +191,10 @@ class OneRank:
 
 
 def rehearse(source: Source, options: Options, request: Request) -> OneRank:
-    """Verify a schedule and run the list of one rank. Where the factory gives no inputs, the model of the options does.
+    """Verify a schedule and run the list of one rank. Inputs come from the factory, else from the options' model.
 
     Raises:
-        PipeschedError: what the verdict found; PS225; PS814; PS820, torch is missing; PS824, PS825, PS828, PS829 and
+        PipeschedError: the verdict's findings; PS225; PS814; PS820, torch is missing; PS824, PS825, PS828, PS829 and
             PS831, a factory or a stage that does not work.
     """
     if find_spec("torch") is None:
@@ -232,7 +232,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
 
 
 def _require(device: str) -> None:
-    """Raises PipeschedError: PS820, the device is missing."""
+    """Require that the device exists; raise PipeschedError with PS820 otherwise."""
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
@@ -241,7 +241,7 @@ def _require(device: str) -> None:
 
 @contextmanager
 def _raising(code: AnyCode, who: str) -> Iterator[None]:
-    """Report an exception of the user's code, with its line."""
+    """Convert an exception of the user's code to a finding with its line."""
     from pipesched.common.functions import Unknown
     from pipesched.runtime.execute.errors import RunError
 
@@ -381,7 +381,7 @@ def _mean(output: object) -> Tensor:
 
 
 def _one(output: object) -> Tensor:
-    """Return the raises PipeschedError: PS829, the output of the last stage is not a tensor."""
+    """Return the default loss of an output; raise PipeschedError with PS829 if it is not a tensor."""
     from torch import Tensor
 
     if not isinstance(output, Tensor):

@@ -1,4 +1,4 @@
-"""Runs of a schedule: its measured times under its plan."""
+"""The rows that add `run`, `calibrate` and `show --measured`."""
 
 from pipesched.extension import Codes, Lazy, Option, Overlay, Reading, Verb
 

@@ -1,8 +1,8 @@
-"""Run a schedule on this machine: train or evaluate a small model, and compare with the prediction.
+"""Runs a schedule on this machine: trains or evaluates a small model, and compares with the prediction.
 
     request, file ──> emit: verified, as a stream ──> Job ──> a process per rank ──> Outcome ──> Rehearsal
 
-Each compute is made to last its cost in units of `pace`.
+Each compute is made to take its cost in units of `pace`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _OF_ONE = ("factory", "model")
 
 @dataclass(frozen=True)
 class Request:
-    """Request of a run. samples: of each microbatch, where they differ. timeout: seconds that count as a stall. pace:
-    milliseconds of a cost of 1. faults: KIND@RANK[:N].
+    """The request of a run. samples: of each microbatch, if they differ. timeout: seconds without progress that count
+    as a stall. pace: milliseconds for a cost of 1. faults: KIND@RANK[:N].
     """
 
     net: str = "mlp"
@@ -59,7 +59,7 @@ class Request:
     faults: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises PipeschedError: PS225, a value beyond its limits, or an unknown fault."""
+        """Check the fields; raise PipeschedError with PS225 for a value beyond its limits, or an unknown fault."""
         if not 1 <= self.steps <= MAX_STEPS:
             raise fail(Code.USAGE, f"{self.steps} steps: choose 1 to {MAX_STEPS:,}")
         if not 0.1 <= self.timeout <= 86_400:
@@ -74,7 +74,7 @@ class Request:
 
     @property
     def breaks(self) -> tuple[Break, ...]:
-        """Faults to inject."""
+        """The faults to inject."""
         try:
             return tuple(map(Break.parse, self.faults))
         except ValueError as error:
@@ -82,10 +82,10 @@ class Request:
 
 
 def alone(given: Mapping[str, object]) -> bool:
-    """Tell whether the options ask for one rank's list.
+    """Return True if the options ask for a run of one rank.
 
     Raises:
-        PipeschedError: PS225, an option of the other kind of run.
+        PipeschedError: PS225, if an option belongs to the other kind of run.
     """
     one = given["rank"] is not None
     for option in options_of("run"):
@@ -102,7 +102,7 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
     """Train with a schedule, or evaluate with one that has no backward, and compare.
 
     Raises:
-        PipeschedError: what the verdict found; PS225, PS814; PS820 to PS826, PS836, PS837, what ended the run.
+        PipeschedError: the verdict's findings; PS225, PS814; PS820 to PS826, PS836, PS837, the fault of the run.
     """
     made = _verified(emit(source, options, "stream"))
     if request.engine == "torch":
@@ -119,7 +119,7 @@ def _verified(emission: Emission) -> Emission:
     """Require a right order that can run on this machine.
 
     Raises:
-        PipeschedError: what the verdict found; PS225, PS814.
+        PipeschedError: the findings of the verdict; PS225, PS814.
     """
     order = emission.order
     if order is None:
@@ -133,7 +133,7 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     """Return the job for the processes.
 
     Raises:
-        PipeschedError: PS225, a fault on a rank that does not exist, a pace beyond the timeout, too few samples.
+        PipeschedError: PS225, a fault on a rank that does not exist, a pace longer than the timeout, too few samples.
     """
     ranks, text = emission.report.ranks, "".join(emission.pieces())
     if any(broken.rank >= ranks for broken in request.breaks):
@@ -168,16 +168,16 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
 
 
 def _another(text: str) -> str:
-    """Make another valid stream: the last rank ends before it steps."""
+    """Return a different valid stream: the last rank ends before its STEP."""
     stream = loads(text)
     return dumps(replace(stream, ranks=(*stream.ranks[:-1], stream.ranks[-1][:-1])))
 
 
 def _outcome(job: Job) -> Outcome:
-    """Wait for the ends of all ranks, and require that they ended well.
+    """Wait for all ranks to end, and require that none failed.
 
     Raises:
-        PipeschedError: PS820 to PS826, PS836, PS837, what ended the run.
+        PipeschedError: PS820 to PS826, PS836, PS837, the fault that ended the run.
     """
     try:
         with launch.Launcher() as launcher:
@@ -196,10 +196,10 @@ def diagnostic(fault: Fault) -> Diagnostic:
 
 
 def judge(text: str) -> None:
-    """Require that the order that torch is going to run is right; called in every rank.
+    """Verify the order that torch is going to run; called in every rank.
 
     Raises:
-        RunError: the first finding.
+        RunError: with the first finding.
     """
     try:
         require_right(text)
@@ -210,10 +210,10 @@ def judge(text: str) -> None:
 
 
 def require_right(text: str) -> None:
-    """Verify a torch CSV with messages, as text, for the installed torch.
+    """Verify the text of a torch CSV with messages, for the installed torch version.
 
     Raises:
-        PipeschedError: everything that is wrong with it.
+        PipeschedError: with all findings.
     """
     report = verify(Source("torch's lowering", text), Options(torch_version=installed_version()))
     if not report.ok:
@@ -229,11 +229,11 @@ def torch_runtime(
 ) -> _PipelineScheduleRuntime:
     """Load a CSV into torch's own pipeline runtime; refuse it before its first step if torch lowered it wrong.
 
-    order: the path of a torch CSV, of computes alone or with messages, or a stream. stages, loss_fn, options: as of
-    torch's schedules, such as ``scale_grads=False``. What torch will run is read back and verified.
+    order: the path of a torch CSV, with or without messages, or a stream. stages, loss_fn, options: as of torch's
+    schedules, such as ``scale_grads=False``. The program that torch will run is read back and verified.
 
     Raises:
-        PipeschedError: what is wrong with the order that torch made.
+        PipeschedError: the findings on the order that torch made.
     """
     from pipesched.runtime.execute.torch_engine import torch_runtime as make
 
@@ -266,7 +266,7 @@ def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Predict
 
 
 def _measured(spans: Sequence[Sequence[Sequence[float]]]) -> float | None:
-    """Return the median seconds of a step, over all ranks. The first of several steps warms up."""
+    """Return the median seconds of a step, over all ranks. The first of several steps is a warm-up."""
     later = [own[1:] or own for own in spans]
     times = [max(end for _, end in step) - min(begin for begin, _ in step) for step in zip(*later, strict=True)]
     return median(times) if times else None

@@ -1,4 +1,6 @@
-"""``pipesched run``: a schedule trains a small real model on this machine; or one rank of it runs stages of yours."""
+"""``pipesched run``: trains a small real model with a schedule on this machine, or runs one rank with your own
+stages.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from pipesched.runtime import found_costs
 def run(file: str, **given: Any) -> int:
     """Train a small model on p local processes with a .ps file, a torch CSV, a stream, a built-in name, or -.
 
-    Every gradient is compared with that of the model in one piece, the peak of activations with what `verify`
-    predicts. Needs torch: pip install 'pipesched[runtime]'
+    Every gradient is compared with that of the undivided model, and the peak of activations with the prediction of
+    `verify`. Needs torch: pip install 'pipesched[runtime]'
 
     \b
     --pace is what a cost of 1 lasts, or a forward where else a step would last longer than --timeout, as with
@@ -35,8 +37,8 @@ def run(file: str, **given: Any) -> int:
       pipesched run zb_h1 --p 64 --m 128 --rank 0 --stages mine.py:stage --costs costs.toml -o costs.toml
       pipesched optimize --p 64 --m 128 --costs costs.toml
 
-    With --costs the costs of stages on other ranks stay as they are there, so rank after rank one file is made.
-    Bytes are counted tensor by tensor on a CPU, and by torch's allocator on a GPU: activations, messages and
+    With --costs, the costs of stages on other ranks are kept, so rehearsing one rank after the other completes one
+    file. Bytes are counted tensor by tensor on a CPU, and by torch's allocator on a GPU: activations, messages and
     temporaries, not weights and their gradients. Costs are milliseconds.
     """
     from pipesched.compile import read

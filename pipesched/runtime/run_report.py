@@ -1,12 +1,12 @@
-"""Report a run next to its prediction, as text and as JSON.
+"""The report of a run next to its prediction, as text and as JSON.
 
-    gradients   of every tensor, every step       those of the model in one piece
-    outputs     of every microbatch               the same, of a schedule without a backward
-    peak        counted from what autograd keeps  the prediction at release W
-    time        of a step                         the makespan at the times that computes were made to last
+    gradients   of every tensor, every step       those of the undivided model
+    outputs     of every microbatch               likewise, for a schedule without a backward
+    peak        counted from tensors that autograd keeps  the prediction at release W
+    time        of a step                         the makespan at the paced times of the computes
 
-The predicted time of a step assumes that messages take no time, as their time cannot be set. The excess of the measured
-step is messages, dispatch and waiting for a core.
+The predicted time of a step assumes that messages take no time, since their time cannot be set. The measured excess
+consists of messages, dispatch and waiting for a core.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.verbs.emit import Emission
 
 TOLERANCE = 1e-12
-"""Tolerance of gradients in float64: sums of a few hundred terms in another order."""
+"""The tolerance of gradients in float64: sums of a few hundred terms in another order."""
 
 _INDENT = " " * 4
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted time of a step. costs: those of the verdict, with messages that take no time.
+    """The predicted time of a step. costs: those of the verdict, with free messages.
 
-    unit: seconds of a cost of 1, or 0. left_out: the cost of messages that was given, and does not count.
+    unit: seconds for a cost of 1, or 0. left_out: the given cost of messages, which does not count.
     """
 
     costs: Costs
@@ -50,8 +50,9 @@ class Prediction:
 
     @classmethod
     def of(cls, emission: Emission, pace: float, timeout: float) -> Prediction:
-        """Predict the makespan of an emission, at `pace` seconds for a cost of 1; at `pace` seconds per forward, if a
-        step would otherwise exceed the timeout: costs in microseconds, as `calibrate` writes them, run at any pace.
+        """Predict the makespan of an emission at `pace` seconds for a cost of 1. If the step would then exceed the
+        timeout, a forward takes `pace` seconds instead, so that costs in microseconds, as `calibrate` writes them, run
+        at any pace.
         """
         time, order = emission.report.time, emission.order
         assert isinstance(order, Program)
@@ -64,7 +65,7 @@ class Prediction:
         return cls(costs, makespan, pace, Costs({"C": given["C"]} if most(given["C"]) else {}))
 
     def computes(self, stages: int) -> dict[str, tuple[float | tuple[float, ...], ...]]:
-        """Return the seconds of each kind of compute by stage, and by microbatch where that differs."""
+        """Return the seconds of each kind of compute by stage, and by microbatch if they differ."""
         rows = {key: self.costs[key] for key in (*LETTERS, "FB")}
         return {key: self._seconds(row, stages) for key, row in rows.items() if row is not None and self.unit}
 
@@ -89,8 +90,8 @@ def _cost(value: object) -> Cost:
 
 @dataclass(frozen=True)
 class Rehearsal(Judged):
-    """Result of a run that ended well. counted, peak: measured and predicted peaks, in microbatches through 1/p of the
-    model. measured: seconds of a step, or None. trace: Chrome's trace events of all instructions, if asked for.
+    """The result of a successful run. counted, peak: measured and predicted peaks, in microbatches through 1/p of the
+    model. measured: seconds of a step, or None. trace: Chrome's trace events of all instructions, if requested.
     """
 
     emission: Emission
@@ -108,7 +109,7 @@ class Rehearsal(Judged):
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """Warnings of the verdict; PS827 if a gradient or an output is wrong."""
+        """The warnings of the verdict, and PS827 if a gradient or an output is wrong."""
         warnings = list(self.emission.report.diagnostics)
         if self.ok:
             return warnings
@@ -122,19 +123,19 @@ class Rehearsal(Judged):
 
     @property
     def ok(self) -> bool:
-        """Tell whether every gradient, or every output, is right."""
+        """True if every gradient, or every output, is right."""
         return self.error <= TOLERANCE
 
     @property
     def forward_only(self) -> bool:
-        """Tell whether the schedule has no backward."""
+        """True if the schedule has no backward."""
         return self.emission.report.forward_only
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, *, color: bool = False) -> str:
-        """Return the verdict on a run that is right, for people."""
+        """Return the verdict on a successful run, for people."""
         report, job = self.emission.report, self.job
         steps = f"{job.steps} step{'s' if job.steps > 1 else ''}"
         engine = ", torch's engine" if job.engine == "torch" else ""
@@ -167,7 +168,7 @@ class Rehearsal(Judged):
             )
 
     def _prediction(self, measured: float) -> str:
-        """Return the predicted time, if computes had a pace."""
+        """Return the text on the predicted time, if computes had a pace."""
         unit, makespan = self.predicted.unit, self.predicted.makespan
         if not unit:
             return ""
@@ -176,7 +177,7 @@ class Rehearsal(Judged):
         return f", {predicted * 1e3:g} ms predicted: makespan {shown(makespan)} of {unit * 1e3:g} ms{more}"
 
     def to_json(self) -> dict[str, object]:
-        """Return the report with all numbers: measured ones as JSON numbers, exact ones as everywhere."""
+        """Return the report as JSON with all numbers: measured ones as JSON numbers, exact ones as everywhere."""
         report, job, made = self.emission.report, self.job, self.predicted
         time = report.time
         found = {"error": self.error, "tensor": self.tensor, "step": self.step, "allowed": TOLERANCE}

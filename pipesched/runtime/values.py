@@ -1,4 +1,4 @@
-"""Readers of the options of runs: times, counts, files of traces."""
+"""Converters of option values for runs: times, counts, trace files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipesched.support.source import Source
 
 
 def real(value: object) -> float:
-    """Return a number of seconds or of milliseconds; the option that accepts it sets its limits."""
+    """Return a number of seconds or milliseconds; the option that takes it sets the limits."""
     with suppress(ValueError, TypeError, OverflowError):
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return float(value)
@@ -18,11 +18,11 @@ def real(value: object) -> float:
 
 
 def counts(value: object) -> tuple[int, ...]:
-    """Return the counts from 1: ``[4, 3, 7]``, or as a text ``4,3,7``."""
+    """Return positive counts from a list, ``[4, 3, 7]``, or a text, ``4,3,7``."""
     return wholes(value, "a list of counts such as 4,3,7", range(1, 10**6))
 
 
 def files(value: object) -> tuple[object, ...]:
-    """Return a file, or several: paths or sources."""
+    """Return a file or several: paths or sources."""
     one = isinstance(value, str | PathLike | Source)
     return tuple([value] if one else listed(value, "a path, or a list of paths"))

@@ -1,1 +1,1 @@
-"""Executes an instruction stream on torch.distributed; knows the stream and no compiler."""
+"""Executes an instruction stream on torch.distributed; knows only the stream, not the compiler."""

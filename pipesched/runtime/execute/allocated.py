@@ -1,9 +1,9 @@
-"""Count allocated bytes: now, and the most since `restart`.
+"""Count the bytes allocated now, and the peak since `restart`.
 
-    cpu     every storage that an operation of torch returned, until it is freed; not what one takes while it runs
-    cuda    the figures of torch's allocator
+    cpu     every storage that a torch operation returned, until it is freed; not its temporary memory
+    cuda    as counted by torch's allocator
 
-Memory from before, such as weights, does not count on a CPU; a caller takes differences, so it counts on neither.
+On a CPU, earlier memory such as weights does not count. Callers take differences, so it counts on neither device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Bytes(Protocol):
-    """A counter of allocated bytes, active while it is entered."""
+    """A counter of allocated bytes, active within its context."""
 
     def __enter__(self) -> object:
         """Begin to count."""
@@ -39,14 +39,14 @@ class Bytes(Protocol):
         """Most bytes allocated at once since `restart`."""
 
     def restart(self, *, counts: bool = True) -> None:
-        """Set the peak to the bytes allocated now. counts: whether host allocations from here on count.
+        """Set the peak to the bytes allocated now. counts: whether later host allocations count.
 
-        On a CPU, a copy to host memory would count as memory of the device.
+        On a CPU, copies to host memory would otherwise count as device memory.
         """
 
 
 class OnHost(TorchDispatchMode):
-    """Counter of a CPU, which has no allocator that counts."""
+    """A counter for a CPU, whose allocator keeps no statistics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class OnHost(TorchDispatchMode):
         self._known: dict[int, weakref.ref[UntypedStorage]] = {}
 
     def restart(self, *, counts: bool = True) -> None:
-        """Set the peak to the bytes allocated now. counts: whether allocations from here on count."""
+        """Set the peak to the bytes allocated now. counts: whether later allocations count."""
         self.peak, self._counts = self.now, counts
 
     def __torch_dispatch__(
@@ -65,7 +65,9 @@ class OnHost(TorchDispatchMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Count the storages that an operation returns, in a backward too; its arguments were allocated before."""
+        """Count the storages that an operation returns, also in a backward; those of its arguments are counted
+        already.
+        """
         given = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
         made = func(*args, **(kwargs or {}))
         for x in tree_leaves(made):
@@ -90,7 +92,7 @@ class OnHost(TorchDispatchMode):
 
 
 class OnDevice:
-    """Counter of a GPU."""
+    """A counter for a GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -1,10 +1,10 @@
 """The backward of one microbatch through one stage, whole or split in two.
 
     B   d loss / d input  and  d loss / d weights     one pass over the graph
-    I   d loss / d input                              keeps the gradients that arrive where weights branch off
-    W   d loss / d weights                            from those places on, with no second pass over the rest
+    I   d loss / d input                              keeps the gradients at the nodes where weights branch off
+    W   d loss / d weights                            from those nodes on, with no second pass over the rest
 
-torch's own stage backward does the split. Four things around it make it right where torch alone is wrong or raises:
+torch's own stage backward does the split. It is wrong or raises in four cases, which are handled here:
 
 - a stage whose inputs have no gradient (the first one, as a rule) has nothing to split: I does nothing, W is B;
 - weights that no input reaches (an output of weights alone) are missed by the split, and those that a stage uses
@@ -46,10 +46,10 @@ class NotSplit(UserWarning):
 
 @dataclass(eq=False, slots=True)
 class Saved:
-    """State of a microbatch between its F and the end of its backward.
+    """The state of a microbatch between its F and the end of its backward.
 
-    inputs: leaves. roots: the outputs, or the loss. arrived: the gradients of the roots, once they are known.
-    once: why there is one backward for all, if the forward showed it.
+    inputs: the graph's leaves. roots: the outputs, or the loss. arrived: the gradients of the roots, once known. once:
+    why the backward can run only once, if the forward showed it.
     """
 
     inputs: tuple[Tensor, ...]
@@ -61,7 +61,7 @@ class Saved:
 
 
 def full(saved: Saved) -> Gradients:
-    """B: compute every gradient; return those of the inputs, add those of the weights to ``.grad``."""
+    """Run B: return the gradients of the inputs, and add those of the weights to ``.grad``."""
     pairs = [(root, arrived) for root, arrived in zip(saved.roots, saved.arrived, strict=True) if root.requires_grad]
     if pairs:
         torch.autograd.backward([root for root, _ in pairs], [arrived for _, arrived in pairs])
@@ -69,7 +69,7 @@ def full(saved: Saved) -> Gradients:
 
 
 def for_input(saved: Saved, module: nn.Module) -> Gradients:
-    """I: compute the gradients of the inputs. Leave in `saved` what W needs."""
+    """Run I: return the gradients of the inputs, and leave in `saved` what W needs."""
     if not any(x.requires_grad for x in saved.inputs):
         return tuple(None for _ in saved.inputs)
     roots = [(r, a) for r, a in zip(saved.roots, saved.arrived, strict=True) if r.requires_grad]
@@ -87,7 +87,7 @@ def for_input(saved: Saved, module: nn.Module) -> Gradients:
 
 
 def for_weights(saved: Saved, module: nn.Module) -> None:
-    """W: add the gradients of the weights to ``.grad``."""
+    """Run W: add the gradients of the weights to ``.grad``."""
     if saved.done:
         return
     if saved.groups is None:
@@ -97,9 +97,7 @@ def for_weights(saved: Saved, module: nn.Module) -> None:
 
 
 def _split(saved: Saved, module: nn.Module, roots: list[tuple[Tensor, Tensor | None]], nodes: list[Node]) -> str | None:
-    """Run torch's backward for the input; return the reason if it failed, or None. After a failure the graph is
-    whole.
-    """
+    """Run torch's backward for the input. Return the reason if it fails, else None; the graph survives that."""
     edges = [get_gradient_edge(root) for root, _ in roots]
     arrived = [torch.ones_like(r) if a is None else a for r, a in roots]
     weights = _weights(module)
@@ -122,7 +120,7 @@ def _missed(
     edges: list[GradientEdge],
     arrived: list[Tensor],
 ) -> None:
-    """Add the gradients of weights that the outputs reach without passing anything that an input reaches."""
+    """Add the gradients of weights that no input reaches: the split backward misses them."""
     grouped = {node for group in groups for node in group["params"]}
     by_node = {id(node.variable): node for node in nodes if hasattr(node, "variable")}
     missed = [w for w in weights if id(w) in by_node and by_node[id(w)] not in grouped]
@@ -134,13 +132,13 @@ def _missed(
 
 
 def _counts_once(group: Group) -> bool:
-    """Tell whether torch's W is right for a group: before 2.13 it counts a weight twice that a stage uses several
+    """Return True if torch's W is right for a group: before 2.13 it counts a weight twice if a stage uses it several
     times.
     """
     return _VERSION >= (2, 13) or len(group["intermediates"]) == 1
 
 
-# Nodes of the graph that compute all gradients together, once.
+# Nodes of the graph that compute all gradients together, and only once.
 _WHOLE = {
     "CheckpointFunctionBackward": "reentrant activation checkpointing (use_reentrant=True) has one backward for all",
     "CompiledFunctionBackward": "a graph of torch.compile has one backward for all",
@@ -149,9 +147,9 @@ _WHOLE = {
 
 @contextmanager
 def selective() -> Iterator[list[str]]:
-    """Notice, around a forward, selective activation checkpointing, whose backward can run only once.
+    """Detect selective activation checkpointing during a forward, since its backward can run only once.
 
-    It hands out each saved value once, and leaves no mark in the graph, so its forward must be noticed.
+    It returns each saved value once and leaves no trace in the graph, so it must be detected during the forward.
     """
     mode = torch.utils.checkpoint._CachingTorchDispatchMode
     found: list[str] = []
@@ -172,7 +170,7 @@ def selective() -> Iterator[list[str]]:
 
 
 def _nodes(roots: list[Node]) -> Iterator[Node]:
-    """Walk every node of the graph."""
+    """Yield every node of the graph."""
     seen = set(roots)
     stack = list(roots)
     while stack:
@@ -189,7 +187,7 @@ def _weights(module: nn.Module) -> list[nn.Parameter]:
 
 
 def _taken(inputs: tuple[Tensor, ...]) -> Gradients:
-    """Take the gradients off leaves."""
+    """Return the gradients of the leaves, and clear them there."""
     found = tuple(x.grad for x in inputs)
     for x in inputs:
         x.grad = None

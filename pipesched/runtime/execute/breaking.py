@@ -1,4 +1,4 @@
-"""Faults injected on purpose: to show what each looks like, and to test that each is detected.
+"""Faults injected on purpose, to show how each is reported and to test that each is detected.
 
 kill, freeze, stall    this rank, at the instruction
 collective             this rank waits in one that no other rank joins
@@ -40,7 +40,7 @@ class Broken:
                 _hook(module)
 
     def before(self, instruction: Instruction, index: int) -> None:
-        """Inject the fault when its instruction begins; a hook of the runtime."""
+        """Inject the fault when its instruction begins. The runtime calls this before each instruction."""
         if index + 1 < self._given.instruction:
             return
         self._armed = True

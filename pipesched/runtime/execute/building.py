@@ -1,4 +1,4 @@
-"""Checks of a runtime before its first step: modules, replicas, copies of stages, and boundaries."""
+"""Checks before the first step of a runtime: modules, replicas, copies of stages, and boundaries."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from pipesched.stream import BATCH, Stream
 
 Part = TypeVar("Part")
 Example: TypeAlias = Tensor | Sequence[Tensor] | Sequence[Boundary]
-"""One microbatch of the model's input, or what `boundaries_of` returned for it."""
+"""An example microbatch of the model's input, or the result of `boundaries_of`."""
 Known: TypeAlias = dict[tuple[int, Boundary], Boundary]
-"""Outputs of this rank's stages by their inputs, from earlier dry forwards."""
+"""The outputs of this rank's stages by their inputs, from earlier dry forwards."""
 
 
 class NotReplicated(UserWarning):
-    """Warn that only some stages are wrapped in DistributedDataParallel: replicas of the others train apart."""
+    """Warn that only some stages are wrapped in DistributedDataParallel: the replicas of the others diverge."""
 
 
 def check_modules(
@@ -41,11 +41,11 @@ def check_modules(
     *,
     alone: bool = False,
 ) -> None:
-    """Require a stream that can be executed, the modules of this rank's stages, and a group of the stream's size.
+    """Require a stream that can be executed, a module for each of the rank's stages, and a group of the stream's size.
 
     Raises:
-        RunError: PS831, an instruction or property of the stream that is not executed.
-        ValueError: which stages are missing or too many, or are two modules on one rank; both sizes.
+        RunError: PS831, an instruction or property of the stream that is not supported.
+        ValueError: missing or unexpected stages, two modules for one stage, or a group of another size.
     """
     if wrong := beyond(stream):
         help = "run a schedule without it, or the stream on your own runtime"
@@ -63,7 +63,7 @@ def check_modules(
 
 
 def beyond(stream: Stream) -> str | None:
-    """Return the first instruction of the stream that is not executed, if any."""
+    """Return the first instruction of the stream that is not supported, or None."""
     return next((str(x) for rank in stream.ranks for x in rank if x.op in ("UNSHARD", "RESHARD")), None)
 
 
@@ -104,7 +104,7 @@ def _replicas(module: nn.Module) -> int:
 
 
 def check_replicated(notes: Sequence[Note]) -> None:
-    """Warn, on the first rank, if only some stages of the pipeline are averaged over replicas."""
+    """Warn on the first rank if only some stages are averaged over replicas."""
     counts = {int(key.partition("/")[2]): count for note in notes for key, count in note["replicas"].items()}
     if len(set(counts.values())) > 1:
         found = ", ".join(f"stage {stage}: {count}" for stage, count in sorted(counts.items()))
@@ -112,12 +112,12 @@ def check_replicated(notes: Sequence[Note]) -> None:
 
 
 def check_copies(stream: Stream, notes: Sequence[Note]) -> None:
-    """Require that both copies of every stage have the same weights, shared alike, with the same initial values.
+    """Require that both copies of every stage have the same weights, with the same sharing and initial values.
 
-    Every rank finds the same. Only a few values are compared.
+    All ranks reach the same result. Only a few values of each weight are compared.
 
     Raises:
-        RunError: PS824, the first stage whose copies differ.
+        RunError: PS824, naming the first stage whose copies differ.
     """
     for stage in range(stream.stages):
         copies = [(route.ranks[stage], _key((number, stage))) for number, route in enumerate(stream.placement)]
@@ -143,7 +143,7 @@ def _value_apart(one: Shown, other: Shown, first: int, rank: int) -> str:
 
 
 def _weight_apart(one: Sequence[Parameter], other: Sequence[Parameter], first: int, rank: int) -> str:
-    """Name the first weight that differs, with each rank's report of it."""
+    """Describe the first weight that differs, as each rank reports it."""
     a, b = next((a, b) for a, b in zip_longest(one, other) if a != b)
     return f"rank {first} has {_text(a)}, rank {rank} {_text(b)}"
 
@@ -167,14 +167,13 @@ def infer_boundaries(
     known: Known,
 ) -> list[tuple[Boundary, ...]]:
     """Return the boundaries of each example: the model's input, and the output of every stage but the last. They are
-    taken as given, or found by forwards from rank to rank; `known` saves a forward of a stage that got the same
-    boundary before.
+    given, or found by forwards from rank to rank; `known` saves the forward of a stage for a boundary seen before.
 
-    keywords: of each example.
+    keywords: the keyword inputs of each example.
 
     Raises:
-        RunError: PS824 on every rank, a stage that failed or gave no tensors.
-        ValueError: the example is missing, or does not have one boundary per stage.
+        RunError: PS824 on every rank, if a stage fails or returns no tensors.
+        ValueError: if the example is missing, or does not have one boundary per stage.
     """
     given = [_given(example, stream.stages) for example in examples or ()]
     if given and None not in given:
@@ -205,10 +204,10 @@ def infer_boundaries(
 
 
 def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
-    """Return the boundaries, if the example is a result of `boundaries_of`.
+    """Return the boundaries if the example is a result of `boundaries_of`, else None.
 
     Raises:
-        ValueError: it does not have one boundary per stage.
+        ValueError: if there is not one boundary per stage.
     """
     if isinstance(example, Tensor) or isinstance(next(iter(example), None), Tensor):
         return None
@@ -230,8 +229,8 @@ def _made(
     device: torch.device,
     known: Known,
 ) -> list[Boundary] | str:
-    """Return the boundaries behind a stage for each example (stage -1: the model's input), or a message if it cannot
-    run. found: boundaries before it.
+    """Return a stage's output boundary for each example (stage -1: the model's input), or an error message. found: its
+    input boundaries.
     """
     if stage < 0 and examples is None:
         return "there is no example of the model's input on the rank of stage 0"
@@ -247,13 +246,13 @@ def _made(
                 what = f"the output of stage {stage}"
                 known[stage, inputs] = dry_forward(modules[0, stage], inputs, device, what, words)
             made.append(known[stage, inputs])
-    except Exception as error:  # it is sent to the other ranks, which would wait for this one
+    except Exception as error:  # sent to the other ranks, which would otherwise wait for this one
         return f"stage {max(stage, 0)} cannot run on {given}: {type(error).__name__}: {error}"
     return made
 
 
 def channels_of(stream: Stream, tied: Tied) -> set[Channel]:
-    """Return every channel that carries messages, the same on every rank."""
+    """Return the channels of all messages, the same set on every rank."""
     found: set[Channel] = set()
     for rank, instructions in enumerate(stream.ranks):
         messages = (Message.of(x, rank) for instruction in instructions for x in instruction.messages)
@@ -265,7 +264,7 @@ def channels_of(stream: Stream, tied: Tied) -> set[Channel]:
 
 
 def shared_by_batches(stream: Stream) -> set[int]:
-    """Return the communicators that carry a batch, whose messages may belong to several channels."""
+    """Return the communicators that carry batches, whose messages may belong to several channels."""
     return {part.communicator for rank in stream.ranks for x in rank if x.op == BATCH for part in x.parts}
 
 
@@ -273,7 +272,7 @@ def split_batch(value: Iterable[Part], count: int, what: str) -> list[Part]:
     """Cut a batch into microbatches: a tensor along its first dimension, a sequence into its elements.
 
     Raises:
-        ValueError: it does not divide, or there is another number of them.
+        ValueError: if the batch does not divide, or has another number of microbatches.
     """
     if isinstance(value, Tensor):
         if value.dim() == 0 or value.shape[0] % count:
@@ -288,10 +287,10 @@ def split_batch(value: Iterable[Part], count: int, what: str) -> list[Part]:
 def split_keywords(
     keywords: Mapping[str, object] | None, count: int, modules: Mapping[Held, nn.Module]
 ) -> list[dict[str, object]]:
-    """Cut keyword inputs into microbatches: tensors and lists as a batch; anything else is repeated.
+    """Split keyword inputs into microbatches: tensors and lists like a batch; any other value is repeated.
 
     Raises:
-        ValueError: no stage here takes one of them, or one does not divide.
+        ValueError: if no stage here takes a keyword, or a batch does not divide.
     """
     given = keywords or {}
     for name in given:

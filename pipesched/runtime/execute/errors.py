@@ -1,11 +1,11 @@
-"""A fault of a running program, as a value that crosses processes.
+"""Faults of a running program, as values that are sent between processes.
 
     error[PS822]: nothing moves: no rank finished an instruction for 3 s
      --> rank 0, step 1, instruction 5 (0B0): waits for gradient 0 of stage 1, rank 1 to rank 0
       = rank 1, step 1, instruction 4 (1F1): waits for activation 1 of stage 0, rank 0 to rank 1
 
-Every rank ends with the same fault: the first one that was seen, and where each rank was when it learned of it. The
-codes are those of ``pipesched explain``; a runtime knows nothing else of the compiler.
+All ranks end with the same fault: the first one seen, with the position of each rank when it learned of it. The codes
+are those of ``pipesched explain``; the runtime knows nothing else of the compiler.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ NEEDS = "PS820"  # torch, a backend, a device or a route to another rank is miss
 STREAMS_DIFFER = "PS821"
 STALLED = "PS822"
 RANK_LOST = "PS823"
-BOUNDARY = "PS824"  # a shape or dtype between two stages
+BOUNDARY = "PS824"  # shapes or dtypes differ between two stages
 RAISED = "PS825"
 NOT_FINITE = "PS826"
 GRADIENTS_DIFFER = "PS827"
-UNSUPPORTED = "PS831"  # a module that would be trained wrongly, or not at all
+UNSUPPORTED = "PS831"  # a module that would be trained wrongly or not at all
 STEPS_DIFFER = "PS836"
-OUTSIDE = "PS837"  # a collective that is not the pipeline's
+OUTSIDE = "PS837"  # a collective that is not part of the pipeline
 
 
 LONGEST = 500  # most characters of a text from another process
-NOTES = 1000  # of a fault
+NOTES = 1000  # most notes of a fault
 _CODE = re.compile(r"PS\d{3}")
 
 
 def printable(text: object, longest: int = LONGEST) -> str:
-    """Make a text from another process safe to show: bounded, without control characters.
+    """Make a text from another process safe to print: bounded, without control characters.
 
     Raises:
-        TypeError: it is not a text.
+        TypeError: if the value is not a string.
     """
     if not isinstance(text, str):
         raise TypeError(f"{type(text).__name__} instead of a text")
@@ -47,10 +47,10 @@ def printable(text: object, longest: int = LONGEST) -> str:
 
 
 def table(data: object) -> Mapping[str, object]:
-    """Require an object in JSON data.
+    """Require a JSON object.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: if the value is not an object.
     """
     if not isinstance(data, Mapping):
         raise TypeError(f"{type(data).__name__} instead of an object")
@@ -58,20 +58,20 @@ def table(data: object) -> Mapping[str, object]:
 
 
 def fields(data: object, *names: str) -> list[object]:
-    """Take fields of an object in JSON data.
+    """Return the named fields of a JSON object.
 
     Raises:
-        TypeError, KeyError: it is not an object, or lacks a field.
+        TypeError, KeyError: if the value is not an object, or lacks a field.
     """
     known = table(data)
     return [known[name] for name in names]
 
 
 def whole(number: object) -> int:
-    """Require a whole number in JSON data.
+    """Require a JSON integer.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: if the value is not an integer.
     """
     if not isinstance(number, int):
         raise TypeError(f"{type(number).__name__} instead of a whole number")
@@ -80,7 +80,7 @@ def whole(number: object) -> int:
 
 @contextmanager
 def _read(what: str) -> Iterator[None]:
-    """Turn any error in data from another process into a ValueError."""
+    """Convert any error in data from another process to a ValueError."""
     try:
         yield
     except (TypeError, KeyError, ValueError, AttributeError) as error:
@@ -89,8 +89,8 @@ def _read(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Position of a rank. step and instruction count from 1; 0: none. text: the instruction. waits: what it waits for,
-    or empty.
+    """The position of a rank. step and instruction count from 1; 0: none. text: the instruction. waits: the message
+    that it waits for, or empty.
     """
 
     rank: int
@@ -101,10 +101,10 @@ class Place:
 
     @classmethod
     def of(cls, data: object) -> Place:
-        """Read a place from JSON data; it is safe to show, whoever sent it.
+        """Read a place from JSON data. The result is safe to print, even from an untrusted sender.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: if the data are not a place.
         """
         with _read("a place"):
             rank, step, instruction, text, waits = fields(data, "rank", "step", "instruction", "text", "waits")
@@ -139,15 +139,15 @@ class Fault:
         return "\n".join(lines + ([f"  = help: {self.help}"] if self.help else []))
 
     def dumps(self) -> str:
-        """Write one line of JSON; `loads` reads it."""
+        """Return the fault as one line of JSON, which `loads` reads."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def loads(cls, text: str) -> Fault:
-        """Read a fault from a text of `dumps`; it is safe to show, whoever sent it.
+        """Read a fault from a line of `dumps`. The result is safe to print, even from an untrusted sender.
 
         Raises:
-            ValueError: the text is something else.
+            ValueError: if the text is not a fault.
         """
         return cls.of(json.loads(text))
 

@@ -1,9 +1,9 @@
-"""Values that ranks send each other before step 1: one JSON text per rank, as bytes in a collective of their group.
+"""Exchange of values between ranks before step 1: one JSON text per rank, as bytes in a collective of their group.
 
     everybody(value)         [value of rank 0, value of rank 1, …]      on every rank
 
-A pickle would run any code of its sender. A text that is too long, or is not JSON, is an error with the sender's
-number; the reader checks the values.
+JSON, since unpickling could run code of the sender. A text that is too long or not JSON is an error that names the
+sender; the caller checks the values.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 Value = TypeVar("Value")
-LONGEST = 1 << 26  # bytes of a text
+LONGEST = 1 << 26  # most bytes of a text
 
 
 def everybody(value: Value, group: dist.ProcessGroup | None = None) -> list[Value]:
-    """Gather a value from every rank, by rank in the group, through JSON. A collective.
+    """Gather a JSON value from every rank, ordered by rank in the group. A collective.
 
     Raises:
-        ValueError: which rank sent what cannot be read.
+        ValueError: naming the rank whose text cannot be read.
     """
     device, mine = _device(group), _bytes(value)
     lengths = _gathered(torch.tensor([mine.numel()], device=device), group)
@@ -61,7 +61,7 @@ def _value(rank: int, text: Tensor) -> object:
 
 
 def _device(group: dist.ProcessGroup | None) -> torch.device:
-    """Return the device on which the group can carry bytes."""
+    """Return the device on which the group transfers bytes."""
     able = [part.partition(":")[0] for part in str(dist.get_backend_config(group)).split(",")]
     if "cpu" in able:
         return torch.device("cpu")

@@ -1,15 +1,15 @@
 """Run one rank's instruction list on torch.distributed.
 
-    for each instruction:  F B I W R OVERLAP    compute, on what was received or handed over on this rank
-                           O L                  copy what an F keeps to host memory, and back
-                           SEND RECV            post, and keep the handle; the consumer waits
+    for each instruction:  F B I W R OVERLAP    compute, on inputs received or made on this rank
+                           O L                  copy the activations that an F keeps to host memory, and back
+                           SEND RECV            post and keep the handle; the consumer waits
                            BATCH                post its messages together
-                           WAIT_SEND            wait until what was sent has been received
-                           REDUCE_GRAD SYNC     gradients from sums to what undivided training leaves
+                           WAIT_SEND            wait until a sent message has been received
+                           REDUCE_GRAD SYNC     turn summed gradients into those of undivided training
                            STEP                 the caller's optimizer
 
-It trusts the stream: the verifier has checked that the order is complete, finishes and fits in memory. It does not
-trust the model, which the verifier cannot see: shapes are agreed on when it is built and checked before every post.
+The stream is trusted: the verifier has checked that the order is complete, finishes and fits in memory. The model is
+not, since the verifier cannot see it: shapes are agreed on when the runtime is built, and checked before every post.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from pipesched.stream import BATCH, NEIGHBOUR, Instruction, Stream
 
 Hook = Callable[[Instruction, int], None]
 Inputs: TypeAlias = Tensor | Iterable[Tensor | Sequence[Tensor]]
-"""A batch of the model's input: a tensor, cut along its first dimension, or one entry per microbatch."""
+"""A batch of the model's input: a tensor, split along its first dimension, or one entry per microbatch."""
 Targets: TypeAlias = Tensor | Iterable[object]
 
 
@@ -63,8 +63,8 @@ Targets: TypeAlias = Tensor | Iterable[object]
 class Evaluation:
     """Result of `Runtime.evaluate`.
 
-    outputs: results of the last stage in order of microbatches, of those whose last stage is on this rank. loss: the
-    mean over all microbatches, on every rank; None without targets.
+    outputs: results of the last stage, in microbatch order, for microbatches whose last stage is on this rank. loss:
+    the mean over all microbatches, on every rank; None without targets.
     """
 
     outputs: Mapping[int, Any]
@@ -72,11 +72,11 @@ class Evaluation:
 
 
 class Runtime:
-    """A rank of a pipeline.
+    """The runtime of one rank of a pipeline.
 
-    instructions: of a step; during `evaluate`, its forwards and their messages. position: the index of the one under
-    way; -1 before the first step, their number at the end of one. losses: of the microbatches whose last stage is
-    here, by microbatch, of the last step. All of them, and `waiting`, may be read from another thread.
+    instructions: those of a step; during `evaluate`, its forwards and their messages. position: the index of the
+    current instruction; -1 before the first step, the number of instructions after a step. losses: of the last step, by
+    microbatch, for microbatches whose last stage is here. Other threads may read all of these, and `waiting`.
     """
 
     def __init__(
@@ -98,33 +98,33 @@ class Runtime:
         blocking: bool = False,
         imitated: bool = False,
     ) -> None:
-        """Build the runtime of one rank. A collective: all ranks of the group build theirs at the same time.
+        """Build the runtime of one rank. A collective: all ranks of the group build their runtimes at the same time.
 
-        modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and gives a tensor or a
+        modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and returns a tensor or a
             tuple of them. One that reads several stages takes the tensors of each, in the order of
             ``stream.read(stage)``. If a stage has two copies, both begin with the same weights. A stage in
             DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD.
         loss: (output of the last stage, target of the microbatch) -> one number, a mean over the microbatch; None for
             `evaluate` without targets.
-        example: one microbatch of the model's input, needed where stage 0 lives: boundaries are found by one forward
-            without a trace. Or what `boundaries_of` returned: the input, and what each stage but the last makes.
-            All microbatches have these shapes until `expect` says others.
+        example: one microbatch of the model's input, needed on the rank of stage 0: boundaries are found by one forward
+            without a trace. Or the result of `boundaries_of`: the input, and the output of each stage but the last.
+            All microbatches have these shapes until `expect` sets others.
         example_keywords: the keyword inputs of one microbatch, where a stage takes any.
         group: of the ranks of the stream, in their order; None: the default one, or none for a single rank.
         device: where the modules are. With NCCL it is also torch's current device.
         before, after: called around every instruction with it and its index.
         optimize: what STEP does. Gradients are complete then, and are kept.
         tied: groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each
-            gets the sum of their gradients. (): there are none. None: it is not known, and weights of two stages that
+            gets the sum of their gradients. (): no weights are tied. None: unknown, and weights of two stages that
             begin with the same values are refused.
-        early_receives: how many receives may be posted ahead of their place in the list; each holds its buffer. They
+        early_receives: how many receives may be posted before their place in the list; each holds its buffer. They
             keep the order of their channel, and no post waits, so the verdict under `async` stays as it was.
         blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
         imitated: for a rehearsal. There are no other ranks: their messages are drawn at random, and `example` is
             what `boundaries_of` returned.
 
         Raises:
-            RunError: PS821 another rank has another stream; PS824 a stage does not fit its neighbours or its copy;
+            RunError: PS821, a rank has another stream; PS824, a stage does not fit its neighbours or its copy;
                 PS831 a module that is not supported (the table is in this folder's README), or weights that look tied.
             ValueError: the modules are not those of this rank, or the group is not of the stream's size.
         """
@@ -156,7 +156,7 @@ class Runtime:
         self._offloads = any(x.op == "O" for x in self.instructions)
         self._ahead = 0 if blocking else early_receives
         self._receives: list[tuple[int, Message]] = []
-        self._due = self._posted = 0  # receives: number that the list has reached, number posted
+        self._due = self._posted = 0  # receives that the list has reached, receives posted
         self._inbox: dict[Message, tuple[Tensor, ...]] = {}
         self._outbox: dict[Message, tuple[Tensor, ...]] = {}
         self._inputs: list[Tensor | Sequence[Tensor]] | None = None
@@ -181,12 +181,12 @@ class Runtime:
 
     @property
     def waiting(self) -> Message | None:
-        """Message that this rank, or its GPU, is waiting for, if any."""
+        """The message that this rank, or its GPU, is waiting for, if any."""
         return self._channels.waiting
 
     @property
     def enqueues(self) -> bool:
-        """Tell whether instructions are enqueued behind a wait, as on NCCL: `position` is then ahead of the wait."""
+        """True if instructions are enqueued behind a wait, as on NCCL: `position` is then ahead of the wait."""
         return self._channels.queues
 
     @property
@@ -196,35 +196,34 @@ class Runtime:
 
     @property
     def alive(self) -> int:
-        """Number of activations on the device, on a rank that offloads some."""
+        """The number of activations on the device, on a rank that offloads some."""
         return sum(boxes.here for stage in self._stages.values() for boxes in stage.boxes.values())
 
     @property
     def posted(self) -> tuple[Message, ...]:
-        """Receives that are posted and not yet taken."""
+        """Receives that are posted but not yet taken."""
         return self._channels.posted
 
     def step(
         self, inputs: Inputs | None = None, targets: Targets | None = None, keywords: Keywords | None = None
     ) -> Tensor:
-        """Take one training step over all m microbatches; return the mean of their losses on every rank, a float64
-        scalar.
+        """Run one training step over all m microbatches; return the mean loss on every rank, a float64 scalar.
 
-        inputs: the model's input on this rank's device, needed where a stage lives that reads it, as stage 0: a tensor,
-            cut in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
+        inputs: the model's input on this rank's device, needed where a stage reads it, as stage 0 does: a tensor,
+            split in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
             Its gradient is the sum over these stages.
-        targets: likewise, where the last stage lives; a microbatch's target is anything that the loss accepts.
-        keywords: keyword inputs, given to the stages of this rank that take them; each is cut as a batch if it is a
+        targets: likewise, on the rank of the last stage; a microbatch's target is anything that the loss accepts.
+        keywords: keyword inputs, given to the stages of this rank that take them; each is split as a batch if it is a
             tensor or a list, else repeated for every microbatch. No gradient flows into them.
-        Adds to ``.grad`` of every weight what one backward through the undivided model adds, with loss = mean over
-        the microbatches, whatever their shapes (`expect`). A weight that no microbatch used gets zeros where a copy or
-        a tie is exchanged, or replicas are averaged by a DDP without `find_unused_parameters`.
+        Adds to ``.grad`` of every weight what one backward through the undivided model adds, for a loss that is the
+        mean over the microbatches, whatever their shapes (`expect`). An unused weight gets zeros if a copy or a tie is
+        exchanged, or if a DDP without `find_unused_parameters` averages replicas.
 
         Raises:
-            RunError: PS824, the output of a stage is not what the next one expects.
-            ValueError: the batch does not cut into m microbatches, or is missing.
+            RunError: PS824, if the output of a stage does not fit the next stage.
+            ValueError: if the batch does not divide into m microbatches, or is missing.
 
-        After an exception a step is half done, here and elsewhere, and the runtime cannot continue.
+        After an exception the step is incomplete on all ranks, and the runtime cannot continue.
         """
         self._execute(self.stream.ranks[self.rank], inputs, targets, keywords)
         if not any(x.op == "STEP" for x in self.instructions):
@@ -234,16 +233,16 @@ class Runtime:
         return total / self.stream.microbatches
 
     def expect(self, examples: Tensor | Iterable[Example] | None = None, keywords: Keywords | None = None) -> None:
-        """Set the shapes of each microbatch from now on, where microbatches differ. A collective of all ranks, outside
-        of a step; it adds no message to a step, so every verdict stays.
+        """Set the shapes of each microbatch from now on, if microbatches differ. A collective of all ranks, outside a
+        step; it adds no message to a step, so every verdict remains valid.
 
-        examples: m microbatches of the model's input, as `step` takes them, needed where stage 0 lives: the output of
+        examples: m microbatches of the model's input, as `step` takes them, needed on stage 0's rank: the output of
             each stage is found by one forward without a trace, if the stage has not had the shape before. Or, on every
             rank and without communication, m results of `boundaries_of`.
         keywords: as `step` takes them.
 
         Raises:
-            RunError: PS824 on every rank, a stage that failed, or gives other tensors than for the example of
+            RunError: PS824 on every rank, if a stage fails, or returns other tensors than for the example of
                 `Runtime(example=…)`: their number and dtypes stay.
         """
         count = self.stream.microbatches
@@ -263,15 +262,15 @@ class Runtime:
     def evaluate(
         self, inputs: Inputs | None = None, targets: Targets | None = None, keywords: Keywords | None = None
     ) -> Evaluation:
-        """Run only the forwards of all m microbatches, in the order of the stream; return outputs, and losses for
-        targets.
+        """Run only the forwards of all m microbatches, in the order of the stream; return outputs, and losses if
+        targets are given.
 
-        Arguments as for `step`. Gradients are disabled, and all modules are in evaluation mode meanwhile; ``.grad`` and
-        the mode of each module stay as they were. For a stream without a backward this is the whole step.
+        Arguments are as for `step`. Gradients are disabled and all modules are in evaluation mode during the call;
+        ``.grad`` and the mode of each module do not change. For a stream without a backward this is the whole step.
 
         Raises:
-            RunError: PS824, the output of a stage is not what the next one expects.
-            ValueError: the batch does not cut into m microbatches, or is missing.
+            RunError: PS824, if the output of a stage does not fit the next stage.
+            ValueError: if the batch does not divide into m microbatches, or is missing.
         """
         modes = [(part, part.training) for stage in self._stages.values() for part in stage.module.modules()]
         trains = [(stage, stage.train) for stage in self._stages.values()]
@@ -301,7 +300,7 @@ class Runtime:
         *,
         evaluates: bool = False,
     ) -> None:
-        """Run a list. evaluates: keep the outputs of the last stage, and leave gradients alone."""
+        """Run a list of instructions. evaluates: keep the outputs of the last stage, and compute no gradients."""
         count = self.stream.microbatches
         self._inputs = None if inputs is None else split_batch(inputs, count, "inputs")
         self._targets = None if targets is None else split_batch(targets, count, "targets")
@@ -317,7 +316,7 @@ class Runtime:
         self._due = self._posted = 0
         if not evaluates:
             self._reduction.begin()
-        torch.clear_autocast_cache()  # made from weights as they were before the last step
+        torch.clear_autocast_cache()  # its entries were made from the weights before the last step
         for index, instruction in enumerate(instructions):
             self.position = index
             if self.before is not None:
@@ -377,7 +376,7 @@ class Runtime:
             self._outputs[x.microbatch] = output
 
     def _keeping(self, stage: Stage, x: Instruction, inputs: Sequence[Tensor]) -> AbstractContextManager[object]:
-        """Wrap a forward that will be recomputed, or whose activation may be offloaded."""
+        """Return the context for a forward that will be recomputed, or whose activation may be offloaded."""
         if (x.route, x.stage, x.microbatch) in self._again and not self._evaluates:
             return stage.letting_go(x.microbatch, inputs)
         if not self._offloads or not stage.train:
@@ -386,7 +385,7 @@ class Runtime:
         return stage.boxing(x.microbatch, tree_leaves([of[x.microbatch] for of in given if of]))
 
     def _score(self, microbatch: int) -> Score | None:
-        """Return the loss as a function of the output of a microbatch; None if no loss is wanted."""
+        """Return the loss as a function of a microbatch's output; None if no loss is computed."""
         if self._targets is None:
             if self._evaluates:
                 return None
@@ -397,9 +396,7 @@ class Runtime:
         return lambda output: loss(output, target)
 
     def _backward(self, x: Instruction) -> None:
-        """Add up the gradients of all readers, run the backward, and return to each stage that was read its
-        gradient.
-        """
+        """Sum the gradients from all readers, run the backward, and pass its gradients on to the stages read."""
         found = [self._get(GRADIENT, x, reader) for reader in self.stream.readers[x.stage]]
         arrived = [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)] if found else None
         made = iter(self._stages[x.route, x.stage].backward(x.op, x.microbatch, arrived))
@@ -413,7 +410,7 @@ class Runtime:
                 self._put(GRADIENT, x, source, tuple(whole))
 
     def _deliver(self, x: Instruction, made: Gradients) -> None:
-        """Pass on the gradients of the model's own input, if it requires them, as undivided training does."""
+        """Pass on the gradients of the model's own input if it requires them, as undivided training does."""
         entering = zip(self._input(x), self.boundaries[x.microbatch][0], strict=True)
         able = [given for given, spec in entering if spec.differentiable]
         for given, grad in zip(able, made, strict=True):
@@ -428,7 +425,7 @@ class Runtime:
         return (made,) if isinstance(made, Tensor) else tuple(made)
 
     def _get(self, kind: str, x: Instruction, maker: int) -> tuple[Tensor, ...]:
-        """Take the tensors of another stage, handed over on this rank or received."""
+        """Return the tensors that another stage made, received from its rank or made on this one."""
         source = self.stream.placement[x.route].ranks[maker]
         message = Message.between(kind, x, maker, x.stage, source, self.rank)
         if source != self.rank:
@@ -436,7 +433,7 @@ class Runtime:
         return _made(self._inbox.pop(message, None), message)
 
     def _put(self, kind: str, x: Instruction, taker: int, made: tuple[Tensor, ...]) -> None:
-        """Hand tensors over on this rank, or keep them until the SEND."""
+        """Pass tensors to a stage of this rank, or keep them until the SEND."""
         target = self.stream.placement[x.route].ranks[taker]
         message = Message.between(kind, x, x.stage, taker, self.rank, target)
         (self._inbox if target == self.rank else self._outbox)[message] = made
@@ -450,9 +447,10 @@ class Runtime:
         self._posted += len(receives)
 
     def _receive_ahead(self, index: int) -> None:
-        """Post the receives up to this position in the list, and some beyond it, each channel in its order.
+        """Post the receives up to this position in the list, and some beyond it, in the order of each channel.
 
-        Those of a batch are posted with it, those that share a queue at their place, and no later one before these.
+        The receives of a batch are posted with the batch, and those that share a queue at their place; no later receive
+        is posted before these.
         """
         while self._due < len(self._receives) and self._receives[self._due][0] <= index:
             self._due += 1
@@ -469,7 +467,7 @@ class Runtime:
         return gradients(boundaries[message.taker + 1])
 
     def _agreed(self, examples: Sequence[Example] | None, keywords: Sequence[Keywords]) -> list[tuple[Boundary, ...]]:
-        """Return the boundaries of microbatches, the same on every rank."""
+        """Return the boundaries of the microbatches, the same on every rank."""
         group = self._group
         return infer_boundaries(
             self.stream,
@@ -483,8 +481,8 @@ class Runtime:
         )
 
     def _around(self, stage: int) -> tuple[list[Boundary], list[Boundary] | None]:
-        """Return the boundaries in front of and behind a stage, by microbatch; None behind the last one, which has the
-        loss.
+        """Return a stage's input and output boundaries by microbatch; None for the output of the last stage, which has
+        the loss.
         """
         read, last = self.stream.read(stage), stage + 1 == self.stream.stages
         leaving = None if last else [boundaries[stage + 1] for boundaries in self.boundaries]
@@ -507,7 +505,7 @@ class Runtime:
         )
 
     def _summed(self) -> tuple[Tensor, int]:
-        """Return the sum of all losses, the same float64 scalar on every rank, and their number."""
+        """Return the sum of all losses, the same float64 scalar on every rank, and the number of losses."""
         total = torch.zeros(2, dtype=torch.float64, device=self._channels.wire)
         for value in self.losses.values():
             total[0] += value.to(total.device)
@@ -518,7 +516,7 @@ class Runtime:
 
 
 def _nothing(runtime: Runtime, x: Instruction) -> None:
-    """Do nothing: a receive was posted before, a reduction is done when it returns."""
+    """Do nothing: receives are posted earlier, and reductions are complete when they return."""
 
 
 _EXECUTE: Mapping[str, Callable[[Runtime, Instruction], None]] = {
@@ -540,10 +538,10 @@ _EXECUTE: Mapping[str, Callable[[Runtime, Instruction], None]] = {
 
 
 def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
-    """Keep the forwards of a list with their messages, in order; return the list itself if it has nothing else.
+    """Return the forwards of a list and their messages, in order; the list itself if it has nothing else.
 
-    Under every communication model, a list that finishes still finishes: only whole messages are left out, and
-    instructions that only they and backwards wait for.
+    A list that finishes under a communication model still does: only whole messages are left out, and instructions that
+    only these and backwards wait for.
     """
     found = []
     for x in instructions:
@@ -555,7 +553,7 @@ def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
 
 
 def _made(tensors: tuple[Tensor, ...] | None, message: Message) -> tuple[Tensor, ...]:
-    """Require the tensors of a message: in a wrong order they may not exist yet, or no more."""
+    """Require that the tensors of a message exist: in a wrong order they are not made yet, or already freed."""
     if tensors is None:
         raise LookupError(f"there is no {message}: it is not made yet, or already used")
     return tensors

@@ -1,8 +1,8 @@
-"""Require that all ranks run the same stream, or run nothing.
+"""Check that all ranks run the same stream before step 1.
 
-With two different valid files the ranks train silently wrong or hang, and no transport notices. So before step 1 every
-rank sends all others the fingerprint of its stream, which is a digest of placement and instructions of *all* ranks:
-equal fingerprints, one program.
+Two different valid files make the ranks train silently wrong or hang, and no transport notices. So before step 1 all
+ranks exchange the fingerprint of their stream, a digest of the placement and the instructions of *all* ranks: with
+equal fingerprints they run one program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipesched.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Identity of a rank's stream. note: other data that the ranks exchange on this occasion."""
+    """The identity of a rank's stream. note: other data exchanged on this occasion."""
 
     fingerprint: str
     title: str
@@ -28,10 +28,10 @@ class Card:
 
     @classmethod
     def of(cls, rank: int, data: object) -> Card:
-        """Read the card of a rank; it is safe to show.
+        """Read the card of a rank. The result is safe to print.
 
         Raises:
-            RunError: PS821, it is not a card.
+            RunError: PS821, if the data are not a card.
         """
         try:
             fingerprint, title, note = fields(data, "fingerprint", "title", "note")
@@ -46,7 +46,7 @@ class Card:
 def agree(
     stream: Stream, group: dist.ProcessGroup | None = None, note: Mapping[str, object] | None = None
 ) -> list[Card]:
-    """Exchange the cards of all ranks, by rank in the group. A collective: every rank of the group calls it.
+    """Exchange the cards of all ranks, ordered by rank in the group. A collective of the whole group.
 
     note: a JSON value.
 
@@ -62,8 +62,8 @@ def agree(
 
 
 def disagreement(cards: Sequence[Card]) -> Fault | None:
-    """Return the fault that names the ranks whose stream differs from the most common one, or None. On a tie the lowest
-    rank's stream counts.
+    """Return a fault that names the ranks whose stream differs from the most common one, or None. In a tie the stream
+    of the lowest rank wins.
     """
     counted = Counter(card.fingerprint for card in cards)
     if len(counted) <= 1:

@@ -1,11 +1,11 @@
-"""Frozen stages, and their meaning for a runtime.
+"""Frozen stages as the runtime executes them.
 
     frozen, no trained stage before it     a forward without a graph, and no backward
-    frozen, a trained stage before it      I is the whole backward: it frees all, and hands the gradient on
-    the first that is trained              its input asks for no gradient, and it sends none
+    frozen, a trained stage before it      I is the whole backward: it frees everything and passes the gradient on
+    the first that is trained              its input needs no gradient, and it sends none
 
-Which weights are trained is said twice, by the stream and by `requires_grad`: where the two disagree, the model would
-train silently wrong, so it is refused.
+The stream and `requires_grad` both say which weights are trained. If they disagree, the model would train silently
+wrong, so it is refused.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ _HELP = "set requires_grad as the stream says before the runtime is built, or em
 
 
 def wanting(stream: Stream) -> frozenset[int]:
-    """Return the stages that receive a gradient: the trained ones, and those with a trained stage somewhere before
-    them.
-    """
+    """Return the stages that receive a gradient: trained ones, and those after a trained stage."""
     found: set[int] = set()
     for stage in range(stream.stages):
         if stage not in stream.frozen or not found.isdisjoint(stream.read(stage)):
@@ -31,10 +29,10 @@ def wanting(stream: Stream) -> frozenset[int]:
 
 
 def check_frozen(stream: Stream, notes: Sequence[Note], tied: Tied) -> None:
-    """Require that the weights that ask for a gradient are those of the trained stages. notes: each rank's report.
+    """Require that exactly the weights of trained stages require gradients. notes: each rank's report.
 
     Raises:
-        RunError: PS831 on every rank, the first stage that differs.
+        RunError: PS831 on every rank, naming the first stage that differs.
     """
     if not stream.frozen:
         return

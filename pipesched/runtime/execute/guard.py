@@ -1,11 +1,11 @@
-"""A program under guard: watched while it runs, and ended everywhere if it fails anywhere.
+"""A guard around a program: it watches the run, and ends it on all ranks if it fails on any.
 
     with Guard(runtime, timeout=60):
         for inputs, targets in batches:
             mean = runtime.step(inputs, targets)
 
-Whatever ends the block on one rank ends it on all of them, with the same fault: a `RunError` where the main thread can
-raise one, else, where it is stuck in a transport, the fault on stderr and exit status 1.
+Whatever ends the block on one rank ends it on all of them, with the same fault: as a `RunError` if the main thread can
+raise one; if it is stuck in a transport, as text on stderr and exit status 1.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _BROKEN = re.compile(r"connection (closed|reset|refused)|broken pipe|socket|remo
 
 
 def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Wrap a loss so that NaN or infinity raises. Reading the value waits for a GPU.
+    """Wrap a loss function so that NaN or infinity raises. Reading the value waits for the GPU.
 
     Raises:
-        RunError: PS826, from the function returned.
+        RunError: PS826, raised by the returned function.
     """
 
     def checked(output: object, target: object) -> Tensor:
@@ -62,10 +62,10 @@ def end_process(fault: Fault) -> NoReturn:
 
 
 class Guard:
-    """Guard of one rank. Enter it on all ranks of the group, around the steps.
+    """The guard of one rank. Enter it on all ranks of the group, around the steps.
 
     group: that of the runtime. timeout: seconds without a finished instruction that count as a stall; longer than the
-    longest instruction. end: what to do when the main thread is stuck; must not return.
+    longest instruction. end: called when the main thread is stuck; must not return.
 
     Raises:
         RunError: PS820 on entering; PS822 to PS826, PS836 and PS837 on leaving, instead of the exception of the block.
@@ -137,7 +137,7 @@ class Guard:
             self._hooks[1](instruction, index)
 
     def _where(self) -> Beat:
-        """Beat of this rank for the watchdog; called in its thread."""
+        """Return the beat of this rank; called in the watchdog's thread."""
         seen = of_thread(self._thread)
         place = self._place()
         if seen.inside and seen.ours and seen.collective and not (place.instruction or place.waits):

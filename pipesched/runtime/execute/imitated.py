@@ -1,7 +1,7 @@
-"""Imitated neighbours: sent messages are dropped, and received ones are drawn at random.
+"""Imitated neighbours: sent messages are dropped, and received ones are filled with random numbers.
 
-So one rank's list of a large pipeline runs in one process, without a process group. It holds the same memory as in the
-pipeline: a buffer from the post of its receive on, an output until its SEND. The trained weights are meaningless.
+This lets one rank of a large pipeline run in one process, without a process group. It holds the same memory as in the
+pipeline: a buffer from the post of its receive, an output until its SEND. The trained weights are meaningless.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipesched.runtime.execute.transport import TRANSPORTS, Channels, _Posted
 
 
 class Imitated(Channels):
-    """Channels of a rank whose neighbours are imitated."""
+    """The channels of a rank whose neighbours are imitated."""
 
     def __init__(self, rank: int, device: torch.device) -> None:
         self.rank, self.group, self.device, self.blocking = rank, None, device, False
@@ -30,7 +30,7 @@ class Imitated(Channels):
         """Fill the posted buffers with random numbers.
 
         Raises:
-            LookupError: no receive was posted for it, or it was taken before.
+            LookupError: if no receive was posted, or the message was already taken.
         """
         if message not in self._received:
             raise LookupError(f"no receive is posted for {message}")

@@ -1,11 +1,11 @@
-"""Local processes for a program: p ranks, one that watches over them, and none left behind.
+"""Local processes for a program: p ranks and their supervisor, which leaves none behind.
 
     caller ──one job per line──> supervisor ──fork──> rank 0 … rank p-1        (`worker.py`)
            <──its outcome───            <──a line each──
 
-The supervisor imports torch once, whatever the number of ranks and jobs. It ends its ranks when the caller is gone,
-and they end when it is gone: each end holds a pipe whose closing the other one sees, however a process dies. This
-module is the caller's side and needs no torch.
+The supervisor imports torch once, for all ranks and jobs. It ends its ranks when the caller is gone, and they end when
+it is gone: each process holds a pipe that closes when the other end dies, for any reason. This module is the caller's
+side and does not need torch.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FAULTS = (
     *("kill", "freeze", "raise", "raise-backward", "nan", "shape", "dtype", "stall", "leave", "collective", "weights"),
     *("hook", "stream"),
 )
-START = 60.0  # seconds for ranks to find each other, before the watchdog of each has begun
-EXTRA = 3.0  # seconds in which every rank ends after the first one that failed
+START = 60.0  # seconds for ranks to find each other, before their watchdogs start
+EXTRA = 3.0  # seconds within which the other ranks must end after one has failed
 ALIVE = 1.0  # seconds between two signs of life of the supervisor
-IMPORT = 600.0  # seconds for it to import torch
+IMPORT = 600.0  # seconds for the supervisor to import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class Break:
 
     @classmethod
     def parse(cls, text: str) -> Break:
-        """Read ``kill@1:7``; without a number the fault acts from the first instruction on.
+        """Parse ``kill@1:7``; without a number the fault acts from the first instruction on.
 
         Raises:
-            ValueError: another form, or an unknown kind.
+            ValueError: if the form or the kind is unknown.
         """
         kind, _, where = text.partition("@")
         rank, colon, instruction = where.partition(":")
@@ -61,13 +61,13 @@ class Break:
 
 @dataclass(frozen=True)
 class Job:
-    """A run. stream: its text. others: other texts for some ranks, by rank.
+    """A run. stream: its text. others: different streams for some ranks, by rank.
 
-    samples: per microbatch, if not those of the net. timeout: seconds without progress that count as a
-    stall. pace: the least seconds of a compute, by kind (F, I, W, B, FB) and stage, and by microbatch where
-    that differs. agree: whether ranks compare their streams first. trace: whether to record when each instruction began
-    and ended. engine: pipesched, or torch, which may get a CSV with messages instead of the stream's computes; judge:
-    ``module:function``, a check of torch's program for the order; options: of torch's class.
+    samples: per microbatch, if not those of the net. timeout: seconds without progress that count as a stall. pace: the
+    least seconds of a compute, by kind (F, I, W, B, FB) and stage, and by microbatch if they differ. agree: whether
+    ranks compare their streams first. trace: whether to record the begin and end of each instruction. engine:
+    pipesched, or torch, which may get a CSV with messages instead of the stream's computes; judge: ``module:function``,
+    a check of the program that torch makes of the order; options: of torch's class.
     """
 
     stream: str
@@ -105,7 +105,7 @@ class Job:
 
 
 class Compared(TypedDict):
-    """Losses by step, of the program and of the undivided model; the largest error of all tensors, and its place."""
+    """Losses by step, of the program and of the undivided model; the largest error of all tensors, and its location."""
 
     losses: list[float | None]
     undivided: list[float]
@@ -115,8 +115,8 @@ class Compared(TypedDict):
 
 
 class Measured(Compared):
-    """Result of a rank. peak: the most activations alive. spans: first begin and last end of each step. steps: times of
-    all instructions of a traced job, as `Recorder.steps`.
+    """The result of a rank. peak: the most activations alive. spans: first begin and last end of each step. steps:
+    times of all instructions of a traced job, as `Recorder.steps`.
     """
 
     peak: int
@@ -126,9 +126,9 @@ class Measured(Compared):
 
 @dataclass(frozen=True, slots=True)
 class RankResult:
-    """End of one rank.
+    """How a rank ended.
 
-    status: as of ``subprocess``, negative for a signal. stopped: whether the supervisor had to end it. data: its
+    status: as in ``subprocess``, negative for a signal. stopped: whether the supervisor had to end it. data: its
     measurements, if any. seconds: from its start to its end.
     """
 
@@ -141,7 +141,7 @@ class RankResult:
 
     @property
     def end(self) -> str:
-        """Describe how the rank ended, if it could not report that itself."""
+        """A description of how the rank ended, for a rank that could not report it."""
         if self.stopped:
             return "did not end by itself and was killed"
         return _ended(self.status)
@@ -149,13 +149,13 @@ class RankResult:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Ends of all ranks."""
+    """How all ranks ended."""
 
     ranks: tuple[RankResult, ...]
 
     @property
     def fault(self) -> Fault | None:
-        """First fault, with the exit status of every rank that could not report one."""
+        """The first fault, with the exit status of every rank that could not report one."""
         silent = sorted((r for r in self.ranks if r.fault is None and r.data is None), key=lambda r: r.seconds)
         notes = tuple(f"rank {r.rank} {r.end}" for r in silent)
         reported = sorted((r for r in self.ranks if r.fault is not None), key=lambda r: r.seconds)
@@ -176,7 +176,7 @@ def _ended(status: int) -> str:
 
 
 class Ended(TypedDict):
-    """Result of a rank, as its supervisor writes it. fault: as written by `Fault.dumps`."""
+    """The result of a rank, as its supervisor writes it. fault: in the form of `Fault.dumps`."""
 
     rank: int
     status: int
@@ -187,7 +187,7 @@ class Ended(TypedDict):
 
 
 class Launcher:
-    """A supervisor that runs one job after the other. Use it in a ``with``: leaving it ends all its processes.
+    """A supervisor that runs jobs one after the other. Use it in a ``with``: leaving it ends all its processes.
 
     Raises:
         RunError: PS820, torch is not installed; PS823, the supervisor is gone.
@@ -200,7 +200,7 @@ class Launcher:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=_environment(),
-            start_new_session=True,  # Ctrl-C is for the caller, who then ends them all
+            start_new_session=True,  # Ctrl-C goes to the caller, who then ends them all
         )
         self._read = b""
 
@@ -214,11 +214,11 @@ class Launcher:
 
     @property
     def pid(self) -> int:
-        """Process and process group of the supervisor."""
+        """The process and process group of the supervisor."""
         return self._process.pid
 
     def run(self, job: Job) -> Outcome:
-        """Start the ranks, and wait until the last one has ended."""
+        """Start the ranks, and wait until all of them have ended."""
         assert self._process.stdin is not None
         line, limit = b"", IMPORT
         with contextlib.suppress(BrokenPipeError):
@@ -235,7 +235,7 @@ class Launcher:
         """Return the next line of the supervisor; empty if it has ended.
 
         Raises:
-            RunError: PS823, it sent nothing for the given seconds; it and its ranks are killed.
+            RunError: PS823, if it sent nothing for `limit` seconds; it and its ranks are killed.
         """
         assert self._process.stdout is not None
         out = self._process.stdout.fileno()
@@ -273,8 +273,8 @@ def _result(given: Ended) -> RankResult:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of the ranks: local sockets only, one thread each, and no log of faults that we report
-    ourselves.
+    """Return the environment of the ranks: local sockets only, one thread each, and no torch log of faults that are
+    reported here.
     """
     wanted = child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
     loopback = {f"{backend}_SOCKET_IFNAME": "lo" for backend in ("GLOO", "NCCL")} if sys.platform == "linux" else {}

@@ -1,9 +1,9 @@
 """Messages and their tags.
 
-A message is one activation or one gradient between two stages, and its name means the same on all ranks: the stage that
-*made* it and the one that it is for, on both ends. Its tag is a number that no other message of the program has, so a
-transport that honours tags (gloo) delivers right whatever the order of posts; one that does not (NCCL) delivers by
-order on each channel, which is what the verifier has checked.
+A message is one activation or one gradient between two stages. Its name is the same on all ranks: the stage that *made*
+it and the stage that takes it. Its tag is unique in the program, so a transport that honours tags (gloo) delivers
+correctly whatever the order of posts; one that does not (NCCL) delivers in the order of each channel, which the
+verifier has checked.
 
     F  activation of a microbatch, made by stage s, for a stage that reads it: s + 1, or another
     B  gradient of a microbatch, made by stage s, for a stage that s reads: s - 1, or another
@@ -25,15 +25,14 @@ _WORDS = {
     TIED: "gradient of a tied weight",
 }
 _ONWARD = {ACTIVATION: 1, GRADIENT: -1}
-"""From the stage that makes a message to its neighbour."""
+"""The offset from the stage that makes a message to the neighbour that takes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Name of a message. stage: its maker. source, target: ranks. -1: the field has no meaning.
+    """The name of a message. stage: its maker. source, target: ranks. -1: the field has no meaning.
 
-    communicator: on which it travels, which is not part of its name. other: the stage that it is for, -1 for the
-    neighbour.
+    communicator: the one that carries it; not part of its name. other: the stage that takes it, -1 for the neighbour.
     """
 
     kind: str
@@ -47,8 +46,8 @@ class Message:
 
     @classmethod
     def between(cls, kind: str, made: Instruction, maker: int, taker: int, source: int, target: int) -> Message:
-        """Return the message with an activation or a gradient from one stage to another; microbatch, route and
-        communicator come from an instruction.
+        """Return the message with an activation or a gradient between two stages; microbatch, route and communicator
+        are those of an instruction.
         """
         other = -1 if taker == maker + _ONWARD[kind] else taker
         return cls(
@@ -66,7 +65,7 @@ class Message:
 
     @property
     def taker(self) -> int:
-        """Stage that takes the activation or the gradient."""
+        """The stage that takes the activation or the gradient."""
         return self.other if self.other >= 0 else self.stage + _ONWARD[self.kind]
 
     def __str__(self) -> str:
@@ -80,9 +79,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Tags of the tensors of all messages.
+    """The tags of the tensors of all messages.
 
-    width: the most tensors that one message holds. far: (stage, reader) of those that are not neighbours.
+    width: the most tensors in one message. far: (stage, reader) for readers that are not neighbours.
     """
 
     routes: int
@@ -98,7 +97,7 @@ class Tags:
         return cls(len(stream.placement), stream.stages, stream.microbatches, max(width, 1), far)
 
     def of_tensor(self, message: Message, index: int) -> int:
-        """Tag of a tensor: from 0 up, below 2**31 for any program that fits in memory."""
+        """Return the tag of a tensor: from 0 up, below 2**31 for any program that fits in memory."""
         rows = self.stages + len(self.far)
         per_kind = self.routes * rows * self.microbatches * self.width
         if message.kind in (ACTIVATION, GRADIENT):
@@ -107,7 +106,7 @@ class Tags:
         return 2 * per_kind + (message.kind == TIED) * self.stages + message.stage
 
     def _row(self, message: Message) -> int:
-        """Return the number of the two stages of a message among the pairs of its kind."""
+        """Return the index of a message's two stages among all pairs of its kind."""
         if message.other < 0:
             return message.stage
         ends = (message.stage, message.other)

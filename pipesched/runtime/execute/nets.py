@@ -1,11 +1,11 @@
-"""Small real models, cut into stages: what ``pipesched run`` trains.
+"""Small real models, split into stages, which ``pipesched run`` trains.
 
     mlp           tanh(Linear)               …   Linear, mean squared error
     transformer   embedding, block   block   …   block, Linear, cross entropy      block: attention + MLP, both residual
 
-A stage of a model is the same on every rank and in every process: its parameters are drawn from a seed of its own.
-The boundary between stages is one tensor of one shape, so that only the order of a schedule decides which tensors meet.
-A stage that reads several adds them up, each with a weight of its own, so that mixing them up shows.
+A stage has the same weights on every rank and in every process: its parameters are drawn from a seed of its own. Every
+boundary between stages is one tensor of the same shape, so that only the schedule's order decides which tensors meet. A
+stage that reads several adds them with different weights, so that mixing them up is noticed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Embedding(nn.Module):
-    """Embed words and their positions: (batch, tokens) int64 to (batch, tokens, width)."""
+    """Embeds words and their positions: (batch, tokens) int64 to (batch, tokens, width)."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Block(nn.Module):
 
 
 class Joined(nn.Sequential):
-    """A stage that reads several others: the first as it is, plus 1/2 of the second, 1/3 of the third, …"""
+    """A stage that reads several others: the first one, plus 1/2 of the second, 1/3 of the third, and so on."""
 
     def forward(self, *given: Tensor) -> Tensor:
         made: Tensor = super().forward(_joined(given))
@@ -72,7 +72,7 @@ class Joined(nn.Sequential):
 
 
 class JoinedWords(nn.Sequential):
-    """A stage that reads several others, the last of which are words that its first part embeds."""
+    """A stage that reads several others; the last input is words, which its first part embeds."""
 
     def forward(self, *given: Tensor) -> Tensor:
         embedding, *parts = self
@@ -93,10 +93,10 @@ def _joined(given: tuple[Tensor, ...]) -> Tensor:
 class Net:
     """A model in stages, with data to train it on.
 
-    reads: the stages that a stage reads, where it is not the one before it; -1 is the input. samples: of each
-    microbatch, where they are not `BATCH`.
+    reads: the stages that a stage reads, if not the one before it; -1 is the input. samples: of each microbatch, if not
+    `BATCH`.
 
-    In float64 an error of the order and an error of rounding are 12 digits apart.
+    In float64, errors of order exceed rounding errors by 12 digits.
     """
 
     name: str
@@ -133,7 +133,7 @@ class Net:
         return nn.Sequential(*parts)
 
     def batch(self, step: int, microbatches: int) -> tuple[Tensor, Tensor]:
-        """Return the inputs and targets of one step: samples of all microbatches, along the first dimension."""
+        """Return the inputs and targets of one step: the samples of all microbatches, along the first dimension."""
         drawn = torch.Generator().manual_seed(7_919 * (step + 1) + self.seed)
         count = sum(self.samples) or microbatches * BATCH
         if self.name == "mlp":
@@ -143,12 +143,12 @@ class Net:
         return words[:, :-1].contiguous(), words[:, 1:].contiguous()
 
     def cut(self, batch: Tensor) -> tuple[Tensor, ...]:
-        """Cut inputs or targets into microbatches."""
+        """Split inputs or targets into microbatches."""
         return torch.split(batch, list(self.samples) or BATCH)
 
     @property
     def loss(self) -> Loss:
-        """Mean loss of a microbatch."""
+        """The mean loss of a microbatch."""
         return torch.nn.functional.mse_loss if self.name == "mlp" else _entropy
 
 

@@ -1,12 +1,12 @@
-"""Tensors that autograd keeps of a forward, on their way to host memory and back.
+"""Offloading of the tensors that autograd keeps of a forward, to host memory and back.
 
     F   every tensor that autograd keeps is put into a box, which the graph holds
-    O   what the boxes, the inputs and the outputs of the stage share is copied to host memory, and let go of
-    L   it is copied back
+    O   the storages of the boxes, inputs and outputs of the stage are copied to host memory and freed
+    L   they are copied back
     B   the graph takes its tensors out of the boxes
 
-Storages are copied, once each, so tensors that are views of one stay so. Tensors from before the forward stay where
-they are: weights, buffers, the model's own inputs. So do tensors that a module keeps by its own hooks, such as
+Each storage is copied once, so tensors that are views of it remain views. Tensors from before the forward are not
+moved: weights, buffers, the model's own inputs. Nor are tensors that a module keeps by its own hooks, such as
 checkpointing. The rank waits for each copy, which runs on the stream of its compute.
 """
 
@@ -27,12 +27,12 @@ class _Box:
     __slots__ = ("__weakref__", "data")
 
     def __init__(self, tensor: Tensor) -> None:
-        self.data = tensor.detach()  # an output that is kept would hold its own graph in a cycle
+        self.data = tensor.detach()  # an output kept here would hold its own graph in a cycle
 
 
 class _Away(NamedTuple):
-    """A storage in host memory, with its holders on the device: a box or a tensor, its dtype, offset, size and
-    stride.
+    """A storage in host memory, and those who hold it on the device: boxes or tensors, each with its dtype, offset,
+    size and stride.
     """
 
     host: Tensor
@@ -40,7 +40,7 @@ class _Away(NamedTuple):
 
 
 class Boxes:
-    """Boxes of one stage and microbatch. own: tensors that are never copied."""
+    """The boxes of one stage and microbatch. own: tensors that are never copied."""
 
     def __init__(self, own: Iterable[object]) -> None:
         self._own = {_place(tensor) for tensor in own if _plain(tensor)}
@@ -49,11 +49,11 @@ class Boxes:
 
     @property
     def here(self) -> bool:
-        """Tell whether the graph keeps anything on the device."""
+        """True if the graph keeps any tensor on the device."""
         return any(_place(box.data) for box in self._boxes)
 
     def packing(self) -> AbstractContextManager[object]:
-        """Put every tensor that autograd keeps of a forward into a box."""
+        """Return the context in which every tensor that autograd keeps goes into a box."""
         return torch.autograd.graph.saved_tensors_hooks(self._pack, lambda x: x.data if isinstance(x, _Box) else x)
 
     def _pack(self, tensor: Tensor) -> object:
@@ -64,7 +64,7 @@ class Boxes:
         return box
 
     def out(self, tensors: Iterable[Tensor]) -> None:
-        """Copy the kept tensors and `tensors` to host memory, and empty them until `back`."""
+        """Copy the kept tensors and `tensors` to host memory, and empty them until `back` is called."""
         shared: dict[int, list[_Box | Tensor]] = {}
         holders: list[_Box | Tensor] = [*self._boxes, *(x for x in tensors if _plain(x))]
         for holder in holders:
@@ -91,7 +91,7 @@ class Boxes:
 
 
 def _plain(x: object) -> TypeGuard[Tensor]:
-    """Tell whether it is a tensor whose storage can be copied as bytes."""
+    """Return True if the value is a tensor whose storage can be copied as bytes."""
     return isinstance(x, Tensor) and type(x) in (Tensor, torch.nn.Parameter) and x.layout == torch.strided
 
 
@@ -100,5 +100,5 @@ def _place(tensor: Tensor) -> int:
 
 
 def _over(storage: UntypedStorage, device: torch.device) -> Tensor:
-    """View a whole storage as bytes."""
+    """Return a view of a whole storage as bytes."""
     return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)

@@ -1,15 +1,14 @@
-"""Signed texts between every two ranks. No server; no socket listens once all have met, and no call here blocks.
+"""Signed messages between all pairs of ranks: no server, no listening socket after the start, no blocking call.
 
-    meet     every rank listens on one address, sends it to all through their group, connects to the lower ranks and
-             is connected to by the higher ones; then it listens no more
-    hello    <─ a number that is used once          ─> rank, HMAC(key, "hello")
+    meet     every rank listens on one address, sends it to all through their group, connects to the lower ranks, and
+             accepts the higher ones; then it stops listening
+    hello    <─ a nonce                               ─> rank, HMAC(key, "hello")
     text     length, HMAC(key, sender, how many before it, text), text
-    key      HMAC(secret, that number, both ranks): a text holds on one connection, in one direction, in one place
+    key      HMAC(secret, nonce, both ranks): a text is valid on one connection, in one direction, at one position
 
-Rank 0 makes the secret, and the group itself hands it over: whoever can read that can change gradients as well.
-Where all ranks are on one machine they meet on its loopback, else on the address that leads to the others. An unsigned
-text ends its connection. Texts to a rank that is stopped are dropped as soon as its buffer is full, so important texts
-are repeated.
+Rank 0 makes the secret, and the group distributes it: whoever can read it there could change gradients as well. If all
+ranks are on one machine they use its loopback, else the address that leads to the other machines. An unsigned text ends
+its connection. Texts to a stopped rank are dropped once its buffer is full, so important texts are repeated.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ import torch.distributed as dist
 from pipesched.runtime.execute.errors import NEEDS, Fault, Place, RunError
 from pipesched.runtime.execute.exchange import everybody
 
-LONGEST = 1 << 18  # bytes of a text
+LONGEST = 1 << 18  # most bytes of a text
 LOOPBACK = "127.0.0.1"
 _NONCE, _MAC = 16, 32
 _HEAD = struct.Struct(">I")
 _HELLO = struct.Struct(f">I{_MAC}s")
-_LINGER = 0.2  # seconds in which the last texts can be read
-_STRANGERS = 64  # most connections whose rank is not known yet
-_NOWHERE = "192.0.2.1"  # an unused address: the interface that leads there leads to other machines
+_LINGER = 0.2  # seconds after closing in which the last texts can be read
+_STRANGERS = 64  # most connections from unidentified callers
+_NOWHERE = "192.0.2.1"  # an unused address: the interface that routes to it also routes to other machines
 
 
 def _signed(key: bytes, *parts: bytes) -> bytes:
@@ -57,7 +56,7 @@ class _Forged(Exception):
 
 
 class _Card(TypedDict):
-    """Address at which a rank listens; rank 0 adds the secret, in hexadecimal."""
+    """The address at which a rank listens; rank 0 adds the secret, in hexadecimal."""
 
     host: str
     port: int
@@ -66,7 +65,7 @@ class _Card(TypedDict):
 
 @dataclass
 class _Link:
-    """Connection to one rank. sent, heard: number of texts so far, which the next signature covers."""
+    """The connection to one rank. sent, heard: number of texts so far, which the next signature covers."""
 
     socket: socket.socket
     key: bytes
@@ -78,19 +77,19 @@ class _Link:
     incoming: bytearray = field(default_factory=bytearray)
 
     def say(self, text: bytes) -> None:
-        """Send a text, if the ones before it have left."""
+        """Send a text, unless earlier ones are still in the buffer."""
         if not self.outgoing:
             self.outgoing += _HEAD.pack(len(text)) + self._mac(self.me, self.sent, text) + text
             self.sent += 1
-        with contextlib.suppress(OSError):  # full, or closed, which a read will show
+        with contextlib.suppress(OSError):  # the buffer is full, or the connection is closed, which a read will show
             del self.outgoing[: self.socket.send(self.outgoing)]
 
     def hear(self) -> str | None:
         """Return the last complete text that arrived.
 
         Raises:
-            OSError: the other end is closed.
-            _Forged: it was not signed.
+            OSError: if the other end is closed.
+            _Forged: if a text has no valid signature.
         """
         with contextlib.suppress(BlockingIOError):
             chunk = self.socket.recv(LONGEST)
@@ -123,9 +122,9 @@ class _Link:
 
 
 class Peers:
-    """Connections to the other ranks, for use by one thread; only `wake` may be called from another.
+    """The connections to the other ranks, for use by one thread; only `wake` may be called from another.
 
-    closed: the ranks whose connection has ended, and how.
+    closed: the ranks whose connection has ended, with the reason.
     """
 
     def __init__(self, links: Sequence[_Link] = ()) -> None:
@@ -148,7 +147,7 @@ class Peers:
                 link.say(text.encode())
 
     def hear(self, timeout: float) -> dict[int, str]:
-        """Return the last text of each rank that sent one; waits for one, for `wake`, or for the timeout."""
+        """Wait for a text, for `wake`, or for the timeout; return the last text of each rank that sent one."""
         texts = {}
         for key, _ in self._selector.select(timeout):
             link: _Link | None = key.data
@@ -159,12 +158,12 @@ class Peers:
         return texts
 
     def wake(self) -> None:
-        """End a `hear` of another thread, or the next one."""
+        """Interrupt a `hear` of another thread, or the next one."""
         with contextlib.suppress(OSError):
             self._waker.send(b"!")
 
     def close(self) -> None:
-        """Close all connections, after the others had time to read."""
+        """Close all connections after leaving the others time to read."""
         open_ = [link for rank, link in self._links.items() if rank not in self.closed]
         for link in open_:
             with contextlib.suppress(OSError):
@@ -193,7 +192,7 @@ def meet(rank: int, ranks: int, group: dist.ProcessGroup | None, timeout: float)
     """Connect every rank with every other. A collective.
 
     Raises:
-        RunError: PS820, another rank cannot be reached.
+        RunError: PS820, if another rank cannot be reached.
     """
     if ranks == 1:
         return Peers()
@@ -248,9 +247,7 @@ def _accept(listener: socket.socket, rank: int, ranks: int, secret: bytes) -> li
 
 
 def _hellos(listener: socket.socket, most: int) -> Generator[tuple[socket.socket, bytes, bytes]]:
-    """Yield each caller's socket, the number that it was given, and its answer. If there are too many callers, the
-    oldest is dropped.
-    """
+    """Yield each caller's socket, nonce and answer. If there are too many callers, the oldest is dropped."""
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as left:
         selector.register(listener, selectors.EVENT_READ)
         left.callback(_close_others, selector, listener)
@@ -286,7 +283,7 @@ def _socket(key: selectors.SelectorKey) -> socket.socket:
 
 
 def _greet(listener: socket.socket, selector: selectors.BaseSelector, most: int) -> None:
-    """Accept a caller and send it its number."""
+    """Accept a caller and send it its nonce."""
     with contextlib.suppress(OSError):
         made, _ = listener.accept()
         nonce = secrets.token_bytes(_NONCE)
@@ -305,7 +302,7 @@ def _received(made: socket.socket, most: int) -> bytes:
 
 
 def _machine(there: str = "/proc") -> str:
-    """Identify the machine: the same text for all processes that reach each other on one loopback."""
+    """Return an identifier of the machine: the same for all processes that reach each other on one loopback."""
     try:
         boot = Path(there, "sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot} {os.stat(Path(there, 'self/ns/net')).st_ino}"
@@ -317,7 +314,7 @@ def _address(rank: int, cards: Sequence[Mapping[str, str]]) -> str:
     """Return the address at which this rank listens: the loopback if all ranks are on one machine.
 
     Raises:
-        RunError: PS820, no address leads to another machine.
+        RunError: PS820, if no address leads to another machine.
     """
     if len({one["machine"] for one in cards}) == 1:
         return LOOPBACK
@@ -335,7 +332,7 @@ def _local(address: str) -> bool:
 
 
 def _towards(host: str) -> str:
-    """Return the address of this machine towards a host, or nothing. Sends no packet."""
+    """Return this machine's address on the route to a host, or nothing. Sends no packet."""
     with contextlib.suppress(OSError):
         for family, kind, _, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
             with socket.socket(family, kind) as probe:

@@ -1,20 +1,20 @@
-"""Record when each instruction of a rank began and ended, and how long it waited for messages.
+"""Records the begin and end of each instruction of a rank, and its time spent waiting for messages.
 
     begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this compute
 
-A copy to host memory or back that has a pace lasts that long on an engine of its own, while the rank computes: an O,
-and an I or B after its L, waits for its end.
+A copy to or from host memory that has a pace takes that long on an engine of its own, while the rank computes: a later
+O, and the I or B after an L, wait for its end.
 
     recorder = Recorder(runtime)              before the first step that is to be measured
-    runtime.step(inputs, targets)             as often as you like; the first one warms up
+    runtime.step(inputs, targets)             any number of times; the first one is a warm-up
     Path(f"rank{rank}.json").write_text(recorder.dumps())     for `pipesched show --measured` and `calibrate`
 
-Seconds on the clock that all processes of a machine share, so that the ranks of a local run can be compared; ranks on
-several machines use the clocks of their machines. Where a compute has a pace, the clock and not the number of cores
-decides how long a step takes: computes of small nets end much earlier, and a sleeping rank needs no core.
+Times are seconds on a clock shared by all processes of a machine, so that the ranks of a local run can be compared;
+ranks on several machines use the clocks of their machines. If computes have a pace, the clock and not the number of
+cores determines the time of a step: computes of small nets end much earlier, and a sleeping rank needs no core.
 
-On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. So the GPU is waited for at
-the end of every instruction, and of every wait: this costs the gain of asynchronous launches.
+On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. So the recorder synchronizes
+with the GPU after every instruction and every wait, at the price of asynchronous launches.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ now = time.monotonic
 
 
 def settling(device: torch.device) -> Callable[[], object]:
-    """Return the function that waits until a device is done; it does nothing on a CPU."""
+    """Return a function that waits until the device is idle; on a CPU it does nothing."""
     return partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
 
 
 class Recorder:
-    """Times of one rank, from its next step on. Hooks that were set before are still called, and not measured.
+    """Records the times of one rank from its next step on. Hooks set earlier are still called, but not measured.
 
     steps: by step [index, begin, end, waited] of each instruction, in order.
     """
@@ -51,20 +51,20 @@ class Recorder:
         pace: Mapping[str, Sequence[float | Sequence[float]]] | None = None,
         settle: Callable[[], object] | None = None,
     ) -> None:
-        """pace: as in `launch.Job`. settle: waits until the device of this rank is done."""
+        """Replace the runtime's hooks. pace: as in `launch.Job`. settle: waits until the rank's device is idle."""
         self.steps: list[list[list[float]]] = []
         self._runtime, self._pace, self._settle = runtime, pace or {}, settle or settling(runtime._device)
         self._before, self._after = runtime.before, runtime.after
         self._begin = self._waited = 0.0
         self._out = {_key("O", x) for x in runtime.stream.ranks[runtime.rank] if x.op == "O"}
-        self._copied: dict[tuple[str, int, int, int], float] = {}  # end of each copy
-        self._free = {"O": 0.0, "L": 0.0}  # end of the last copy of each engine
+        self._copied: dict[tuple[str, int, int, int], float] = {}  # the end of each copy
+        self._free = {"O": 0.0, "L": 0.0}  # the end of the last copy on each engine
         self._wall = time.time() - now()
         runtime.before, runtime.after = self.before, self.after
         self._take, runtime._channels.take = runtime._channels.take, self.take  # type: ignore[method-assign]
 
     def before(self, instruction: Instruction, index: int) -> None:
-        """Note when an instruction begins; a hook of the runtime."""
+        """Record the begin of an instruction. The runtime calls this before each one."""
         if index == 0 and self._measures:
             self.steps.append([])
         if self._before is not None:
@@ -72,7 +72,7 @@ class Recorder:
         self._begin, self._waited = now(), 0.0
 
     def take(self, message: Message) -> tuple[Tensor, ...]:
-        """Replace the runtime's wait for a message, and measure it."""
+        """Wait for a message in place of the runtime, and measure the time."""
         self._settle()
         began = now()
         taken = self._take(message)
@@ -81,7 +81,7 @@ class Recorder:
         return taken
 
     def after(self, instruction: Instruction, index: int) -> None:
-        """Note when an instruction ends; a hook of the runtime."""
+        """Record the end of an instruction. The runtime calls this after each one."""
         self._settle()
         parts = instruction.parts or (instruction,)
         copied = (self._copied.get(_key("O" if x.op == "O" else "L", x), 0.0) for x in parts if x.op in ("O", "I", "B"))
@@ -107,7 +107,7 @@ class Recorder:
 
     @property
     def _measures(self) -> bool:
-        """Tell whether the whole list runs: `Runtime.evaluate` runs its forwards alone, which is not a step."""
+        """True during a whole step: `Runtime.evaluate` runs only the forwards, which is not a step."""
         return self._runtime.instructions is self._runtime.stream.ranks[self._runtime.rank]
 
     def _least(self, instruction: Instruction) -> float:

@@ -1,14 +1,14 @@
-"""Gradients from sums to what undivided training leaves.
+"""Reduction of summed gradients to those of undivided training.
 
     during the step    .grad of a weight = sum over this rank's microbatches of one copy
     REDUCE_GRAD        divided by m: the loss is the mean over all m microbatches, of both routes;
                        then the mean over the replicas of the stage, if DistributedDataParallel wraps it
-    SYNC               + the other copy's, so that both hold the same sum, bit for bit (a + b = b + a); four copies in
+    SYNC               + the other copy's, so that both hold the same sum, bit for bit (a + b = b + a); four copies take
                        two rounds
-    before STEP        + the gradients of the weights it is tied to, + what ``.grad`` held before the step
+    before STEP        + the gradients of tied weights, + the content of ``.grad`` before the step
 
 A weight that two stages of one rank share (one tensor, both ends of a V) is divided after the last of them and
-exchanged once. Weights that are tied across ranks are different tensors there; `tied` names them (`tied`).
+exchanged once. Weights tied across ranks are different tensors; the argument `tied` names them (see `tied.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Held = tuple[int, int]  # route, stage
 
 
 class Reduction:
-    """Gradients of one rank's weights over a step."""
+    """The gradients of one rank's weights during a step."""
 
     def __init__(
         self, stream: Stream, modules: Mapping[Held, nn.Module], rank: int, channels: Channels, tied: Tied = ()
@@ -46,19 +46,21 @@ class Reduction:
         self._before: dict[nn.Parameter, Tensor] = {}
 
     def begin(self) -> None:
-        """Put the content of ``.grad`` aside: only gradients of this step are divided and exchanged."""
+        """Set the content of ``.grad`` aside: only gradients of this step are divided and exchanged."""
         self._unreduced = {weight: set(holders) for weight, holders in self._holders.items()}
         self._synced = set()
         self._before = {weight: weight.grad for weight in self._holders if weight.grad is not None}
         for held, parts in self._replicas.items():
-            if any(part.views for part in parts):  # the next average will be written into the same memory
+            if any(part.views for part in parts):  # the next average will overwrite this memory
                 self._before |= {w: self._before[w].clone() for w in _weights(self._modules[held]) if w in self._before}
         for weight in self._before:
             weight.grad = None
 
     @torch.no_grad()
     def reduce(self, stage: int) -> None:
-        """REDUCE_GRAD: divide and average every copy of a stage on this rank. A collective of its replicas."""
+        """Run REDUCE_GRAD: divide and average every copy of a stage on this rank. A collective of the stage's
+        replicas.
+        """
         for held in [held for held in self._modules if held[1] == stage]:
             for weight in _weights(self._modules[held]):
                 left = self._unreduced[weight]
@@ -71,7 +73,7 @@ class Reduction:
 
     @torch.no_grad()
     def sync(self, stage: int, peer: int) -> None:
-        """SYNC: add up both copies, on both ranks. A copy without a gradient counts as zero."""
+        """Run SYNC: add up both copies, on both ranks. A copy without a gradient counts as zero."""
         held = next(held for held in self._modules if held[1] == stage)
         outgoing = Message(SYNC, held[0], stage, -1, self._rank, peer)
         other = next(r for r, route in enumerate(self._stream.placement) if route.ranks[stage] == peer)
@@ -84,7 +86,7 @@ class Reduction:
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Exchange tied weights, then add what `begin` put aside."""
+        """Exchange the gradients of tied weights, then add what `begin` set aside."""
         for group in self._tied:
             self._tie(group)
         for weight, before in self._before.items():
@@ -94,11 +96,12 @@ class Reduction:
             part.catch_up()
 
     def _tie(self, group: Sequence[Weight]) -> None:
-        """Give all weights of a group one gradient: the sum over its stages, in the order in which they are named.
+        """Give all weights of a group one gradient: the sum over its stages, in the order in which the group names
+        them.
 
-        Of copies, which are equal by now, the one of the first route is used. It adds to the end of each rank's list
-        exchanges between two ranks, in one order of groups, stages and targets on all ranks: both ends of the first one
-        left are always free, so this finishes even where sends block.
+        Of several copies, equal by now, the one of the first route is used. Exchanges between two ranks are appended to
+        each rank's list, in the same order of groups, stages and targets everywhere: both ends of the first remaining
+        exchange are always free, so this finishes even if sends block.
         """
         mine = {
             (held, name): self._modules[held].get_parameter(name)

@@ -1,10 +1,10 @@
-"""Run one rank's list on one device with imitated neighbours: measure its memory and the time of each compute.
+"""Runs one rank's list on one device with imitated neighbours: measures its memory, and the time of each compute.
 
-    one microbatch     what it keeps, and what each of its computes needs while it runs (`StageBytes`)
+    one microbatch     the bytes it keeps, and the bytes that each of its computes needs (`StageBytes`)
     the whole list     peak bytes of a step; seconds of each kind by stage, the median over microbatches and steps
 
-Bytes are those of activations, gradients on their way, messages and a stage's temporaries: not of weights and their
-gradients, which exist before the step begins, and not of the model's own input.
+Bytes count activations, gradients in transit, messages and a stage's temporaries; not weights and their gradients,
+which exist before the step begins, and not the model's own input.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMPUTES = ("F", "I", "W", "B", "R", "O", "L", "OVERLAP")
 
 @dataclass(frozen=True)
 class Part:
-    """A stage to rehearse: its module, one microbatch of its inputs, and the loss of the last stage's output."""
+    """A stage to rehearse: its module, one microbatch of its inputs, and the loss function of the last stage."""
 
     module: nn.Module
     inputs: tuple[Tensor, ...]
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """Result of a rehearsal. weights: their bytes. peak: bytes, at instruction `at`. predicted: the peak that follows
+    """The result of a rehearsal. weights: their bytes. peak: bytes, at instruction `at`. predicted: the peak computed
     from the bytes of one microbatch. stages: bytes of one microbatch. seconds: by kind (FB of a pair) and stage.
     """
 
@@ -59,12 +59,12 @@ class Rehearsed:
 
 
 def rehearse(stream: Stream, rank: int, parts: Mapping[int, Part], *, device: str = "cpu", steps: int = 2) -> Rehearsed:
-    """Run the list of a rank steps + 1 times: the first run counts bytes, and warms up.
+    """Run the list of a rank steps + 1 times: the first run counts bytes and is a warm-up.
 
-    parts: by stage, those of the rank. A stage with two copies here is one module.
+    parts: the rank's stages, by number. A stage with two copies here is one module.
 
     Raises:
-        RunError: PS824, PS831: a stage that does not fit its neighbour, or is not supported.
+        RunError: PS824, PS831: if a stage does not fit its neighbour, or is not supported.
     """
     place = torch.device(device)
     runtime = _runtime(stream, rank, parts, place)
@@ -111,7 +111,7 @@ def _remember(weights: Sequence[Tensor]) -> None:
 
 
 class _Watch:
-    """Most bytes of a step, above those allocated when its first instruction began."""
+    """The most bytes of a step, above those allocated when its first instruction began."""
 
     def __init__(self, count: Bytes, weights: Sequence[Tensor]) -> None:
         self._count, self._weights = count, weights
@@ -129,7 +129,7 @@ class _Watch:
 
 
 class _Clock:
-    """Seconds of each compute."""
+    """The seconds of each compute."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._began = device, 0.0
@@ -151,7 +151,7 @@ class _Clock:
 
 
 def _one(stage: Stage, part: Part, count: Bytes) -> StageBytes:
-    """Run one microbatch through a stage in every way that it may take: whole, recomputed, split."""
+    """Run one microbatch through a stage in all possible ways: whole, recomputed, split."""
     made, split, whole = _Measured(stage, part, count), stage.split, "I" if stage.frozen else "B"
     ways: list[tuple[str, ...]] = [("F", whole), (LOST, "R", whole), ("F", "I", "W")] if stage.train else [("F",)]
     for way in ways[: 2 if stage.frozen else 3]:
@@ -164,7 +164,7 @@ def _one(stage: Stage, part: Part, count: Bytes) -> StageBytes:
 
 
 class _Measured:
-    """Bytes of one microbatch after the other; messages are drawn as they are received."""
+    """The bytes of single microbatches; messages are drawn when they are received."""
 
     def __init__(self, stage: Stage, part: Part, count: Bytes) -> None:
         self._stage, self._part, self._count = stage, part, count
@@ -180,7 +180,7 @@ class _Measured:
         for op in way:
             self._count.restart()
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotSplit)  # the run of the list warns where it matters
+                warnings.simplefilter("ignore", NotSplit)  # the run of the list gives this warning if it matters
                 self._compute(op)
             self.most[op], self.kept[op] = self._count.peak - base, self._count.now - base
         _forget(self._weights)

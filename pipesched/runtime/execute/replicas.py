@@ -1,14 +1,14 @@
-"""Stages that train on several batches at once: DistributedDataParallel, one group of replicas per stage.
+"""Data parallelism: each stage in DistributedDataParallel, with one process group of replicas per stage.
 
     replica 0   rank 0 ── rank 1 ── rank 2        a pipeline each, with a `Runtime` and a group of its own
                   ┆         ┆         ┆           the replicas of a stage: DDP's group
     replica 1   rank 0 ── rank 1 ── rank 2
 
-DDP averages by hooks in the first backward after each forward. With m microbatches that is only a part, and a split
-backward never reaches the hooks. So the microbatches bypass it, their gradients add up on each replica, and at
-REDUCE_GRAD, behind the last backward of the stage, DDP gets a forward and a backward of its own, which reach every
-weight and add nothing: its buckets, its communication hook and its buffers work as usual. Averages are linear, so it
-does not matter what else is added to a gradient before or after.
+DDP averages by hooks in the first backward after each forward. With m microbatches that covers only a part of the
+gradient, and a split backward never triggers the hooks. So microbatches bypass DDP, and their gradients add up on each
+replica. At REDUCE_GRAD, after the last backward of the stage, DDP gets a forward and a backward of its own, which reach
+every weight and add nothing: its buckets, communication hook and buffers work as usual. Averages are linear, so
+gradients may be added before or after.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _Card: TypeAlias = tuple[str, int, int, int]  # fingerprint, rank, route, stage
 
 
 def replicated(module: nn.Module) -> tuple[DistributedDataParallel, ...]:
-    """Return DDP wrappers of a stage: usually itself, or some of its parts."""
+    """Return the DDP wrappers of a stage: usually the stage itself, or some of its parts."""
     return tuple(part for part in module.modules() if isinstance(part, DistributedDataParallel))
 
 
 @contextmanager
 def passed_by(wrappers: Sequence[DistributedDataParallel]) -> Iterator[None]:
-    """Bypass the wrappers: within this context their forward is that of the module inside."""
+    """Bypass the wrappers: within this context their forward is that of the wrapped module."""
     with ExitStack() as stack:
         for wrapper in wrappers:
             wrapper.__dict__["forward"] = wrapper.module.__call__
@@ -48,7 +48,7 @@ def passed_by(wrappers: Sequence[DistributedDataParallel]) -> Iterator[None]:
 
 
 class _Reach(torch.autograd.Function):
-    """A number that depends on every weight, with a gradient of zero."""
+    """A function of every weight, with a gradient of zero."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, *weights: Tensor) -> Tensor:
@@ -71,20 +71,21 @@ class Replica:
 
     @property
     def views(self) -> bool:
-        """Tell whether gradients are views of DDP's buckets, which the next average overwrites."""
+        """True if gradients are views of DDP's buckets, which the next average overwrites."""
         return bool(self._wrapper.gradient_as_bucket_view)
 
     def average(self) -> None:
-        """Replace ``.grad`` by its mean over the replicas, now or in the first step outside of `no_sync`. A collective.
+        """Replace ``.grad`` by its mean over the replicas, now or in the first step outside `no_sync`. A collective.
 
-        Under `no_sync` it is put off: the gradients are in ``.grad`` only at a step's end; then `catch_up` averages.
+        Under `no_sync` the average is deferred: gradients are in ``.grad`` only at the end of a step, where `catch_up`
+        averages them.
         """
         self._behind |= not self._wrapper.require_backward_grad_sync
         if not self._behind:
             self._reach()
 
     def catch_up(self) -> None:
-        """Average at the end of a step the gradients of steps in `no_sync`, unless this step was in `no_sync` too."""
+        """Average the gradients of earlier steps in `no_sync` at the end of a step, unless it is in `no_sync` too."""
         if self._behind and self._wrapper.require_backward_grad_sync:
             self._behind = False
             self._reach()
@@ -92,7 +93,7 @@ class Replica:
     def _begin(self) -> None:
         """Run two backwards of a static graph, on zeros.
 
-        In the first DDP learns which weights have a gradient; until the second it counts hooks, also those of ours.
+        In the first, DDP learns which weights have a gradient; until the second it counts hooks, including ours.
         """
         before = [weight.grad for weight in self._weights]
         for _ in range(2):
@@ -104,10 +105,10 @@ class Replica:
 
     @torch.enable_grad()
     def _reach(self) -> None:
-        """Run a forward and a backward of DDP.
+        """Run a forward and a backward of DDP that reach all weights.
 
         Raises:
-            RunError: PS831, DDP waits for weights that were frozen since.
+            RunError: PS831, if DDP waits for weights that were frozen since.
         """
         wrapper = self._wrapper
         if all(weight.requires_grad for weight in self._weights):
@@ -120,10 +121,10 @@ class Replica:
 
 
 def check_replicas(wrappers: Mapping[Held, Sequence[DistributedDataParallel]], stream: Stream, rank: int) -> None:
-    """Require that the processes between which DDP averages hold the same stages of the same program. A collective.
+    """Require that the processes among which DDP averages hold the same stages of the same program. A collective.
 
     Raises:
-        RunError: PS831 on all of them, naming one that does not.
+        RunError: PS831 on all of them, naming a process that differs.
     """
     for held, parts in sorted(wrappers.items()):
         for part in parts:

@@ -2,12 +2,13 @@
 
     boundary[0] ─> stage 0 ─> boundary[1] ─> stage 1 ─> … ─> boundary[S-1] ─> stage S-1 ─> loss
 
-The output of stage s is boundary[s + 1], for all readers; a stage that reads several takes the tensors of each in turn.
+The output of stage s is boundary[s + 1] for all its readers; a stage that reads several takes the tensors of each in
+turn.
 
-A receive needs its buffer before the message comes, and no transport can be trusted with a size that is wrong: too
-short leaves stale values, too long kills the process, another dtype is read as if it were the right one. Each
-microbatch has boundaries of its own, which differ in shapes alone (`Runtime.expect`). Only tensors that can have a
-gradient pass one back; the others (token ids, masks) go forward only.
+A receive needs its buffer before the message arrives, and transports do not check sizes: a short message leaves stale
+values, a long one kills the process, and another dtype is reinterpreted. Each microbatch has its own boundaries, which
+differ only in shapes (`Runtime.expect`). Only tensors that can have a gradient return one; the others (token ids,
+masks) only go forward.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from pipesched.runtime.execute.errors import BOUNDARY, Fault, Place, RunError
 from pipesched.runtime.execute.replicas import passed_by, replicated
 
 Plain: TypeAlias = tuple[Sequence[object], str]
-"""Shape and dtype, as JSON."""
+"""A shape and dtype, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """Shape and dtype of a tensor."""
+    """The shape and dtype of a tensor."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -50,7 +51,7 @@ class TensorSpec:
         """Read a spec from JSON data.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: if the data are not a shape and dtype.
         """
         shape, name = data
         dtype = getattr(torch, name, None)
@@ -98,7 +99,7 @@ def tensors_of(value: object, what: str) -> tuple[Tensor, ...]:
     """Return the inputs or outputs of a stage as a tuple of tensors.
 
     Raises:
-        RunError: PS824, it is something else.
+        RunError: PS824, if they are neither.
     """
     made = tuple(value) if isinstance(value, tuple | list) else (value,)
     if not made or not all(isinstance(x, Tensor) for x in made):
@@ -109,10 +110,10 @@ def tensors_of(value: object, what: str) -> tuple[Tensor, ...]:
 
 
 def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place | None = None) -> None:
-    """Require tensors of the shapes and dtypes that the other end has buffers for.
+    """Require tensors of the shapes and dtypes for which the other end has buffers.
 
     Raises:
-        RunError: PS824, the first difference.
+        RunError: PS824, naming the first difference.
     """
     got = specs(found)
     if got != expected:
@@ -126,8 +127,8 @@ def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place |
 def dry_forward(
     module: nn.Module, inputs: Boundary, device: torch.device, what: str, keywords: Mapping[str, object] | None = None
 ) -> Boundary:
-    """Return the boundary behind a stage, found by one forward on zeros that leaves no trace in buffers or random
-    numbers.
+    """Return the output boundary of a stage, found by one forward on zeros that changes neither buffers nor the random
+    state.
 
     keywords: of a microbatch; the stage gets those that it takes.
     """
@@ -139,11 +140,11 @@ def dry_forward(
         passed_by(replicated(module)),
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore")  # a warning comes again with the first microbatch
+        warnings.simplefilter("ignore")  # warnings are repeated for the first microbatch
         output = module(*(spec.zeros(device) for spec in inputs), **taken(module, keywords or {}))
         for name, buffer in module.named_buffers():
             buffer.copy_(kept[name])
-    torch.clear_autocast_cache()  # casts of weights without a gradient
+    torch.clear_autocast_cache()  # clears the cached casts of weights without a gradient
     return specs(tensors_of(output, what))
 
 
@@ -163,10 +164,10 @@ def boundaries_of(
     keywords: Mapping[str, object] | None = None,
     reads: Mapping[int, Sequence[int]] | None = None,
 ) -> tuple[Boundary, ...]:
-    """Return the boundaries of a whole model that one process holds, from one microbatch of input.
+    """Return the boundaries of a whole model held by one process, from one microbatch of input.
 
-    stages: the S stages in order. keywords: of that microbatch. reads: the stages that a stage reads, where it is not
-    the one before it, as a stream has them. Returns the input and what each stage but the last makes, S entries.
+    stages: all S stages in order. keywords: of that microbatch. reads: the stages that a stage reads if not the one
+    before it, as in a stream. Returns S entries: the input, and the output of each stage but the last.
     """
     found = [specs(tensors_of(example, "the example"))]
     for number, module in enumerate(stages[:-1]):
@@ -176,5 +177,5 @@ def boundaries_of(
 
 
 def entering(boundaries: Sequence[Boundary], read: Sequence[int]) -> Boundary:
-    """Return the boundary in front of a stage, from the stages that it reads."""
+    """Return the input boundary of a stage, made of the outputs of the stages that it reads."""
     return tuple(spec for source in read for spec in boundaries[source + 1])

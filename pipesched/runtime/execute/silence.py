@@ -1,4 +1,4 @@
-"""Judge from the reports of the ranks whether any makes progress, and whether every rank is present.
+"""Judges from the reports of the ranks whether the run makes progress, and whether every rank is present.
 
     a rank reports nothing for the timeout                                gone: stopped, or its machine is       PS823
     a rank has left after k steps, another one is in step k + 1, or for
@@ -9,8 +9,8 @@
         else a rank is in a collective that is not the pipeline's         a rank of that group is the cause      PS837
         else all wait for messages                                        they wait in a cycle                   PS822
 
-Times are those at which the rank that judges heard of a change, so no two clocks need agree. While any rank has not
-reported recently, no stall is reported: that rank may turn out to be gone.
+Times are those at which the judging rank heard of a change, so clocks need not agree. No stall is reported while any
+rank has not reported recently: that rank may turn out to be gone.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ ELSEWHERE = "look for the missing rank of that group, such as another replica of
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """Report of a rank about itself.
+    """The report of a rank about itself.
 
     state: `IDLE`, `RUNNING` or `DONE`. moves, steps: instructions finished and steps begun so far. at: the line of the
-    user's code. outside: whether it is in a collective that is not the pipeline's.
+    user's code. outside: whether it is in a collective that is not part of the pipeline.
     """
 
     place: Place
@@ -56,10 +56,10 @@ class Beat:
 
     @classmethod
     def of(cls, data: object) -> Beat:
-        """Read a beat from JSON data; it is safe to show, whoever sent it.
+        """Read a beat from JSON data. The result is safe to print, even from an untrusted sender.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: if the data are not a beat.
         """
         try:
             place, moves, steps, said, at, outside = fields(data, "place", "moves", "steps", "state", "at", "outside")
@@ -74,7 +74,7 @@ class Beat:
 
     @property
     def shown(self) -> Place:
-        """Place, with the rank's state there."""
+        """The place, with the rank's state there."""
         return replace(self.place, waits=self.place.waits or ", ".join(filter(None, (self.state, self.at))))
 
     def __str__(self) -> str:
@@ -83,9 +83,9 @@ class Beat:
 
 @dataclass
 class Silence:
-    """Beats of all ranks, and the time of the last change. Times are seconds of a steady clock.
+    """The beats of all ranks, and the time of the last change. Times are seconds of a monotonic clock.
 
-    fresh: seconds within which a rank must have reported to count as present.
+    fresh: a rank that has reported within so many seconds counts as present.
     """
 
     timeout: float
@@ -95,7 +95,7 @@ class Silence:
 
     @classmethod
     def begin(cls, ranks: int, timeout: float, now: float) -> Silence:
-        """Return the start without any report: every rank has the timeout to send one."""
+        """Return the initial state, without any report: every rank has the timeout to send one."""
         return cls(timeout, {}, now, dict.fromkeys(range(ranks), now))
 
     @property
@@ -103,7 +103,7 @@ class Silence:
         return max(self.timeout / 4, 0.2)
 
     def hear(self, rank: int, beat: Beat, now: float) -> None:
-        """Note the beat of a rank."""
+        """Record the beat of a rank."""
         before = self.beats.get(rank)
         if before is None or (before.moves, before.steps, before.state) != (beat.moves, beat.steps, beat.state):
             self.moved = now
@@ -123,18 +123,18 @@ class Silence:
         return self.stalled() if self._in(RUNNING) else self._alone()
 
     def waits_elsewhere(self, now: float) -> Beat | None:
-        """Return the first rank that waits in a collective of its own between two steps, for as long as a stall
+        """Return the first rank that has waited in a collective of its own between two steps for as long as a stall
         takes.
         """
         outside = [beat for beat in self._in(IDLE) if beat.outside]
         return outside[0] if outside and self._stands(now) and len(self._in(IDLE)) == len(self.seen) else None
 
     def left(self, rank: int) -> bool:
-        """Tell whether the rank has said that it leaves."""
+        """Return True if the rank has announced that it leaves."""
         return rank in self.beats and self.beats[rank].state == DONE
 
     def stalled(self) -> Fault:
-        """Return the fault of a stall: the blocked rank that caused it, or one of those that wait for it."""
+        """Return the fault of a stall: at the blocked rank that caused it, or at one of those that wait for it."""
         running = self._in(RUNNING)
         elsewhere = [beat for beat in (*running, *self._in(IDLE)) if beat.outside]
         busy = [beat for beat in running if not beat.place.waits and not beat.outside]
@@ -150,7 +150,7 @@ class Silence:
         return Fault(STALLED, message, running[0].place, help=_CYCLE)
 
     def lost(self, ranks: Sequence[int], how: str) -> Fault:
-        """PS823, at the last reported place of the first of these ranks."""
+        """Return PS823 at the last reported place of the first of these ranks."""
         known = self.beats.get(ranks[0])
         silent = "it is stopped (SIGSTOP, a debugger, swapping), or its machine cannot be reached"
         ended = "see its own output; a rank that was killed leaves none, but the system's log may (out of memory)"
@@ -162,11 +162,11 @@ class Silence:
         )
 
     def places(self, without: Place | None) -> tuple[str, ...]:
-        """Return the last known place of each rank, but for the rank that a fault names anyway."""
+        """Return the last known place of each rank, except the one that the fault names."""
         return tuple(str(beat) for rank, beat in sorted(self.beats.items()) if without is None or rank != without.rank)
 
     def _early(self) -> Fault | None:
-        """PS836: a rank has left that others need for their step."""
+        """Return PS836 if a rank has left that others need for their step."""
         for left in self._in(DONE):
             for other in self._in(RUNNING):
                 if other.steps > left.steps:
@@ -177,7 +177,7 @@ class Silence:
         return None
 
     def _alone(self) -> Fault | None:
-        """PS836: a rank has left, and another one waits for it, or for others, in a collective."""
+        """Return PS836 if a rank has left, and another waits for it, or for others, in a collective."""
         waiting = [beat for beat in self._in(IDLE) if beat.outside]
         for left in self._in(DONE) if waiting else []:
             message = f"rank {left.place.rank} has left, and rank {waiting[0].place.rank} waits {waiting[0].at}"
@@ -185,7 +185,7 @@ class Silence:
         return None
 
     def _stands(self, now: float) -> bool:
-        """Tell whether no rank has made progress for the timeout, and every rank is present."""
+        """Return True if no rank has made progress for the timeout, and every rank is present."""
         there = all(now - at < self.fresh for rank, at in self.seen.items() if not self.left(rank))
         return there and now - self.moved >= self.timeout
 

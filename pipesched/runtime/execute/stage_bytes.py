@@ -1,12 +1,12 @@
-"""Bytes of one microbatch through a stage, and what follows from them for every list of such stages.
+"""Bytes of one microbatch in a stage, and the peak of any list of such stages that follows from them.
 
-    F       takes its input, and keeps that and what a backward needs
-    LOST    an F that is run again: keeps its input
-    R       makes of that what F keeps
+    F       takes its input; keeps it and the tensors that a backward needs
+    LOST    an F that will be recomputed: keeps its input
+    R       recomputes what F keeps from that input
     I       frees, or takes, until W        W, B    free all
 
-A rank holds what its computes keep, what it has received and not used, and what it has made and not sent; and while a
-compute runs, its temporary memory. So its peak follows from its list, without a clock.
+A rank holds the tensors that its computes keep, those received but not yet used and made but not yet sent, and the
+temporary memory of the running compute. So its peak follows from its list, without a clock.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pipesched.stream import BATCH, Instruction, Stream
 LOST = "F, run again"
 COMPUTES = ("F", "I", "W", "B", "R", "O", "L")
 AHEAD = 2
-"""Receives that a runtime posts before their place in the list."""
+"""The number of receives that a runtime posts ahead of their place in the list."""
 
 
 @dataclass(frozen=True)
 class StageBytes:
-    """Bytes of one microbatch in a stage. entering, leaving: its messages, 0 where there is none; gradients are as
-    large. kept: after F, LOST, R and I, with the input. most: while each compute runs.
+    """Bytes of one microbatch in a stage. entering, leaving: its messages, 0 if there are none; gradients have the same
+    size. kept: after F, LOST, R and I, with the input. most: while each compute runs.
     """
 
     entering: int
@@ -36,7 +36,7 @@ class StageBytes:
 
 
 class _Rank:
-    """Memory of a rank as its list runs. waiting: bytes of messages received or made, and not yet used or sent."""
+    """The memory of a rank as its list runs. waiting: bytes of messages received or made but not yet used or sent."""
 
     def __init__(self, stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> None:
         self._stream, self._rank, self._stages = stream, rank, stages
@@ -99,7 +99,7 @@ class _Rank:
         return Message.between(kind, x, maker, taker, ranks[maker], ranks[taker])
 
     def _needs(self, key: tuple[int, int], own: StageBytes, what: str) -> None:
-        """Account for a compute, and for what is kept of its microbatch."""
+        """Count the memory of a compute, and the tensors that it keeps for its microbatch."""
         self.alive -= self._kept.pop(key, 0)
         shared = self._shared[key]
         self.peak = max(self.peak, self.alive + own.most[what] - shared)
@@ -112,7 +112,7 @@ class _Rank:
 def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> int:
     """Return the most bytes that a rank's list holds at once. stages: the rank's own, by number.
 
-    The output of a stage for another stage of its rank is one tensor, which is counted with the stage that made it.
+    A stage's output for another stage of its rank is one tensor, which is counted with the stage that made it.
     """
     instructions = stream.ranks[rank]
     receives = [

@@ -1,14 +1,14 @@
-"""A stage of this rank: forward, backward, and the state that each microbatch keeps in between.
+"""A stage of this rank: its forward, its backward, and the state of each microbatch in between.
 
     inputs ─detach─> leaves ─module─> outputs ─detach─> to the next stage
                         │                │
                         └──── Saved ─────┘     from F to the end of B or W
 
-A forward that is run again keeps its inputs and the state of the random numbers, and no graph: R runs it again, and
-keeps what an F keeps. What a forward keeps can be copied to host memory by O, and back by L (`offload`).
+A forward that will be recomputed keeps its inputs and the random state, and no graph; R recomputes what the F keeps. O
+can copy the kept tensors to host memory, and L back (`offload`).
 
-Only values pass between stages, so the graph of a microbatch is cut at every boundary and each backward
-begins with the gradients that the next stage made. On the last stage it begins with the loss.
+Only values pass between stages, so the graph of a microbatch is cut at every boundary, and each backward begins with
+the gradients from the next stage. On the last stage it begins with the loss.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Keywords = Mapping[str, object]
 
 @dataclass(frozen=True, eq=False)
 class Lost:
-    """State kept of an F until it is recomputed: its inputs, how often each was changed, the random state."""
+    """The state kept of an F until it is recomputed: its inputs, their version counters, the random state."""
 
     inputs: tuple[Tensor, ...]
     versions: tuple[int, ...]
@@ -44,8 +44,9 @@ class Lost:
 class Stage:
     """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss.
 
-    entering, leaving: by microbatch. train: whether a forward keeps what a backward needs. asks: for each tensor that
-    enters, whether its stage needs a gradient. frozen: whether the weights do not, so that I is the whole backward.
+    entering, leaving: boundaries by microbatch. train: whether a forward keeps what a backward needs. asks: for each
+    input tensor, whether its producer needs a gradient. frozen: whether weights need no gradient, so that I is the
+    whole backward.
     """
 
     def __init__(
@@ -71,10 +72,10 @@ class Stage:
         self._wrappers = replicated(module)
 
     def forward(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[Tensor, ...]:
-        """Return F of every stage but the last: return the inputs of the next stage.
+        """Run F of any stage but the last; return the inputs of the next stage.
 
         Raises:
-            RunError: PS824, the output is not what the next stage expects.
+            RunError: PS824, if the output does not fit the next stage.
         """
         assert self.leaving is not None
         with self._noticing() as once:
@@ -88,11 +89,11 @@ class Stage:
     def forward_last(
         self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords, score: Score | None
     ) -> tuple[object, Tensor | None]:
-        """Return F of the last stage: return its output, and the loss, a number without a graph. score: the loss of an
-        output.
+        """Run F of the last stage; return its output, and the loss as a number without a graph. score: the loss as a
+        function of the output.
 
         Raises:
-            RunError: PS824, the loss is not one number.
+            RunError: PS824, if the loss is not one number.
         """
         with self._noticing() as once:
             leaves, output = self._run(microbatch, inputs, keywords)
@@ -110,7 +111,7 @@ class Stage:
 
     @contextmanager
     def letting_go(self, microbatch: int, inputs: Sequence[Tensor]) -> Iterator[None]:
-        """Wrap an F that will be recomputed."""
+        """Return the context for an F that will be recomputed."""
         random = (torch.get_rng_state(), *map(torch.cuda.get_rng_state, self._gpus))
         self.lost[microbatch] = Lost(tuple(inputs), tuple(x._version for x in inputs), random)
         train, self.train = self.train, False
@@ -118,28 +119,28 @@ class Stage:
             yield
         finally:
             self.train = train
-            torch.clear_autocast_cache()  # casts of weights without a gradient
+            torch.clear_autocast_cache()  # clears the cached casts of weights without a gradient
 
     def boxing(self, microbatch: int, inputs: Sequence[object]) -> AbstractContextManager[object]:
-        """Wrap an F on a rank that offloads some. inputs: the model's own, which stay where they are."""
+        """Return the context for an F on a rank that offloads. inputs: the model's own, which are not moved."""
         own = (*self.module.parameters(), *self.module.buffers(), *inputs)
         self.boxes[microbatch] = boxes = Boxes(own)
         return boxes.packing()
 
     def offload(self, microbatch: int) -> None:
-        """O: copy what the F keeps to host memory."""
+        """Run O: copy the tensors that the F keeps to host memory."""
         saved = self._kept(microbatch)
         self.boxes[microbatch].out((*saved.inputs, *saved.roots))
 
     def load(self, microbatch: int) -> None:
-        """L: copy it back."""
+        """Run L: copy them back."""
         self.boxes[microbatch].back(self.device)
 
     def recompute(self, microbatch: int, keywords: Keywords, score: Score | None) -> None:
-        """R: run the forward once more, with the random numbers of the first time.
+        """Run R: repeat the forward with the same random numbers.
 
         Raises:
-            RunError: PS831, the stage changes its input in place.
+            RunError: PS831, if the stage changes its input in place.
         """
         if microbatch not in self.lost:
             raise LookupError(f"stage {self.number} has no F of microbatch {microbatch} to run again")
@@ -157,8 +158,7 @@ class Stage:
                 self.forward(microbatch, lost.inputs, keywords)
 
     def backward(self, op: str, microbatch: int, arrived: Sequence[Tensor] | None) -> backward.Gradients:
-        """Return B or I: return the gradients of the inputs that can have one, None where no output depends on the
-        input.
+        """Run B or I; return the gradients of the inputs that can have one, None if no output depends on the input.
 
         arrived: the gradients of the outputs that can have one; None on the last stage.
         """
@@ -174,7 +174,7 @@ class Stage:
         return tuple(made for spec, made in zip(entering, found, strict=True) if spec.differentiable)
 
     def backward_weights(self, microbatch: int) -> None:
-        """W: compute the gradients of the weights from what I left."""
+        """Run W: compute the gradients of the weights from the state that I left."""
         with self._as_computed():
             backward.for_weights(self._kept(microbatch), self.module)
         self._done(microbatch)
@@ -189,7 +189,7 @@ class Stage:
         return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
     def _noticing(self) -> AbstractContextManager[list[str]]:
-        """Observe a forward for its split backward."""
+        """Return the context that observes a forward for its split backward."""
         return backward.selective() if self.split else nullcontext([])
 
     def _kept(self, microbatch: int) -> Saved:
@@ -204,17 +204,17 @@ class Stage:
             return leaves, self.module(*leaves, **taken(self.module, keywords))
 
     def _leaf(self, value: Tensor, asks: bool) -> Tensor:
-        """Return the leaf of this stage's graph; the model's own input has a gradient only if it asks for one."""
+        """Return the leaf of this stage's graph; the model's own input has a gradient only if it requires one."""
         leaf = value.detach()
         wanted = value.requires_grad or (asks and (leaf.is_floating_point() or leaf.is_complex()))
         return leaf.requires_grad_(wanted and self.train)
 
     def _root(self, value: Tensor) -> Tensor:
-        """Return the root of the backward: a copy of a view, which torch's split backward cannot detach."""
+        """Return the root of the backward: a clone of a view, which torch's split backward cannot detach."""
         return value.clone() if self.split and value._is_view() and value.requires_grad else value
 
     def _spread(self, microbatch: int, arrived: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-        """Align gradients with their outputs."""
+        """Return the gradients in the order of the outputs, None for outputs without one."""
         assert self.leaving is not None
         leaving = self.leaving[microbatch]
         check(arrived, gradients(leaving), f"the gradient for stage {self.number}")

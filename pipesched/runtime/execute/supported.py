@@ -1,9 +1,9 @@
-"""Modules that a runtime would train wrongly, or not at all: they are refused by name, on every rank, before step 1.
+"""Modules that a runtime would train wrongly or not at all. They are refused by name on every rank before step 1.
 
-    sharded weights      gathered for a forward and scattered in a backward that a split schedule has twice, or not
-    hooks on weights     run after each microbatch, when `.grad` is a part of a sum, and never in a split backward
+    sharded weights      gathered in a forward and scattered in a backward, which a split schedule runs twice or never
+    hooks on weights     run after each microbatch, when `.grad` is a partial sum, and never in a split backward
 
-The table of what is supported is in this folder's README.
+The README of this folder has the table of supported modules.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def _own_casts(module: nn.Module) -> bool:
 
 
 def _own_hooks(module: nn.Module) -> bool:
-    """Tell whether DDP averages by other hooks than its reducer's."""
+    """Return True if DDP averages by hooks other than its reducer's."""
     if not isinstance(module, DistributedDataParallel):
         return False
     return bool(module._use_python_reducer or getattr(module, "_delay_all_reduce_params", None))
 
 
 def _changed(module: nn.Module) -> bool:
-    """Tell whether other weights are trained than when DDP was built."""
+    """Return True if the set of trained weights has changed since DDP was built."""
     if not isinstance(module, DistributedDataParallel):
         return False
     known = module._get_ddp_logging_data()["num_parameter_tensors"]
@@ -45,7 +45,7 @@ def _changed(module: nn.Module) -> bool:
     return bool(known != sum(w.requires_grad and name not in module.parameters_to_ignore for name, w in named))
 
 
-# What a part of a stage is, and what to do instead.
+# Unsupported modules: a test, the name, and what to use instead.
 MODULES: Sequence[tuple[Callable[[nn.Module], bool], str, str]] = (
     (lambda part: isinstance(part, FullyShardedDataParallel), "FullyShardedDataParallel (FSDP1)", DDP_INSTEAD),
     (lambda part: isinstance(part, FSDPModule), "fully_shard (FSDP2)", DDP_INSTEAD),
@@ -55,7 +55,7 @@ MODULES: Sequence[tuple[Callable[[nn.Module], bool], str, str]] = (
     (_changed, "DistributedDataParallel built when other weights were trained", "freeze weights first, then wrap"),
 )
 
-# What a weight is, and what to do instead.
+# Unsupported weights: a test, the name, and what to use instead.
 WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
     (lambda weight: isinstance(weight, DTensor), "a DTensor (tensor parallel)", "give each stage whole weights"),
     (
@@ -72,7 +72,7 @@ WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
 
 
 def unsupported(modules: Mapping[tuple[int, int], nn.Module]) -> tuple[str, str] | None:
-    """Return the first unsupported part of these stages, and what to do instead."""
+    """Return the first unsupported part of these stages, and what to use instead."""
     for (_, stage), module in sorted(modules.items(), key=lambda item: item[0]):
         for found, help in _of(module):
             return f"stage {stage}: {found}", help

@@ -1,11 +1,11 @@
-"""Weights that are one in the model and several tensors here, such as an embedding and the head tied to it.
+"""Tied weights: one weight in the model but several tensors here, such as an embedding and its head.
 
-    told        `Runtime(tied=…)`: each of them gets the sum of the gradients of all, so all stay equal
-    not told    tensors that begin with the same numbers are refused: each would be trained on its part of the gradient
+    declared    `Runtime(tied=…)`: each tensor gets the sum of all their gradients, so they stay equal
+    undeclared  tensors with the same initial values are refused: each would get only its part of the gradient
 
-Equal numbers are seen in a sample of every weight, which ranks send each other before the first step. Numbers made by a
-rule, such as zeros or 1, 2, 3, …, are equal by chance. A block of several weights that begins like another one, weight
-for weight, is usually a copy that is trained separately: that is only a warning.
+Equality is judged by a sample of every weight, which ranks exchange before the first step. Values made by a rule, such
+as zeros or 1, 2, 3, …, are equal by chance. If several weights of a block all begin like those of another block, it is
+usually a copy that is trained separately, which is only a warning.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Weight: TypeAlias = tuple[int, str]
 """A stage, and the name of one of its parameters."""
 Tied: TypeAlias = Sequence[Sequence[Weight]]
 Shown: TypeAlias = Mapping[str, tuple[str, bool]]
-"""By the weight's name a digest of its shape, dtype and some numbers, and whether these look as if drawn at random."""
+"""By weight name: a digest of its shape, dtype and some numbers, and whether these look random."""
 Parameter: TypeAlias = tuple[str, Sequence[int], str, bool, Sequence[Weight]]
-"""Name, shape and dtype of a weight, whether it is trained, and every name that it has on its rank."""
+"""The name, shape and dtype of a weight, whether it is trained, and all its names on its rank."""
 
 
 class Reported(TypedDict, total=False):
-    """A rank's report of its weights, by ``route/stage``; without these where a module is not supported."""
+    """A rank's report of its weights, by ``route/stage``; without these keys if a module is not supported."""
 
     replicas: Mapping[str, int]
     weights: Mapping[str, Sequence[Parameter]]
@@ -47,16 +47,16 @@ class Note(Reported):
     unsupported: tuple[str, str] | None
 
 
-SAMPLE = 64  # numbers of a weight that are sampled, from its first to its last
-_DRAWN = 3  # least count of different numbers, in no order, that look drawn at random
+SAMPLE = 64  # numbers of a weight that are sampled, spread over the whole weight
+_DRAWN = 3  # fewest distinct unsorted numbers that look random
 
 
 class LooksTied(UserWarning):
-    """Warn that weights begin with the same values, and are not declared as tied."""
+    """Warn that weights begin with the same values but are not declared as tied."""
 
 
 def shown(module: nn.Module) -> dict[str, tuple[str, bool]]:
-    """Return the digest a few numbers of each weight of a stage: equal numbers give equal digests, bit by bit."""
+    """Return a digest of a few numbers of each weight of a stage; equal digests mean equal bits."""
     found = {}
     for name, weight in module.named_parameters(remove_duplicate=False):
         flat = weight.detach().flatten()
@@ -71,7 +71,7 @@ def shown(module: nn.Module) -> dict[str, tuple[str, bool]]:
 
 
 def _drawn(numbers: Sequence[float]) -> bool:
-    """Tell whether numbers look random: most of them differ, and they neither rise nor fall throughout."""
+    """Return True if numbers look random: most of them differ, and they are not sorted."""
     rises = {a < b for a, b in pairwise(numbers)}
     return len(rises) == 2 and len({*numbers}) >= max(_DRAWN, len(numbers) // 2)
 
@@ -82,9 +82,9 @@ def plain(tied: Tied | None) -> Tied | None:
 
 
 def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn: bool) -> list[list[Weight]]:
-    """Return the groups whose gradients are exchanged, with one name per tensor: the same on every rank.
+    """Return the groups whose gradients are exchanged, with one name per tensor; the same on every rank.
 
-    notes: what each rank reports. warn: on one rank, about weights that may be tied or separate.
+    notes: the reports of the ranks. warn: whether this rank warns about weights that may be tied or separate.
 
     Raises:
         RunError: PS831 weights that look tied without a declaration; names of weights that do not exist, are not alike,
@@ -104,7 +104,7 @@ def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn:
 
 
 class _Model:
-    """Weights of all stages, as their ranks report them."""
+    """The weights of all stages, as their ranks report them."""
 
     def __init__(self, stream: Stream, notes: Sequence[Note]) -> None:
         self.routes = [route.ranks for route in stream.placement]
@@ -124,7 +124,7 @@ class _Model:
         }
 
     def require_alike(self, group: Sequence[Weight]) -> None:
-        """Require weights of one kind with the same initial values."""
+        """Require that the weights of a group have one kind and the same initial values."""
         for stage, name in group:
             if (stage, name) not in self.weights:
                 there = [other for of, other in self.weights if of == stage]
@@ -147,7 +147,9 @@ class _Model:
             raise _refused(f"{_one(twice)} is named twice in `tied`", self._rank(twice), help)
 
     def apart(self, group: Sequence[Weight]) -> list[Weight]:
-        """Keep one name per tensor. With two copies of each stage, all names are one tensor on a rank, or none are."""
+        """Return one name per tensor. With two copies of each stage, either all names are one tensor on a rank, or none
+        are.
+        """
         once = [x for at, x in enumerate(group) if not any(self._one_tensor(x, y) for y in group[:at])]
         if len(self.routes) == 1:
             return once
@@ -156,7 +158,7 @@ class _Model:
         if all(len(together) == 1 for together in held):
             return once
         if all(together == {*once} for together in held):
-            return []  # each SYNC adds what all of them have
+            return []  # each SYNC adds the gradients of all of them
         message = f"{_both(*group[:2])} are one tensor on some ranks, and several on others"
         raise _refused(message, None, "give each stage a separate tensor, or let the stages of every rank share one")
 
@@ -164,7 +166,7 @@ class _Model:
         return other in self.sharing[0, *one]
 
     def look(self, groups: Sequence[Sequence[Weight]], *, told: bool, warn: bool) -> None:
-        """Refuse weights that begin alike and are in no group; only warn where that may be intended."""
+        """Refuse weights that begin alike and are in no group; warn if that may be intended."""
         known = [*map(set, groups)]
         found = [
             (one, other)
@@ -189,7 +191,7 @@ class _Model:
             yield from combinations(alike, 2)
 
     def _copied(self, one: Weight, other: Weight) -> bool:
-        """Tell whether both weights lie in blocks of several weights that all begin alike."""
+        """Return True if both weights belong to blocks of several weights that all begin alike."""
         names, others = one[1].split("."), other[1].split(".")
         while names and others and names.pop() == others.pop():
             parts = [self._within(of, ".".join(path)) for of, path in ((one[0], names), (other[0], others))]

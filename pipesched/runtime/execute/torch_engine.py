@@ -1,11 +1,11 @@
-"""Run torch's own pipeline engine with an order of ours, and check the program that it makes of it.
+"""Runs an order with torch's own pipeline engine, after checking the program that torch makes of it.
 
     CSV of computes ──_load_csv──> torch's lowering ──> pipeline_order_with_comms ──as CSV──> verify(text)
-                                                                                               │ raises: no step is run
+                                                                                               │ raises: no step runs
 
-torch lowers the computes itself, adds sends and receives, and does not check the result. So the lowered order is
-read back and judged before the first step: with ``defer_pp_recv=True`` torch 2.13 delivers activations of ZB-V and
-DualPipeV into the wrong buffers, without an error.
+torch lowers the computes itself, adds sends and receives, and does not check the result. So the lowered order is read
+back and judged before the first step: with ``defer_pp_recv=True``, torch 2.13 delivers activations of ZB-V and
+DualPipeV into the wrong buffers without an error.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def torch_runtime(
     verify: Callable[[str], object] | None = None,
     **options: object,
 ) -> _PipelineScheduleRuntime:
-    """Load an order into torch's runtime; ``step()`` it as any other schedule of torch.
+    """Load an order into torch's runtime, whose ``step()`` works as for any other schedule of torch.
 
-    order: the path of a torch CSV, of computes alone or with its messages, or a stream, of which the computes are
-    taken. stages: the stages of this rank. verify: called with what torch will run, as the text of a CSV with messages;
-    raises if that is wrong; `pipesched.torch_runtime` passes our own checks. options: of torch's class, such as
+    order: the path of a torch CSV, with or without messages, or a stream, of which only the computes are used. stages:
+    the stages of this rank. verify: called with the program that torch will run, as the text of a CSV with messages; it
+    raises if the program is wrong (`pipesched.torch_runtime` passes our own checks). options: of torch's class, such as
     ``scale_grads=False``.
 
     Raises:
-        ValueError: a stream that torch cannot run: a stage has two copies, or reads others than the one before it.
-        Exception: whatever `verify` and torch raise.
+        ValueError: if torch cannot run the stream: a stage has two copies, or does not read only the one before it.
+        Exception: any exception of `verify` and of torch.
     """
     made: Callable[..., _PipelineScheduleRuntime] = _PipelineScheduleRuntime
     runtime = made(list(stages), n_microbatches, loss_fn=loss_fn, **options)
@@ -66,10 +66,10 @@ def lowered(runtime: _PipelineScheduleRuntime) -> str:
 
 
 def computes(stream: Stream) -> str:
-    """Computes of a stream as the text of a torch CSV.
+    """Return the computes of a stream as the text of a torch CSV.
 
     Raises:
-        ValueError: the stream has two copies of a stage, and torch's engine has one rank for each; or a stage reads
+        ValueError: if the stream has two copies of a stage, while torch's engine has one; or a stage reads
             others than the one before it, and torch's stages are a chain.
     """
     if stream.reads:
@@ -92,7 +92,7 @@ def _cell(instruction: object) -> str:
 
 @contextmanager
 def _file(order: str | PathLike[str] | Stream) -> Iterator[Path]:
-    """Path of a CSV, which torch wants."""
+    """Yield the path of a CSV, which torch requires."""
     if not isinstance(order, Stream):
         yield Path(order)
         return
@@ -103,7 +103,7 @@ def _file(order: str | PathLike[str] | Stream) -> Iterator[Path]:
 
 
 def _format(path: Path) -> Literal["compute_only", "compute_comms"]:
-    """Name the format in torch's words: ``compute_comms`` if any cell is more than a compute."""
+    """Return torch's name of the format: ``compute_comms`` if any cell is not a compute."""
     text = path.read_text("utf-8")
     messages = any(word in text for word in ("SEND", "RECV", "SHARD", "REDUCE"))
     return "compute_comms" if messages else "compute_only"

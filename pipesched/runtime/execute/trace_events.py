@@ -1,10 +1,10 @@
-"""Write a measured run as Chrome's trace events, which Perfetto, chrome://tracing and `pipesched calibrate` open.
+"""Writes a measured run as Chrome's trace events, for Perfetto, chrome://tracing and `pipesched calibrate`.
 
     process  one per rank       slice (X)  an instruction, under torch's name: 0F1, 2SEND_B0, (3F0;3B1)OVERLAP
     args     op, stage, microbatch, step, index; start, end, waited in seconds; `with`: the second part of an overlap
 
 `ts` and `dur` are microseconds from the first instruction; `waited` is the part of a slice spent waiting for a message.
-Clocks of processes of one machine agree (`recorder`); those of several machines only as well as they are synchronized.
+Clocks of processes on one machine agree (`recorder`); those of several machines are as close as they are synchronized.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pipesched.stream import BATCH, Instruction, Stream
 
 Steps = Sequence[Sequence[Sequence[float]]]
-"""Of a rank: by step [index, begin, end, waited] of each instruction, as `recorder.Recorder.steps` keeps them."""
+"""The steps of a rank, each a list of [index, begin, end, waited] of its instructions, as in
+`recorder.Recorder.steps`."""
 
 
 def trace(stream: Stream, ranks: Mapping[int, Steps]) -> dict[str, object]:
-    """Return the trace of some ranks, with times from the first instruction of them all."""
+    """Return the trace of some ranks, with times relative to the first instruction of them all."""
     return {**_head(stream), "traceEvents": _all_events(stream, ranks)}
 
 
 def dumps(stream: Stream, ranks: Mapping[int, Steps], *, base: int = 0) -> str:
-    """Return the trace as JSON, one event per line. base: nanoseconds of its first instruction on a clock that files
-    share.
+    """Return the trace as JSON, one event per line. base: nanoseconds of its first instruction on a clock that several
+    files share.
     """
     head = _head(stream) | ({"baseTimeNanoseconds": base} if base else {})
     events = ",\n".join(map(json.dumps, _all_events(stream, ranks)))
@@ -57,16 +58,16 @@ def _events(stream: Stream, rank: int, steps: Steps, zero: float) -> Iterator[di
 
 
 def _span(begin: float, end: float) -> dict[str, float]:
-    """Begin and length in microseconds, to the nanosecond; both ends are rounded, so that separate slices stay
-    separate.
+    """Return the begin and the length in microseconds, to the nanosecond; both ends are rounded, so that separate
+    slices stay separate.
     """
     low, high = round(begin * 1e6, 3), round(end * 1e6, 3)
     return {"ts": low, "dur": max(round(high - low, 3), 0.001)}
 
 
 def _args(instruction: Instruction) -> dict[str, object]:
-    """Return the arguments of an event; an overlap has those of its first part, with the second in `with`, as in the
-    trace of a schedule.
+    """Return the arguments of an event; an overlap has those of its first part, and the second part under `with`, as in
+    a schedule's trace.
     """
     if instruction.op == BATCH:
         return {"op": BATCH, "messages": [str(part) for part in instruction.parts]}

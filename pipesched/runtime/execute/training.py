@@ -1,14 +1,14 @@
-"""Life of a rank of ``pipesched run``: build its stages, train or evaluate, and compare with the undivided model.
+"""A rank of ``pipesched run``: builds its stages, trains or evaluates, and compares with the undivided model.
 
-    error of a tensor   max |g - g0| / max |g0|, with g0 of the undivided model: the microbatches one after the other
-                        through all stages, gradients of their mean loss; of a schedule without a backward the same
-                        of the outputs of each microbatch
+    error of a tensor   max |g - g0| / max |g0|, with g0 of the undivided model, which takes the microbatches in turn
+                        through all stages: gradients of their mean loss, or, for a schedule without a backward,
+                        the outputs of each microbatch
     activations alive   each forward of a stage gets a token, and everything that autograd saves during it holds the
                         token; when the last of it is freed the activation is no longer alive. On a rank that offloads
-                        some, those of which anything is on the device are counted
+                        some, an activation counts while any of it is on the device
 
-The result is plain data: the losses, the largest error and where, the most activations alive, and the
-times of every instruction.
+The result is plain data: the losses, the largest error and its location, the most activations alive, and the times of
+every instruction.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from pipesched.runtime.execute.nets import Net
 from pipesched.runtime.execute.recorder import Recorder
 from pipesched.stream import Instruction, Stream, loads
 
-_GROUP_TIMEOUT = timedelta(minutes=30)  # the watchdog and the supervisor react sooner
+_GROUP_TIMEOUT = timedelta(minutes=30)  # longer than the watchdog and the supervisor wait
 RATE = 0.05
-"""Learning rate of plain gradient descent, for both ways of training."""
+"""The learning rate of plain gradient descent, in both kinds of training."""
 
 Held = tuple[int, int]
 End = Callable[[Fault], NoReturn]
 Step = Callable[[Tensor | None, Tensor | None], tuple[float | None, Mapping[int, Tensor]]]
-"""One step of an engine: inputs where a stage is that reads them, targets where the last stage is; the mean loss where
-it is known, and the outputs of an evaluation by microbatch, where the last stage is."""
+"""A step of an engine: takes inputs on ranks with stages that read them, and targets on the rank of the last stage;
+returns the mean loss if it is known, and the outputs of an evaluation by microbatch on the rank of the last stage."""
 Engine = tuple[Step, list[list[list[float]]]]
-"""With the times of every step, as `Recorder.steps`, if they are taken."""
+"""A step function, and the times of every step, as `Recorder.steps`, if they are recorded."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """State of one rank. modules: by (route, stage)."""
+    """The state of one rank. modules: by (route, stage)."""
 
     job: Job
     rank: int
@@ -64,7 +64,7 @@ class Local:
     modules: dict[Held, nn.Module]
 
     def batch(self, step: int) -> tuple[Tensor | None, Tensor | None]:
-        """Return the inputs and targets of a step, where this rank needs them."""
+        """Return the inputs and targets of a step, if this rank needs them."""
         inputs, targets = (x.to(self.device) for x in self.net.batch(step, self.stream.microbatches))
         stages = {stage for _, stage in self.modules}
         reading = any(-1 in self.stream.read(stage) for stage in stages)
@@ -75,7 +75,7 @@ def train(job: Job, rank: int, folder: str, end: End) -> Measured:
     """Run a rank from beginning to end; the ranks meet in `folder`, which is empty and shared.
 
     Raises:
-        RunError: whatever ends it.
+        RunError: the fault that ends the run.
     """
     torch.set_num_threads(1)
     device = _device(job, rank)
@@ -89,7 +89,7 @@ def train(job: Job, rank: int, folder: str, end: End) -> Measured:
     stream = _stream(job, rank)
     net = Net(job.net, stream.stages, job.seed, getattr(torch, job.dtype), stream.reads, job.samples)
     held_by = stream.held_by(rank)
-    stages = {stage: net.stage(stage).to(device) for _, stage in held_by}  # one where two routes have it on this rank
+    stages = {stage: net.stage(stage).to(device) for _, stage in held_by}  # one even if two routes place it here
     modules = {held: stages[held[1]] for held in held_by}
     for stage, module in stages.items():
         module.requires_grad_(stage not in stream.frozen)
@@ -108,10 +108,10 @@ def train(job: Job, rank: int, folder: str, end: End) -> Measured:
 
 
 def _device(job: Job, rank: int) -> torch.device:
-    """Return the device of a rank's stages: ranks share the GPUs if there are fewer of them.
+    """Return the device of a rank's stages: ranks share the GPUs if there are more ranks than GPUs.
 
     Raises:
-        RunError: PS820, the backend or the device is missing, or nccl needs more GPUs.
+        RunError: PS820, if the backend or the device is missing, or nccl needs more GPUs.
     """
     if not dist.is_backend_available(job.backend):
         raise RunError(Fault(NEEDS, f"this torch lacks the backend {job.backend}", help="--backend gloo runs anywhere"))
@@ -128,7 +128,7 @@ def _device(job: Job, rank: int) -> torch.device:
 
 
 def _stream(job: Job, rank: int) -> Stream:
-    """Return the stream of a rank; it has the fingerprint of the others if ranks must not notice a difference."""
+    """Return the stream of a rank; it gets the fingerprint of the others if ranks must not notice a difference."""
     stream = loads(job.others.get(rank, job.stream))
     if not job.agree:
         stream.__dict__["fingerprint"] = loads(job.stream).fingerprint
@@ -137,7 +137,7 @@ def _stream(job: Job, rank: int) -> Stream:
 
 @contextmanager
 def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]:
-    """Run `Runtime` under guard. alive: counts activations by instructions, if given."""
+    """Run `Runtime` under a guard. alive: counts activations by instructions, if given."""
     job = local.job
     broken = [Broken(given, local.modules.values()) for given in job.breaks if given.rank == local.rank]
 
@@ -164,7 +164,7 @@ def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]
 
     def step(inputs: Tensor | None, targets: Tensor | None) -> tuple[float, Mapping[int, Tensor]]:
         given, wanted = (None if x is None else local.net.cut(x) for x in (inputs, targets))
-        dist.barrier()  # so that ranks begin together, as a timeline does
+        dist.barrier()  # ranks begin together, as in a timeline
         if not local.stream.forward_only:
             return float(runtime.step(given, wanted)), {}
         found = runtime.evaluate(given, wanted)
@@ -179,8 +179,8 @@ def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]
 def _torch_engine(local: Local) -> Iterator[Engine]:
     """Run torch's own runtime; only ranks with the last stage know the loss.
 
-    It has no guard, which sees our instructions alone: a message that does not come within the timeout is a stall, as
-    the transport reports it.
+    It has no guard, since a guard sees only our instructions: a message that does not arrive within the timeout is a
+    stall, as reported by the transport.
     """
     from torch.distributed.pipelining import PipelineStage
 
@@ -221,7 +221,7 @@ def _torch_engine(local: Local) -> Iterator[Engine]:
 
 
 def _judge(name: str | None) -> Callable[[str], object] | None:
-    """Import the function of a name such as ``module:function``: the caller chooses the judge, not the runtime."""
+    """Import the function ``module:function``: the caller chooses the judge, not the runtime."""
     if name is None:
         return None
     module, _, function = name.partition(":")
@@ -230,7 +230,7 @@ def _judge(name: str | None) -> Callable[[str], object] | None:
 
 
 def _train(local: Local, step: Step) -> Compared:
-    """Train or evaluate; compare losses and all tensors of every step with the undivided model."""
+    """Train or evaluate; compare the losses and all tensors of every step with the undivided model."""
     stream, trains = local.stream, not local.stream.forward_only
     whole = Undivided(local.net, stream.microbatches, local.device, stream.frozen, trains=trains)
     modules = list(local.modules.values())
@@ -254,7 +254,9 @@ def _train(local: Local, step: Step) -> Compared:
 
 
 class Undivided:
-    """The whole model, step by step. frozen: stages that are not trained. trains: whether there is a backward."""
+    """The whole model, trained step by step. frozen: stages that are not trained. trains: whether there is a
+    backward.
+    """
 
     def __init__(
         self,
@@ -271,7 +273,7 @@ class Undivided:
             self.stages[stage].requires_grad_(requires_grad=False)
 
     def step(self, number: int) -> tuple[float, list[Tensor]]:
-        """Return the mean loss and outputs of one step; it leaves the gradients."""
+        """Run one step; return the mean loss and the outputs, and leave the gradients in place."""
         total, outputs = 0.0, []
         inputs, targets = (x.to(self._device) for x in self._net.batch(number, self._microbatches))
         for x, target in zip(self._net.cut(inputs), self._net.cut(targets), strict=True):
@@ -288,13 +290,13 @@ class Undivided:
         return total, outputs
 
     def descend(self) -> None:
-        """Take the optimizer's step."""
+        """Apply the optimizer."""
         descend(self.stages)
 
 
 @torch.no_grad()
 def descend(modules: Sequence[nn.Module]) -> None:
-    """Step of gradient descent; it clears all gradients."""
+    """Apply gradient descent; clear all gradients."""
     for module in modules:
         for weight in module.parameters():
             if weight.grad is not None:
@@ -307,7 +309,9 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 def _error(found: Tensor, expected: Tensor) -> float:
-    """Return the relative distance of a tensor from that of the undivided model; infinite if it is not a number."""
+    """Return the distance of a tensor from that of the undivided model, relative to its largest entry; infinite if it
+    is not a number.
+    """
     scale, distance = float(expected.abs().max()), float((found - expected).abs().max())
     if distance != distance:
         return math.inf
@@ -315,11 +319,11 @@ def _error(found: Tensor, expected: Tensor) -> float:
 
 
 class _Token:
-    """Token of one forward of one stage."""
+    """A token of one forward of one stage."""
 
 
 class Alive:
-    """Count the forwards of some modules whose saved tensors are alive; `peak` is the most at once."""
+    """Counts the forwards of some modules whose saved tensors are alive; `peak` is the most at once."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -336,7 +340,7 @@ class Alive:
         self.now += 1
         self.peak = max(self.peak, self.now)
         weakref.finalize(token, self._free).atexit = False
-        packed = lambda tensor: (tensor.detach(), token)  # noqa: E731  # an output holds its own graph
+        packed = lambda tensor: (tensor.detach(), token)  # noqa: E731  # an output would hold its own graph
         hooks = saved_tensors_hooks(packed, lambda found: found[0])
         hooks.__enter__()
         self._open.append(hooks)

@@ -1,22 +1,23 @@
-"""Messages on torch.distributed: posted, kept, awaited.
+"""Transport of messages on torch.distributed: posting, keeping handles, waiting.
 
     gloo    unique tags: delivery does not depend on the order of posts; a send meets its receive (rendezvous);
-            tensors of a GPU go through the host, so several ranks may share one
-    others  no tags: on each channel sends and receives are posted in list order, which pairs them as verified;
-            one process group (two ranks, own stream) a channel, so that channels do not block each other; where a
-            communicator carries batches, one of all ranks for all that it carries, a single message too
+            GPU tensors go through the host, so several ranks may share a GPU
+    others  no tags: sends and receives of a channel are posted in list order, which pairs them as verified;
+            one process group per channel (two ranks, own stream), so that channels do not block each other; if a
+            communicator carries batches, one group of all ranks for all its messages, single ones too
 
 A channel is a direction between two ranks on a communicator of the program. A batch of the program is one call of
-batch_isend_irecv per communicator in it. A post waits for nothing, and only its own channel waits for a post: the model
-`async`, in which a receive that is brought forward within its channel leaves the verdict as it is. Where a process
-group carries batches without tags, all posts of a rank there form one queue: the model `one-stream`.
+batch_isend_irecv per communicator in it. A post never waits, and only later posts of its own channel wait for it. This
+is the model `async`, in which bringing a receive forward within its channel does not change the verdict. If a process
+group carries batches without tags, all posts of a rank in it form one queue: the model `one-stream`.
 
-A Work handle that is dropped may take its message with it, so every handle is kept, with its tensors, until it is
-done. Detecting that depends on the backend: a handle of NCCL can be asked, which `sweep` does at every
-instruction; one of gloo shows its end only after a wait, which a thread for each target does in the order of posts.
+A Work handle that is dropped may take its message with it, so every handle is kept with its tensors until the message
+is done. How to detect that depends on the backend: a handle of NCCL can be asked, which `sweep` does at every
+instruction; a handle of gloo knows only after a wait, so a thread for each target waits for its sends in the order of
+posts.
 
-`blocking` is a discipline for tests: every SEND and RECV blocks in list order until its partner is there, which is the
-model `strict` on a real transport.
+With `blocking`, for tests, every SEND and RECV blocks in list order until its partner has posted: the model `strict` on
+a real transport.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ from pipesched.runtime.execute.messages import Message, Tags
 from pipesched.runtime.execute.shapes import Boundary, TensorSpec
 
 Channel = tuple[int, int, int]
-"""Communicator, source, target."""
+"""Communicator, source rank, target rank."""
 Label = tuple[int, ...]
-"""Of a process group: the channel that it carries, or the communicator."""
+"""The label of a process group: the channel that it carries, or the communicator."""
 Group = tuple[tuple[int, ...], Label]
-"""Its processes, by their numbers in the job."""
+"""The processes of a group, by their numbers in the job, and the group's label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
     """Properties of a backend.
 
-    tagged: it honours tags. host: it moves the host's memory, and its `wait` blocks the process until the message is
-    there; else `wait` only orders the queues of the GPU, and a handle can be asked whether it is done.
+    tagged: the backend honours tags. host: it moves host memory, and its `wait` blocks until the message has arrived;
+    otherwise `wait` only orders the queues of the GPU, and a handle can be asked whether it is done.
     """
 
     tagged: bool
@@ -65,7 +66,7 @@ OTHERS = Transport(tagged=False, host=False)  # also right on a backend that hon
 
 @dataclass(eq=False, slots=True)
 class _Posted:
-    """A message under way; its tensors live as long as the handles. left: a lock of the thread that waits for them."""
+    """A message in transit; its tensors live as long as the handles. left: a lock of the thread that waits for them."""
 
     tensors: tuple[Tensor, ...]
     works: list[dist.Work]
@@ -78,7 +79,7 @@ class _Posted:
 
 
 class Channels:
-    """Messages of one rank. waited: seconds spent waiting for them, in all."""
+    """The messages of one rank. waited: total seconds spent waiting for them."""
 
     def __init__(
         self,
@@ -91,7 +92,9 @@ class Channels:
         shared: Collection[int] = (),
         blocking: bool = False,
     ) -> None:
-        """channels: of the program, the same on every rank. shared: the communicators that carry batches."""
+        """Create the process groups. channels: of the program, the same on every rank. shared: the communicators that
+        carry batches.
+        """
         self.rank, self.group, self.device, self.tags, self.blocking = rank, group, device, tags, blocking
         self.waited = 0.0
         self._waiting: Message | None = None
@@ -101,38 +104,38 @@ class Channels:
         self._threads: dict[int, SimpleQueue[Message | None]] = {}
         backend = backend_of(group, device)
         self._transport = TRANSPORTS.get(backend, OTHERS)
-        self.wire = torch.device("cpu") if self._transport.host else device  # where tensors are while they travel
+        self.wire = torch.device("cpu") if self._transport.host else device  # the device of tensors in transit
         self._shared = shared
         self._groups = self._process_groups(channels)
 
     @property
     def waiting(self) -> Message | None:
-        """Message that this rank is waiting for, for a watchdog to read.
+        """The message that this rank is waiting for, for a watchdog to read.
 
-        Where a wait only orders the queues of the GPU (`queues`), the first message that they wait for.
+        If a wait only orders the queues of the GPU (`queues`), the first message in these queues.
         """
         queued = (message for message, works in list(self._queued) if not done(works))
         return self._waiting or next(queued, None)
 
     @property
     def queues(self) -> bool:
-        """Tell whether a wait returns at once, and instructions are enqueued behind the message."""
+        """True if a wait returns at once, and instructions are enqueued behind the message."""
         return not self._transport.host
 
     @property
     def posted(self) -> tuple[Message, ...]:
-        """Receives that are posted and not yet taken, oldest first."""
+        """Receives that are posted but not yet taken, oldest first."""
         return tuple(self._received)
 
     def receive(self, message: Message, boundary: Boundary) -> None:
-        """Post a receive; with `blocking`, wait for it too."""
+        """Post a receive; with `blocking`, also wait for it."""
         self.post({}, {message: boundary})
 
     def take(self, message: Message) -> tuple[Tensor, ...]:
         """Return the tensors of a message, once they have arrived.
 
         Raises:
-            LookupError: no receive was posted for it, or it was taken before.
+            LookupError: if no receive was posted, or the message was already taken.
         """
         posted = self._received.get(message)
         if posted is None:
@@ -146,7 +149,7 @@ class Channels:
         self.post({message: tensors}, {})
 
     def post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
-        """Post messages: several of one communicator as a batch. With `blocking`, wait for all of them."""
+        """Post messages; several on one communicator form a batch. With `blocking`, wait for all of them."""
         self._post(sends, receives)
         for message in receives if self.blocking else ():
             self._await(message, self._received[message])
@@ -159,7 +162,7 @@ class Channels:
         self._release(message)
 
     def sent(self, message: Message) -> None:
-        """Wait until a message has been received, if it is still under way."""
+        """Wait until a message has been received, if it is still in transit."""
         self._release(message)
 
     def exchange(self, outgoing: Message, incoming: Message, tensor: Tensor) -> Tensor:
@@ -170,14 +173,16 @@ class Channels:
         return theirs
 
     def sweep(self) -> None:
-        """Release arrived messages. Only the oldest message to each target is asked: a direction keeps its order."""
+        """Release arrived messages. Only the oldest message to each target is asked, since a direction keeps its
+        order.
+        """
         if not self._transport.host:
             _drop_done(self._sent)
             while self._queued and done(self._queued[0][1]):
                 self._queued.popleft()
 
     def finish(self) -> None:
-        """Wait until everything that was sent has been received."""
+        """Wait until all sent messages have been received."""
         for message in list(self._sent):
             self._release(message)
 
@@ -207,7 +212,7 @@ class Channels:
             posted.works.append(_kept(work))
 
     def _as_batch(self, together: Mapping[Message, _Posted]) -> None:
-        """Post all messages in one call. Some backends give one handle per tensor, others one for all."""
+        """Post all messages in one call. Some backends return one handle per tensor, others one for all."""
         calls, owners = [], []
         for message, posted in together.items():
             call, group = dist.isend if message.source == self.rank else dist.irecv, self._groups[self._label(message)]
@@ -219,7 +224,7 @@ class Channels:
             posted.works += works[number : number + 1] if len(works) == len(owners) else works
 
     def _release(self, message: Message) -> None:
-        """Wait for a send, if it is still known, and let its tensors go."""
+        """Wait for a send, if it is still known, and release its tensors."""
         posted = self._sent.get(message)
         if posted is None:
             return
@@ -242,7 +247,7 @@ class Channels:
 
     @contextmanager
     def _named(self, message: Message) -> Iterator[None]:
-        """Name the message that this rank waits for, while it waits."""
+        """Record the message for which this rank waits, while it waits."""
         began = time.monotonic()
         self._waiting = message
         yield
@@ -250,9 +255,7 @@ class Channels:
         self.waited += time.monotonic() - began
 
     def _thread(self, target: int) -> SimpleQueue[Message | None]:
-        """Return the queue of the thread that waits for sends to a rank. The thread ends when these channels are
-        gone.
-        """
+        """Return the queue of the thread that waits for sends to a rank; it ends with these channels."""
         if target not in self._threads:
             queue = self._threads[target] = SimpleQueue()
             name = f"pipesched sends to rank {target}"
@@ -261,9 +264,9 @@ class Channels:
         return self._threads[target]
 
     def in_line(self, message: Message) -> bool:
-        """Tell whether a message queues behind everything posted on its communicator, and not only on its channel.
+        """Return True if a message queues behind all posts on its communicator, not only on its channel.
 
-        It does so where a process group without tags carries batches. Such a message is posted at its place in the
+        This is the case if a process group without tags carries batches. Such a message is posted at its place in the
         list.
         """
         return message.communicator in self._shared and not self._transport.tagged
@@ -284,12 +287,12 @@ class Channels:
         return rank if self.group is None else dist.get_global_rank(self.group, rank)
 
     def _process_groups(self, channels: Collection[Channel]) -> dict[Label, dist.ProcessGroup | None]:
-        """Create the process groups of this rank. With tags, communicator 0 is the group of the program.
+        """Create the process groups of this rank. With tags, communicator 0 uses the program's own group.
 
-        torch wants every process of the job in every `new_group`, in one order: a process that leaves one out numbers
-        the next ones differently, and where NCCL splits communicators off the default one (``device_id``) the others
-        wait for it. gloo needs only those that are in it. The first operation on a communicator waits for the other
-        ranks, so all are used once here: creation can never be part of a cycle later.
+        torch wants every process of the job in every `new_group`, in one order: a process that skips one numbers the
+        next ones differently, and if NCCL splits communicators off the default one (``device_id``) the others wait for
+        it. gloo needs only the members. The first operation on a communicator waits for the other ranks, so all are
+        used once here: creation can never be part of a cycle later.
         """
         made: dict[Label, dist.ProcessGroup | None] = {(0,): self.group} if self._transport.tagged else {}
         labels = {
@@ -311,7 +314,7 @@ class Channels:
         return label[1:] or range(dist.get_world_size(self.group))
 
     def _of_all_pipelines(self, groups: set[Group]) -> set[Group]:
-        """Process groups of all programs that the processes of the job run, replicas or not."""
+        """Return the process groups of all programs that the processes of the job run, replicas or not."""
         if self.group is None:
             return groups
         every = everybody(sorted(groups))
@@ -319,7 +322,7 @@ class Channels:
 
 
 def _drop_done(sent: dict[Message, _Posted]) -> None:
-    """Forget completed sends, for each target from the oldest on."""
+    """Forget completed sends, the oldest to each target first."""
     held = set()
     for message, posted in list(sent.items()):
         if message.target not in held and done(posted.works):
@@ -330,18 +333,18 @@ def _drop_done(sent: dict[Message, _Posted]) -> None:
 
 
 def _wait_in_order(queue: SimpleQueue[Message | None], sent: dict[Message, _Posted]) -> None:
-    """Run a thread that waits for each send, and lets its tensors go."""
+    """Wait for each send of a queue in turn and release its tensors; the body of a thread."""
     while (message := queue.get()) is not None:
         posted = sent[message]
         assert posted.left is not None
         try:
             posted.wait()
-        except RuntimeError as error:  # the rank's own thread raises it when it asks
+        except RuntimeError as error:  # the rank's own thread raises it again when it asks
             posted.error = error
         else:
             del sent[message]
         posted.left.release()
-        del posted  # frees its tensors while the thread waits for the next
+        del posted  # frees the tensors while the thread waits for the next message
 
 
 def done(works: Sequence[dist.Work]) -> bool:
@@ -349,7 +352,7 @@ def done(works: Sequence[dist.Work]) -> bool:
 
 
 def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
-    """Return the backend that carries the tensors of a device; gloo if only the copy through the host works."""
+    """Return the backend that carries a device's tensors; gloo if only a copy through the host works."""
     if not dist.is_initialized():
         return "gloo"
     by_device = dict(part.split(":") for part in str(dist.get_backend_config(group)).split(","))
@@ -357,7 +360,7 @@ def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
 
 
 def _kept(work: dist.Work | None) -> dist.Work:
-    """Keep a handle; torch gives none to a rank outside of the group."""
+    """Return a handle; raise if torch gave none because the rank is not in the group."""
     if work is None:
         raise RuntimeError("this process is not part of the group it was given")
     return work

@@ -1,15 +1,15 @@
-"""A fault of one rank becomes the fault of every rank, and a stall becomes a fault, within the timeout.
+"""The watchdog: turns a fault of one rank into a fault of every rank, and a stall into a fault, within the timeout.
 
-Each rank has a thread that reports to all others where the rank is and which fault it knows of, hears the same of
-them, and judges by itself (`silence.Silence`): a stopped rank, even the first, does not stop the others' judgement.
+Each rank has a thread that tells all others where the rank is and which fault it knows of, hears the same from them,
+and judges by itself (`silence.Silence`): a stopped rank, even the first, does not prevent the others from judging.
 
     rank 1 ── step 1, instruction 4 (1RECV_F1) waits for … ──> rank 0, rank 2, …
-    rank 2 ── fault PS825 ───────────────────────────────────> rank 0, rank 1, …    each takes it, and tells it on
+    rank 2 ── fault PS825 ───────────────────────────────────> rank 0, rank 1, …    each takes it and passes it on
 
-Of faults found at the same moment one counts, the same on every rank: what a rank raised wins over what others saw of
-it. A connection that breaks in the transport is a weak sign, and a better one is waited for. Time in which this thread
-did not run, as in a process that was stopped and resumed, does not count. A thread cannot wake a main thread that sits
-in a transport's wait, so after a grace the process ends there, with the fault reported first.
+If several faults are found at the same moment, all ranks choose the same one: a fault that a rank raised precedes one
+that others observed. A connection that breaks in the transport is weak evidence, and the thread waits for better. Time
+in which this thread did not run, as in a process that was stopped and resumed, does not count. A thread cannot wake a
+main thread that waits in a transport, so after a grace period the process ends there, after reporting the fault.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from pipesched.runtime.execute.errors import OUTSIDE, RANK_LOST, STALLED, STEPS_
 from pipesched.runtime.execute.peers import Peers
 from pipesched.runtime.execute.silence import DONE, Beat, Silence
 
-GRACE = 0.3  # seconds for a main thread that is not stuck to raise by itself
-SETTLE = 0.5  # seconds for the other ranks to take a fault
-PATIENCE = 0.3  # seconds for a better sign than a broken connection
-_LATE = 4  # periods; after a longer gap this process was stopped
-_SEEN = (STEPS_DIFFER, STALLED, OUTSIDE, RANK_LOST)  # faults that ranks find in others; later ones count less
+GRACE = 0.3  # seconds for a main thread to raise by itself, if it is not stuck
+SETTLE = 0.5  # seconds for the other ranks to learn of a fault
+PATIENCE = 0.3  # seconds to wait for better evidence than a broken connection
+_LATE = 4  # periods; a longer gap means that this process was stopped
+_SEEN = (STEPS_DIFFER, STALLED, OUTSIDE, RANK_LOST)  # faults seen in others; earlier ones win
 
 
 class Watch(threading.Thread):
-    """Watchdog thread of one rank.
+    """The watchdog thread of one rank.
 
-    where: this rank's beat; called in this thread. end: called with the fault when the main thread has not left by
-    itself within the grace; it does not return.
+    where: returns this rank's beat; called in this thread. end: called with the fault if the main thread has not left
+    within the grace period; it does not return.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Watch(threading.Thread):
         while self.fault is None and not self._all_left():
             self._exchange(self._period)
             if (found := self._found()) is not None:
-                self.fault = Fault.of(asdict(found))  # in the form that the others read
+                self.fault = Fault.of(asdict(found))  # in the form in which the others read it
         if self.fault is not None:
             if not self._leaving.is_set():
                 self._silence.hear(self._rank, self._where(), self._now)
@@ -79,7 +79,7 @@ class Watch(threading.Thread):
             self._end(self.fault)
 
     def publish(self, fault: Fault, *, weak: bool = False) -> None:
-        """Make the main thread's fault that of all ranks, unless there is a better one. weak: any is better."""
+        """Publish the main thread's fault to all ranks, unless there is a better one. weak: any other is better."""
         if weak:
             self._weak = fault, time.monotonic() + PATIENCE
         else:
@@ -87,17 +87,17 @@ class Watch(threading.Thread):
         self._peers.wake()
 
     def lost(self, rank: int, how: str) -> Fault:
-        """Return the fault that another rank is gone."""
+        """Return the fault of a rank that is gone."""
         return self._silence.lost([rank], how)
 
     def leave(self) -> None:
-        """End the thread: on a fault when all ranks know of it, else when all ranks leave."""
+        """End the thread: on a fault when all ranks know of it, otherwise when all ranks leave."""
         self._leaving.set()
         self._peers.wake()
         self.join()
 
     def _exchange(self, period: float) -> None:
-        """Send one beat, and listen for a period, or until there is news."""
+        """Send one beat, and listen for a period or until there is news."""
         self._say()
         before, until = self._news(), time.monotonic() + period
         while self._news() == before and (left := until - time.monotonic()) > 0:
@@ -120,7 +120,7 @@ class Watch(threading.Thread):
         self._peers.say(json.dumps({"beat": beat.plain(), "fault": fault}, separators=(",", ":")))
 
     def _take(self, rank: int, text: str) -> None:
-        """Read the text of a rank. An unreadable text is not a sign of life."""
+        """Read the text of a rank. An unreadable text does not count as a sign of life."""
         try:
             said = json.loads(text)
             beat, fault = Beat.of(said["beat"]), said["fault"]
@@ -136,7 +136,9 @@ class Watch(threading.Thread):
         self._looked = now
 
     def _found(self) -> Fault | None:
-        """Return the fault that was reported, that this rank raised, that it sees, or of which it has a weak sign."""
+        """Return the fault to act on: one reported by others, raised here, observed here, or with weak evidence, in
+        this order.
+        """
         if self._told:
             return min(self._told.values(), key=_order)
         if self._raised is not None:
@@ -151,7 +153,7 @@ class Watch(threading.Thread):
         return found
 
     def _hint(self) -> None:
-        """Warn once of a possible stall between two steps, where a rank may rightly wait for long."""
+        """Warn once of a possible stall between two steps, where a long wait may be legitimate."""
         beat = self._silence.waits_elsewhere(self._now)
         if beat is not None and not self._hinted and beat.place.rank == self._rank:
             sys.stderr.write(f"warning: for {self._silence.timeout:g} s nothing moves: {beat}\n")
@@ -161,7 +163,7 @@ class Watch(threading.Thread):
         return self._leaving.is_set() and all(self._silence.left(rank) for rank in range(self._ranks))
 
     def _settle(self) -> None:
-        """Wait, but not for long, until every rank that is there knows of the same fault."""
+        """Wait briefly until every present rank knows of the same fault."""
         until = time.monotonic() + SETTLE
         while time.monotonic() < until:
             self._exchange(min(self._period, SETTLE / 10))
@@ -175,6 +177,6 @@ class Watch(threading.Thread):
 
 
 def _order(fault: Fault) -> tuple[int, int, str]:
-    """Sort key: of faults at one moment the smallest wins."""
+    """Return the sort key of a fault: of several at one moment the smallest wins."""
     seen = _SEEN.index(fault.code) + 1 if fault.code in _SEEN else 0
     return seen, fault.place.rank if fault.place else sys.maxsize, fault.dumps()

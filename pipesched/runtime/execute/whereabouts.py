@@ -1,11 +1,12 @@
-"""Where a thread is, seen from another one: in a step or outside, in which collective, at which line of whose code.
+"""The position of a thread as seen from another: in a step or outside, in which collective, at which line of the user's
+code.
 
     time.sleep  <  optimizer.py:12  <  train.py:57                        outside of a step, at train.py:57
     all_reduce  <  train.py:41  <  pipesched's STEP                       in a step, in all_reduce of train.py:41
     all_reduce  <  pipesched's mean of the losses                         in a step, in a collective of our own
     torch's backward  <  pipesched's average of replicas                  in a step, in DistributedDataParallel's
 
-The line is the innermost one that belongs neither to torch, nor to us, nor to an installed package.
+The line is the innermost one that belongs neither to torch, nor to pipesched, nor to an installed package.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _AVERAGE = unwrap(Replica._reach).__code__
 _USERS = {
     "pipesched.runtime.execute.training",
     "pipesched.runtime.execute.breaking",
-}  # they use the runtime as a user's script does
-_CODE = 80  # characters of a line that are shown
+}  # these use the runtime as a user's script does
+_CODE = 80  # most characters shown of a line
 
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Source position of a thread or an error. inside: in a step. line: ``train.py:41 (dist.all_reduce(x))``.
-    collective: its name. ours: called by us.
+    """The source position of a thread or an error. inside: in a step. line: ``train.py:41 (dist.all_reduce(x))``.
+    collective: its name. ours: whether pipesched called it.
     """
 
     inside: bool = False
@@ -53,18 +54,18 @@ class Whereabouts:
 
 
 def of_thread(thread: int) -> Whereabouts:
-    """Source position of a running thread."""
+    """Return the source position of a running thread."""
     frame = sys._current_frames().get(thread)
     return _whereabouts([] if frame is None else [(x, line or 0) for x, line in walk_stack(frame)])
 
 
 def of_error(error: BaseException) -> Whereabouts:
-    """Source position at which an exception was raised."""
+    """Return the source position at which an exception was raised."""
     return _whereabouts(list(walk_tb(error.__traceback__))[::-1])
 
 
 def _whereabouts(frames: list[tuple[FrameType, int]]) -> Whereabouts:
-    """Source position of these frames and their lines, from the innermost one on."""
+    """Return the source position of these frames and their lines, the innermost first."""
     inside = any(frame.f_code in _STEPS for frame, _ in frames)
     collective, ours = "", False
     for frame, _ in frames:

@@ -1,8 +1,8 @@
 """The supervisor of `launch.Launcher`, and the ranks that it forks.
 
-It imports torch and starts no thread, so a fork is a rank that is ready at once. A rank ends by itself in every case
-that the watchdog knows; for the others, such as one that is stopped, the supervisor has a clock: once one rank has
-ended badly, or without a result, the rest have a few seconds. An empty line every second is its own sign of life.
+It imports torch and starts no thread, so a forked rank is ready at once. A rank ends by itself in all cases that the
+watchdog detects. For the others, such as a stopped rank, the supervisor has a deadline: once one rank has failed or
+ended without a result, the rest have a few seconds. An empty line every second is its own sign of life.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _FORKS = multiprocessing.get_context("fork")
 
 def main() -> None:
     """Read jobs from stdin, one per line, and write one outcome per line to stdout, until stdin ends."""
-    from pipesched.runtime.execute import training  # torch, once for all ranks
+    from pipesched.runtime.execute import training  # imports torch, once for all ranks
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in _lines():
         job = Job.loads(line)
         if job.judge is not None:
-            with contextlib.suppress(ImportError):  # a rank says so
-                import_module(job.judge.partition(":")[0])  # once for all ranks
+            with contextlib.suppress(ImportError):  # the rank reports it
+                import_module(job.judge.partition(":")[0])  # imported once for all ranks
         _say(json.dumps(_run(job, training.train)))
     os._exit(0)  # there is nothing to clean up, and unloading torch takes a second
 
 
 def _lines() -> Iterator[str]:
-    """Read the lines of stdin without a buffer, so that its end shows in `wait` while ranks run."""
+    """Yield the lines of stdin without buffering, so that its end shows in `wait` while ranks run."""
     pending = b""
     while chunk := os.read(0, 1 << 16):
         *lines, pending = (pending + chunk).split(b"\n")
@@ -58,14 +58,14 @@ def _lines() -> Iterator[str]:
 def _say(line: str = "") -> None:
     """Write a line for the caller; an empty one is a sign of life."""
     data = f"{line}\n".encode()
-    with contextlib.suppress(BrokenPipeError):  # stdin ends then, too
+    with contextlib.suppress(BrokenPipeError):  # stdin ends then too
         while data:
             data = data[os.write(1, data) :]
 
 
 @dataclass
 class _Rank:
-    """A rank as its supervisor sees it. said: its result as JSON, once it has one."""
+    """A rank as its supervisor sees it. said: its result as JSON, once it has arrived."""
 
     process: ForkProcess
     pipe: Connection
@@ -77,7 +77,7 @@ class _Rank:
 def _run(job: Job, train: Train) -> list[dict[str, object]]:
     """Run all ranks of a job and return their results; end the process if the caller is gone."""
     ranks: list[_Rank] = []
-    lifeline, held = os.pipe()  # nothing is written to it: its end tells a rank that the supervisor is gone
+    lifeline, held = os.pipe()  # never written to: its end tells a rank that the supervisor is gone
     with tempfile.TemporaryDirectory(prefix="pipesched-") as folder:
         try:
             for number in range(job.ranks):
@@ -104,14 +104,14 @@ def _run(job: Job, train: Train) -> list[dict[str, object]]:
 
 
 def _supervise(ranks: list[_Rank]) -> None:
-    """Wait until every pipe has ended; the end of a pipe is the end of its rank."""
+    """Wait until every pipe has ended; a pipe ends when its rank ends."""
     began, deadline = time.monotonic(), math.inf
     _say()
     while running := [rank for rank in ranks if rank.seconds is None]:
         left = deadline - time.monotonic()
         ready = wait([0, *(rank.pipe for rank in running)], max(min(left, ALIVE), 0))
         _say()
-        if 0 in ready:  # no job is sent while one runs, so this is the end of the caller
+        if 0 in ready:  # no job is sent while one runs, so the caller has ended
             raise SystemExit(BAD)
         if left <= 0 and not ready:
             _kill(ranks)
@@ -134,10 +134,10 @@ def _kill(ranks: list[_Rank]) -> None:
 
 
 def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe: Connection, train: Train) -> NoReturn:
-    """Live as a rank. It exits by `os._exit`: it must not clean up what it inherited."""
+    """Run a rank in the forked process. It exits by `os._exit`: it must not clean up what it inherited."""
 
     def fail(fault: Fault) -> NoReturn:
-        """End a stuck rank: the last resort of the watchdog."""
+        """End a stuck rank, as the last resort of the watchdog."""
         _send(pipe, None, fault)
         os._exit(BAD)
 
@@ -145,7 +145,7 @@ def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe:
     try:
         os.close(held)
         threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-        os.dup2(2, 1)  # the supervisor's stdout is for outcomes
+        os.dup2(2, 1)  # the supervisor's stdout is reserved for outcomes
         _send(pipe, train(job, number, folder, fail))
         status = 0
     except RunError as error:

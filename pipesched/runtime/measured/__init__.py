@@ -1,1 +1,1 @@
-"""Compares a measured run with its plan."""
+"""Comparison of a measured run with its plan."""

@@ -1,8 +1,8 @@
-"""A measured run laid over its plan: as characters, two rows per rank; as SVG, the plan above and the run below.
+"""A measured run drawn over its plan: as text, two rows per rank; as SVG, the plan above and the run below.
 
-rank 0 plan  F0F1F2·· B0  B1            both on one clock, in units of cost: a cost of 1 lasts this many ms
+rank 0 plan  F0F1F2·· B0  B1            both on one clock, in units of cost; the caption gives a unit's ms
        run   F0F1 F2···B0  B1
-kind   plan  run   run / plan           where the run leaves the plan
+kind   plan  run   run / plan           where the run deviates from the plan
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from pipesched.views import svg
 from pipesched.views.palette import plain_sheet
 from pipesched.views.svg import Svg
 
-MILLI = 1_000_000  # nanoseconds
+MILLI = 1_000_000  # nanoseconds in a millisecond
 SHOWN = 5
-"""Number of stages that are named as furthest from their cost."""
+"""The number of stages that are named as furthest from their cost."""
 
 FAR = Fraction(5, 100)
-"""Share of a cost up to which a deviation is not reported."""
+"""The share of a cost up to which a deviation is not reported."""
 
 _LEAST = 32
 
 
 @dataclass(frozen=True, eq=False)
 class _Shared(Layout):
-    """A layout on a shared clock, slot by slot as long as the slots of the plan fit."""
+    """A layout on a shared clock: each slot gets columns as long as the slots of the plan fit."""
 
     clock: Axis
     coarse: bool
@@ -58,7 +58,7 @@ class _Shared(Layout):
 
 
 def text(chart: Chart, run: Against, how: Text | None = None) -> str:
-    """Draw two rows per rank, and report where the run leaves the plan.
+    """Draw two rows per rank, and report where the run deviates from the plan.
 
     Raises:
         PipeschedError: PS225, a width below 32 columns, or a viewport without time.
@@ -96,7 +96,7 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
 
 
 def _unseen(layout: Layout) -> int:
-    """Return the number of slots in the drawn part of time that have no column."""
+    """Return the number of slots in the drawn interval that are too short for a column."""
     clock, times, schedule = layout.axis, layout.chart.times, layout.chart.schedule
     inside = (times.end > clock.begin) & (times.start < clock.end) & ~schedule.joined
     drawn = {i for rank in range(schedule.ranks) for i, _, _ in spans(layout, layout.slots, rank) if i >= 0}
@@ -104,7 +104,7 @@ def _unseen(layout: Layout) -> int:
 
 
 def summary(chart: Chart, run: Against) -> str:
-    """Say how long a unit lasts, and compare the run with the plan."""
+    """Return the length of a unit of cost, and the length of the run relative to the plan."""
     step = f"step {run.step} of {len(run.lengths)}" if len(run.lengths) > 1 else "one step"
     more = run.makespan / chart.makespan - 1 if chart.makespan else Fraction(0)
     lengths = f"plan {milliseconds(chart.makespan * run.unit)}, run {milliseconds(run.makespan * run.unit)}"
@@ -112,7 +112,7 @@ def summary(chart: Chart, run: Against) -> str:
 
 
 def report(chart: Chart, run: Against) -> Iterator[str]:
-    """Yield the report where the run leaves the plan: by kind, by stage, by rank."""
+    """Yield the lines of the report on deviations: by kind, by stage, by rank."""
     yield f"{'kind':<5}{'cost':>8}{'ran':>8}{'ran / cost':>11}"
     for x in run.kinds:
         ratio = "-" if x.ratio is None else f"{float(x.ratio):.2f}"
@@ -159,7 +159,7 @@ def figure(chart: Chart, run: Against, how: Svg | None = None) -> str:
 
 
 def _stacked(parts: list[str], title: str) -> str:
-    """Return the stack documents, one under the other."""
+    """Return one SVG document with these documents one below the other."""
     sizes = [svg.size(part) for part in parts]
     width, height = max(width for width, _ in sizes), sum(height for _, height in sizes)
     lines = [
@@ -176,7 +176,7 @@ def _stacked(parts: list[str], title: str) -> str:
 
 
 def milliseconds(nanoseconds: Fraction) -> str:
-    """Write with three digits or four: ``326 ms``, ``5.09 ms``, ``12.1 us``."""
+    """Format a time with three or four digits: ``326 ms``, ``5.09 ms``, ``12.1 us``."""
     if nanoseconds >= MILLI or not nanoseconds:
         return f"{_digits(nanoseconds / MILLI)} ms"
     return f"{_digits(nanoseconds / 1000)} us"
@@ -192,7 +192,7 @@ def percent(value: Fraction) -> str:
 
 
 def decimal(value: Fraction) -> str:
-    """Write with up to two decimals: ``2.01``, ``12``; large numbers have none."""
+    """Format a number with up to two decimals: ``2.01``, ``12``; large numbers have none."""
     if abs(value) >= 1000:
         return f"{float(value):.0f}"
     return f"{float(value):.2f}".rstrip("0").rstrip(".")
@@ -200,7 +200,7 @@ def decimal(value: Fraction) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Clocked(Chart):
-    """A chart of other times than those of the plan: ticks of 1 / a_unit, which have no unit."""
+    """A chart with times other than those of the plan, in ticks of 1 / a_unit."""
 
     ran: Timeline = field(kw_only=True)
     a_unit: int = field(kw_only=True)
@@ -219,8 +219,8 @@ class _Clocked(Chart):
 
 
 def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
-    """Return a plan and a step of a run of it on one clock: a tick is a nanosecond, a unit the time that a cost of 1
-    took.
+    """Return a plan and one measured step as charts on one clock: a tick is a nanosecond, a unit the time for a cost of
+    1.
     """
     schedule, scale = plan.schedule, run.unit
     never = (-1,) * schedule.ranks

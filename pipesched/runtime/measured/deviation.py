@@ -1,11 +1,11 @@
-"""Compare a measured run with its plan: how long a cost of 1 lasts, and where the run leaves the plan.
+"""Comparison of a measured run with its plan: the time for a cost of 1, and where the run deviates from the plan.
 
     plan   F0 F1 ·  B0 B1          late(op)  = start in the run - start in the plan
-    run    F0 F1 ·· B0- B1         ratio     = work in the run / cost, of all operations of a kind, or of a stage's
+    run    F0 F1 ·· B0- B1         ratio     = work in the run / cost, over a kind, or a kind of one stage
 
-The unit makes the work of the whole run, at the medians over its steps, equal to the cost of the whole plan: so an
-operation is late because of the order and of waiting, not because the machine is slow. One step is laid over the plan:
-the one of median length, without the first of several.
+The unit is chosen so that the work of the whole run, in medians over its steps, equals the cost of the whole plan: an
+operation is then late because of the order and of waiting, not because the machine is slow. One step is compared with
+the plan: the one of median length, without the first of several.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pipesched.runtime.measured.measured_run import Measured, running
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Measured time and cost of some operations, as means in units. stage: -1 for all stages."""
+    """The measured time and the cost of some operations, as means in units. stage: -1 for all stages."""
 
     kind: str
     stage: int
@@ -53,10 +53,11 @@ class Late:
 
 @dataclass(frozen=True, eq=False)
 class Against:
-    """start, end: of the work, in nanoseconds from the begin of the step, by operation of the plan.
+    """A run compared with its plan. start, end: of the work, in nanoseconds from the begin of the step, by operation of
+    the plan.
 
-    unit: nanoseconds of a cost of 1. step: the one that is laid over the plan, from 1. lengths: of every step, in
-    nanoseconds. allowance: delay up to which an operation is not late, in units: half a mean slot.
+    unit: nanoseconds for a cost of 1. step: the number of the compared step, from 1. lengths: of every step, in
+    nanoseconds. allowance: the largest delay that is not late, in units: half a mean slot.
     """
 
     start: Ints
@@ -72,7 +73,7 @@ class Against:
 
     @property
     def makespan(self) -> Fraction:
-        """Makespan of the step, in units."""
+        """The makespan of the step, in units."""
         return Fraction(int(self.end.max(initial=0)), self.unit)
 
 
@@ -80,7 +81,7 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
     """Compare a run with the plan of its schedule.
 
     Raises:
-        PipeschedError: PS817, the run is of another schedule; the caller has excluded a deadlock of the plan (PS306).
+        PipeschedError: PS817, if the run is of another schedule; the caller has ruled out a deadlock (PS306).
     """
     at = _matched(schedule, measured.schedule)
     seen = running(measured)
@@ -113,7 +114,7 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
 
 
 def _typical(lengths: Ints) -> int:
-    """Return the step of median length, without the first of several; the lower one of two."""
+    """Return the step of median length, without the first of several steps; the lower of two medians."""
     later = np.arange(len(lengths))[1:] if len(lengths) > 1 else np.arange(len(lengths))
     order = later[np.argsort(lengths[later], kind="stable")]
     return int(order[(len(order) - 1) // 2])
@@ -142,7 +143,7 @@ def _matched(plan: Schedule, ran: Schedule) -> Ints:
 
 
 def _require_same(rank: int, planned: list[Compute], did: list[Compute] | None) -> None:
-    """Require that a rank ran the plan. did: the computes of the rank that began with the same one."""
+    """Require that a rank ran the plan. did: the computes of the rank that ran the same first operation."""
     if did is None:
         raise _differ(f"no rank ran {planned[0]} first, as rank {rank} of the schedule does")
     if did != planned:
@@ -160,7 +161,7 @@ def _differ(message: str) -> PipeschedError:
 def _ratios(
     schedule: Schedule, cost: Ints, work: Ints, scale: int, unit: int
 ) -> tuple[tuple[Ratio, ...], tuple[Ratio, ...]]:
-    """Return the ratios by kind, and by kind and stage, in order; an overlap pair counts under the stage of its first
+    """Return the ratios by kind, and by kind and stage, in order; an overlap pair counts for the stage of its first
     operation.
     """
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)

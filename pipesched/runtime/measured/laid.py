@@ -1,4 +1,4 @@
-"""Lay a measured run over its plan, for `show`."""
+"""Measured runs drawn over their plan, for `show`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pipesched.views import svg as figures
 
 
 def lay(made: Examination, how: Request) -> Laid:
-    """Lay the run of the traces over the plan without its messages: the run did finish, even if messages would block
+    """Compare the run of the traces with the plan without its messages: the run did finish, even if a model would block
     it.
 
     Raises:
-        PipeschedError: the plan deadlocks; PS816 to PS818, no trace, or of another schedule.
+        PipeschedError: if the plan deadlocks; PS816 to PS818, no trace, or one of another schedule.
     """
     plan, fault, traces = made.analysis.having(None), made.report.fault, trace_files.read(how.more["measured"])
     if fault is not None and not plan.finished:
@@ -28,12 +28,12 @@ def lay(made: Examination, how: Request) -> Laid:
 
 
 def text(chart: Chart, how: Request, run: Against) -> str:
-    """Draw two rows per rank."""
+    """Draw the plan and the run as text, two rows per rank."""
     return against.text(chart, run, Text(how.width or COLUMNS, how.viewport, how.color, how.ascii))
 
 
 def svg(chart: Chart, how: Request, run: Against) -> str | bytes:
-    """Draw the plan above the run."""
+    """Draw the plan above the run, as SVG."""
     return figures.written(against.figure(chart, run, figures.asked(how)), how.written)
 
 

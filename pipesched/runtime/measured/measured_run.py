@@ -1,4 +1,4 @@
-"""Split the time of every measured operation into work and waiting, and fit costs.
+"""Splits the time of every measured operation into work and waiting, and fits costs.
 
     begin ── waits for its input ── computes ── end        in nanoseconds from the first operation of the run
 
@@ -6,18 +6,18 @@
     operation        begin ---|------ waits ---------------|== works ==| end
                               produced                     start
 
-Where the trace records how long an operation waited, start is begin + waited. Where it does not, as in torch's records,
-which hold the wait and the work, an operation starts no earlier than its input is made: what it waited for the message
-itself then counts as work, and only operations whose input was made before they began show their work alone.
+If the trace records waiting, start is begin + waited. If it does not, as in torch's records, which include the wait in
+the work, an operation starts no earlier than its input is made: time spent waiting for the message itself then counts
+as work, and only operations whose input was made before they began show their work alone.
 
     F, I, W, B   the work of an operation            FB   of a pair F + B
-    C            from the end of the operation that made a message to its arrival, where its receiver was waiting
+    C            from the end of a message's producer to its arrival, if its receiver was waiting
 
-A cost is the median over steps and microbatches, without what warms up (the first step of several, else the first
-operation of each kind and stage, if two more are left; no message) and without outliers (further from the median than
-`FAR` median absolute deviations, scaled as for a normal distribution, and than `NEAR` of the median). Where waits are
-not recorded, an operation that waited for its input includes the latency of its message, and is left out wherever one
-is left that did not wait.
+A cost is the median over steps and microbatches, without warm-up and outliers. Warm-up is the first of several steps;
+with one step, the first operation of each kind and stage, if two more remain, and no message. Outliers are further from
+the median than `FAR` median absolute deviations, scaled as for a normal distribution, and than `NEAR` of the median. If
+waits are not recorded, an operation that waited for its input includes the latency of its message, and is left out if
+any operation did not wait.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """begin, end, waited: shape (steps, operations); both parts of an overlap pair have its times.
+    """A measured run. begin, end, waited: shape (steps, operations); both parts of an overlap pair have its times.
 
-    waited: the part of an operation that it waited for a message, or None where that was not measured. kernels: whether
-    a device ran on behind these times.
+    waited: the time that an operation waited for a message, or None if it was not measured. kernels: whether GPU
+    kernels ran on after these times.
     """
 
     schedule: Schedule
@@ -56,10 +56,11 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """Shape (steps, operations) throughout, in nanoseconds; both parts of a pair have the same times.
+    """Arrays of shape (steps, operations), in nanoseconds; both parts of a pair have the same times.
 
-    start, end: of the work, and of the operation. produced: when the input from another rank was made, or the begin of
-    an operation without one. waiting: whether the operation had begun before that. recorded: whether waits are known.
+    start, end: of the work, and of the operation. produced: when the input from another rank was made, or the
+    operation's begin if it has no such input. waiting: whether the operation began before that. recorded: whether waits
+    are known.
     """
 
     start: Ints
@@ -74,13 +75,13 @@ class Running:
 
     @property
     def skew(self) -> int:
-        """Largest time by which an input was made after its use, which shows that clocks disagree; 0 if never."""
+        """The largest time by which an input was made after its use, which shows that clocks disagree; 0 if never."""
         used = self.start if self.recorded else self.end
         return max(int((self.produced - used).max(initial=0)), 0)
 
 
 def running(measured: Measured) -> Running:
-    """Find the work of every operation of every step."""
+    """Compute the work of every operation of every step."""
     dependencies = Dependencies.of(measured.schedule)
     made = np.where(dependencies.crosses, measured.end[:, dependencies.producer], measured.begin)
     found = dependencies.further
@@ -96,7 +97,7 @@ def running(measured: Measured) -> Running:
 
 
 def _of_pairs(measured: Measured, values: Ints) -> Ints:
-    """Give both parts of a pair the later time of the two."""
+    """Give both parts of a pair the later of their two times."""
     second = np.flatnonzero(measured.schedule.joined)
     if len(second):
         values = values.copy()
@@ -107,13 +108,15 @@ def _of_pairs(measured: Measured, values: Ints) -> Ints:
 
 FAR = 5
 NEAR = 0.02
-_NORMAL = 1.4826  # standard deviations in a median absolute deviation
+_NORMAL = 1.4826  # standard deviations per median absolute deviation
 _LEFT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted cost of one stage in nanoseconds. low, high: quartiles. samples: how many count; left_out: outliers."""
+    """A fitted cost of one stage in nanoseconds. low, high: quartiles. samples: values that count; left_out:
+    outliers.
+    """
 
     cost: str
     stage: int
@@ -125,12 +128,12 @@ class Fit:
 
     @property
     def spread(self) -> float:
-        """Distance of the quartiles, as a fraction of the value."""
+        """The distance of the quartiles, as a fraction of the value."""
         return float((self.high - self.low) / self.value) if self.value else 0.0
 
 
 def fits(measured: Measured) -> list[Fit]:
-    """Fit every cost that the run shows, by F, I, W, B, FB, C and stage."""
+    """Fit every cost that was measured, by F, I, W, B, FB, C and stage."""
     seen = running(measured)
     kept = _warm(measured)
     found = _computes(measured, seen, kept)
@@ -139,7 +142,7 @@ def fits(measured: Measured) -> list[Fit]:
 
 
 def _warm(measured: Measured) -> Bools:
-    """Return the values that count, shape (steps, operations): without the first of several steps."""
+    """Return a mask of the values that count, shape (steps, operations): without the first of several steps."""
     kept = np.ones(measured.begin.shape, dtype=np.bool_)
     if measured.steps > 1:
         kept[0] = False
@@ -167,7 +170,7 @@ def _computes(measured: Measured, seen: Running, kept: Bools) -> dict[tuple[str,
 
 
 def _samples(seen: Running, kept: Bools, members: list[int]) -> Ints:
-    """Return the work of some operations."""
+    """Return the work of some operations, without waits if possible."""
     work, counts, waiting = seen.work[:, members], kept[:, members], seen.waiting[:, members]
     if not seen.recorded and (counts & ~waiting).any():
         counts = counts & ~waiting
@@ -185,10 +188,10 @@ def _fit(key: tuple[str, int], samples: Ints) -> Fit:
 def _messages(
     measured: Measured, seen: Running, kept: Bools, computes: dict[tuple[str, int], Fit]
 ) -> dict[tuple[str, int], Fit]:
-    """Fit the latency of the messages of every stage that sends any to a rank that waits."""
+    """Fit the message latency of every stage that sends to a waiting rank."""
     schedule, dependencies = measured.schedule, Dependencies.of(measured.schedule)
     single = dependencies.crosses & ~schedule.paired
-    single[dependencies.further.consumer] = False  # which of several messages came last is not known
+    single[dependencies.further.consumer] = False  # with several messages it is not known which came last
     groups: dict[int, list[int]] = defaultdict(list)
     for step, i in np.argwhere(seen.waiting & kept & single).tolist():
         latency = int(seen.start[step, i] - seen.produced[step, i])

@@ -1,13 +1,13 @@
-"""Read measured runs from Chrome's trace events, which may hold much else.
+"""Reads measured runs from Chrome's trace events, which may contain many other events.
 
     {"ph": "X", "name": "PP:2F1", "ts": 12.5, "dur": 80.25}                              torch's profiler
     {"ph": "X", "args": {"op": "F", "stage": 2, "microbatch": 1}, "ts": …, "dur": …}     `pipesched run --trace`
 
-torch's pipeline runtime records each action under its name in a CSV, one file per rank (`_get_profiler_function_name`
-in torch.distributed.pipelining.schedules, 2.13); the file gives its rank under `distributedInfo`, and the origin of its
-times under `baseTimeNanoseconds`. Times are microseconds there, and whole nanoseconds here. A trace of `pipesched run`
-may hold all ranks, and tells how long an operation waited. The number of times that an operation occurs is the number
-of steps. What the profiler repeats of an action on a device (`gpu_user_annotation`) is not read.
+torch's pipeline runtime records each action under its CSV name, one file per rank (`_get_profiler_function_name` in
+torch.distributed.pipelining.schedules, 2.13); the file gives its rank under `distributedInfo`, and the origin of its
+times under `baseTimeNanoseconds`. Times are microseconds in the file, and whole nanoseconds here. A trace of `pipesched
+run` may hold all ranks, and records how long an operation waited. The number of occurrences of an operation is the
+number of steps. Copies of an action that the profiler adds for a device (`gpu_user_annotation`) are ignored.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def read(sources: Sequence[Source]) -> Measured:
     """Read a run from its traces: one file for all ranks, or one per rank.
 
     Raises:
-        PipeschedError: PS816, no trace, or one without operations of a pipeline; PS818, operations are missing, occur
-            more often than others, or on two ranks; PS843, it costs more than its budget.
+        PipeschedError: PS816, no trace, or no pipeline operations in it; PS818, operations are missing, occur
+            more often than others, or on two ranks; PS843, reading exceeds its budget.
     """
     found = [_records(source, number) for number, source in enumerate(sources)]
     with budgeted("the trace"):
@@ -54,7 +54,9 @@ def read(sources: Sequence[Source]) -> Measured:
 
 
 def _records(source: Source, number: int) -> tuple[list[Record], bool]:
-    """Return the slots of a file, and whether it has kernels. number: the rank, if the file does not name one."""
+    """Return the slots of a file, and whether it contains GPU kernels. number: the rank, if the file does not name
+    one.
+    """
     data = _json(source)
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
@@ -77,10 +79,10 @@ class _Unusable(Exception):
 
 
 def _json(source: Source) -> object:
-    """Return the value of a file.
+    """Parse a file.
 
     Raises:
-        PipeschedError: PS816; PS843, it costs more than its budget.
+        PipeschedError: PS816; PS843, reading exceeds its budget.
     """
     if not source.text.strip():
         raise fail(RuntimeCode.TRACE, f"{source.name} is empty", help=f"give {_WHERE}")
@@ -122,7 +124,7 @@ def _found(events: Sequence[object], rank: int, base: int) -> Iterator[Record]:
 
 
 def _named(text: str) -> tuple[Entry, ...]:
-    """Computes of an action's name; none for sends, receives and the like."""
+    """Return the computes in an action's name; none for sends, receives and the like."""
     entries = read_cell(text, NEWEST)
     if isinstance(entries, Bad):
         raise _Unusable(f"{_PREFIX}{text} is not an action of torch's pipeline runtime")
@@ -144,7 +146,7 @@ def _operations(args: Mapping[str, object]) -> tuple[Entry, ...]:
 
 
 def _span(event: Mapping[str, object], base: int) -> tuple[int, int]:
-    """Begin and end in nanoseconds."""
+    """Return the begin and the end in nanoseconds."""
     begin, length = (_nanoseconds(event.get(key), 1000) for key in ("ts", "dur"))
     if begin is None or length is None or length < 0:
         raise _Unusable(f"an operation without `ts` and `dur`: {_short(event)}")
@@ -167,11 +169,8 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-# Slots put together by step: the k-th time that an operation runs is in step k. Every operation runs once per step, and
-# all steps have the same order.
-#
-#     rank 0   F0 F0 B0 F0 F0 B0 …
-#              ---step 0-- ---step 1--
+# Slots are grouped by step: the k-th occurrence of an operation belongs to step k. Every operation runs once per step,
+# and all steps have the same order.  rank 0   F0 F0 B0 F0 F0 B0 … ---step 0-- ---step 1--
 
 
 Entry: TypeAlias = tuple[Op, int, int]
@@ -194,7 +193,7 @@ Slot: TypeAlias = tuple[Entry, ...]
 
 
 def together(records: Sequence[Record]) -> Measured:
-    """Put slots together as a run.
+    """Combine slots to a run.
 
     Raises:
         PipeschedError: PS818, operations are missing, occur more often than others, or on two ranks.
@@ -254,7 +253,7 @@ def _times(count: int) -> str:
 
 
 def _schedule(orders: Sequence[Sequence[Slot]]) -> Schedule:
-    """Return the schedule in the order of the first step. A rank holds a stage if it ran its operations."""
+    """Return the schedule in the order of the first step. A rank holds the stages whose operations it ran."""
     flat = [(rank, entry) for rank, order in enumerate(orders) for slot in order for entry in slot]
     rank, op, stage, microbatch = (np.array(column) for column in zip(*((r, *e) for r, e in flat), strict=True))
     shape = int(stage.max()) + 1, int(microbatch.max()) + 1
@@ -271,7 +270,7 @@ def _schedule(orders: Sequence[Sequence[Slot]]) -> Schedule:
 
 
 def _require_all(schedule: Schedule) -> None:
-    """Require a forward of every microbatch on every stage, and every backward of a kind that occurs.
+    """Require a forward of every microbatch on every stage, and likewise for each kind of backward that occurs.
 
     Raises:
         PipeschedError: PS818.
@@ -293,5 +292,5 @@ def _require_all(schedule: Schedule) -> None:
 
 
 def name(entry: Entry) -> str:
-    """Name an operation for people."""
+    """Return the name of an operation, for people."""
     return str(Compute(*entry))

@@ -1,4 +1,4 @@
-"""The files of a measured run."""
+"""Reading of a measured run's files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pipesched.support.source import Source
 
 
 def read(given: Iterable[object]) -> list[Source]:
-    """Return the files of a measured run; torch's profiler packs them where their name ends in ``.gz``.
+    """Return the files of a measured run; files that end in ``.gz``, as torch's profiler writes them, are unpacked.
 
     Raises:
-        PipeschedError: PS809, missing, packed wrongly, or not text.
+        PipeschedError: PS809, a file that is missing, wrongly packed, or not text.
     """
     paths = [x if isinstance(x, Source) else fsdecode(x) for x in given if isinstance(x, Source | str | PathLike)]
     return [x if isinstance(x, Source) else _unpacked(x) if x.endswith(".gz") else read_path(x) for x in paths]
