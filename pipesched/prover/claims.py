@@ -24,6 +24,7 @@ from pipesched.prover.timeline import shown
 
 _COMPARES = {"==": "eq_set", "<=": "le_set", ">=": "ge_set"}
 _DEGREE = dict.fromkeys(FIGURES, 1)
+_COUNTED = {**_DEGREE, "peak": 0}
 _MEMORY = {"M", "K"}
 VARY, FORMS = 7, 12  # most costs that vary, and most conditions on them
 
@@ -66,6 +67,14 @@ class Proof:
         return [cone.generators() for _, cones in self._parts() for cone in cones]
 
     @cached_property
+    def counted(self) -> bool:
+        """True if it compares a number of activations with one of sizes: it is about an activation of 1, no other."""
+        claim = self.claim.claim
+        if costs_in(claim) or ast.names_in(claim) & set(FIGURES) != {"peak"} or not isinstance(claim, ast.Binary):
+            return False
+        return {degree(x, _COUNTED) for x in (claim.left, claim.right)} <= {0, None}
+
+    @cached_property
     def _node(self) -> ast.Binary:
         """The claim's comparison."""
         claim, file = self.claim, self.question.file
@@ -76,6 +85,8 @@ class Proof:
             raise Unsettled(f"`release {claim.release}`")
         if not isinstance(claim.claim, ast.Binary) or claim.claim.operator not in _COMPARES:
             raise Unsettled("it is not a `==`, `<=` or `>=`")
+        if self.counted:
+            return claim.claim
         of_costs, of_sizes = _sides(claim.claim)
         if {degree(x, _DEGREE) for x in of_costs} - {None} != {1} or {degree(x, _DEGREE) for x in of_sizes} - {0, None}:
             raise Unsettled("its sides are not linear in costs")
@@ -176,13 +187,13 @@ class _Part:
     def _figures(self, name: str) -> Sequence[PwAff]:
         """Return a figure (peak, makespan, …) at each generator, by rank."""
         facts = self.facts
+        self._even_costs()
         if name == "peak":
             return [facts.peak.scale_down_val(facts.space.value(self._chunks()))]
         if name == "work":
             return [self._work(costs) for costs in self.generators]
         if name not in ("makespan", "span", "idle", "span_idle"):
             raise Unsettled(f"`{name}` is not known here")
-        self._even_costs()
         times = self.question.times(self.generators)
         whole = facts.makespans(times) if name in ("makespan", "idle") else facts.spans(times)
         if "idle" not in name:

@@ -130,24 +130,31 @@ class _Prover:
         why, failed = "the order is not proved", None
         if sound:
             try:
-                cones = Proof(question, claim).prove()
+                proof = Proof(question, claim)
+                cones = proof.prove()
                 costs = tuple(tuple(x.items()) for cone in cones for x in cone.generators())
-                return Finding(number, text, PROVED, costs=costs)
+                return Finding(number, text, PROVED, "at tM == 1" if proof.counted else "", costs=costs)
             except (Unsettled, NotAffine) as error:
                 why, failed = str(error), error if isinstance(error, Fails) else None
-        counterexample = self.small.false(at, [{}, *self._priced(question, claim)])
+        tried = self._priced(question, claim)
+        counterexample = self.small.false(at, tried)
         if counterexample is None and failed is not None:
-            priced = {name: value for name, value in failed.costs.items() if name != "M"}
+            priced = {name: value for name, value in failed.costs.items() if name != "M"} or tried[0]
             counterexample = self.small.at(at, failed.size, priced)
         if counterexample is not None:
             return Finding(number, text, REFUTED, counterexample=counterexample)
         return Finding(number, text, OPEN, f"{why}; {self._tried}")
 
     def _priced(self, question: Question, claim: ast.Claim) -> list[Mapping[str, int]]:
+        """Return the costs at which a claim is tried, those of the file first; of a number of activations M = 1 alone."""
         try:
-            return [*interior(Proof(question, claim).generators())]
+            proof = Proof(question, claim)
+            own = (entry.name for item in self.file.items if isinstance(item, ast.Costs) for entry in item.entries)
+            if proof.counted:
+                return [{"M": 1} if "M" in own else {}]
+            return [{}, *interior(proof.generators())]
         except (Unsettled, NotAffine):
-            return []
+            return [{}]
 
 
 def _complete(question: Question) -> str:

@@ -95,6 +95,24 @@ def test_a_claim_that_is_false_far_away_is_refuted_there() -> None:
     assert sizes == [{"p": 9, "m": 21}, {"p": 1, "m": 31}]
 
 
+COUNTED = """\
+claim peak(r) == p - r
+claim peak(r) == p - r - (if p > 3 then 1 else 0)
+claim peak == p when m > p
+"""
+
+
+def test_a_number_of_activations_is_of_those_of_1() -> None:
+    """A claim on peaks without a cost is proved at tM == 1, and refuted there, whatever the file's M."""
+    for costs in ("", "costs M = 2\n"):
+        (answer,) = theorems(MINE.partition("claim")[0] + costs + COUNTED).answers
+        claims = answer.findings[2:]
+        assert [x.outcome for x in claims] == ["proved", "refuted", "proved"]
+        assert claims[0].line().endswith("peak(r) == p - r: at tM == 1") and claims[0].costs == ((("M", 1),),)
+        (wrong,) = (x.counterexample for x in claims if x.counterexample is not None)
+        assert dict(wrong.parameters) == {"p": 4, "m": 4} and dict(wrong.costs) == ({"M": 1} if costs else {})
+
+
 def test_an_order_that_is_wrong_somewhere_is_refuted() -> None:
     """1F1B without its last backwards of rank 0: nothing is missing at p = 1."""
     found = theorems(MINE.replace("repeat warmup     { B }", "repeat min(warmup, 1) { B }"))
