@@ -79,7 +79,7 @@ class Examination:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """Everything that follows from the schedule and its program.
+        """The everything that follows from the schedule and its program.
 
         Raises:
             PipeschedError: PS222, PS225, options that mean nothing for it.

@@ -145,7 +145,7 @@ def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
 
 
 class CostModel(Row):
-    """Costs that follow from an extension's options. costs: of what was loaded, and options; None for its own."""
+    """The costs that follow from an extension's options. costs: of what was loaded, and options; None for its own."""
 
     costs: Lazy[Callable[..., object]]
 
@@ -281,7 +281,7 @@ class Reader(Row):
 
 
 class Names(Row):
-    """Schedules that are named with a colon and lie in no file.
+    """The schedules that are named with a colon and lie in no file.
 
     claims: of such a name a source whose `origin` is the name of this row, or None. meant: the remedy for a name that
     is nearly one, or None. all: names that a shell completes. read, takes: as of a reader.

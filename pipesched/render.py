@@ -132,7 +132,7 @@ def sizes(parameters: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Labels that follow each other on one line of one source, as columns from 0; all fit into one cut of it."""
+    """The labels that follow each other on one line of one source, as columns from 0; all fit into one cut of it."""
 
     span: Span
     line: int

@@ -91,12 +91,12 @@ class Analysis(Extended):
 
     @cached_property
     def costs_used(self) -> frozenset[str]:
-        """Which of the costs F, I, W, B and FB the times depend on."""
+        """The which of the costs F, I, W, B and FB the times depend on."""
         return frozenset(costs_used(self.schedule, self.costs))
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Assumptions on the costs that are used, and other remarks on them, in words."""
+        """The assumptions on the costs that are used, and other remarks on them, in words."""
         return tuple(self.costs.remarks(self.costs_used))
 
     @property
@@ -142,7 +142,7 @@ class Analysis(Extended):
 
     @cached_property
     def verdicts(self) -> Verdicts | None:
-        """Under which communication models the program ends."""
+        """The under which communication models the program ends."""
         if self.program is None or self.pairing is None:
             return None
         found = verdicts(self.program, self.pairing, self.model)

@@ -30,10 +30,10 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "STEP": (),
 }
 BATCH = "BATCH"
-"""Messages that are posted together, its parts."""
+"""The messages that are posted together, its parts."""
 
 DEFAULTS: Mapping[str, int] = {"other": -1, "communicator": 0}
-"""Fields that are left out where they have this value."""
+"""The fields that are left out where they have this value."""
 
 NEIGHBOUR: Mapping[str, int] = {
     **dict.fromkeys(("SEND_F", "RECV_B", "WAIT_SEND_F"), 1),

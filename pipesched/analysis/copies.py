@@ -26,7 +26,7 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Copies by engine, in the order in which they run.
+    """The copies by engine, in the order in which they run.
 
     op: the O or L. after: the operation at whose end a copy may start, waits: the one that waits for it; -1 for
     none. first: whether it is the first of its engine. start, end: in ticks, -1 for a copy that never runs.

@@ -102,7 +102,7 @@ class Standstill:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Ranks of the cycle, in its order."""
+        """The ranks of the cycle, in its order."""
         return tuple(dict.fromkeys(link.blocked.rank for link in self.cycle))
 
 

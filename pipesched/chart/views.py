@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GRAPHML = "graphml"
 
 COLUMNS = 80
-"""Width of a text without a terminal."""
+"""The width of a text without a terminal."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ ORDER_CHECKS: list[Check[Subject]] = [
         lambda x: check_placement(x.analysis.schedule),
     ),
 ]
-"""Checks of the order of compute. What they find may have a hint."""
+"""The checks of the order of compute. What they find may have a hint."""
 
 PROGRAM_CHECKS: list[Check[Subject]] = [
     Check(
@@ -127,7 +127,7 @@ PROGRAM_CHECKS: list[Check[Subject]] = [
         place=110,
     ),
 ]
-"""Checks of instructions and memory."""
+"""The checks of instructions and memory."""
 
 
 def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:

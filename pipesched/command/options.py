@@ -33,7 +33,7 @@ Raw = TypeVar("Raw")
 Made = TypeVar("Made")
 Asked = TypeVar("Asked", bound="DataclassInstance")
 Given: TypeAlias = Mapping[str, Any]
-"""Values of options by name, each of the type that its row in `COMMANDS` reads."""
+"""The values of options by name, each of the type that its row in `COMMANDS` reads."""
 MAX_OPS = 2_000_000
 
 

@@ -23,7 +23,7 @@ from pipesched.support.safe import Form, safe
 
 
 class Found(Protocol):
-    """Result of a verb. text: for people; its keywords depend on the verb."""
+    """The result of a verb. text: for people; its keywords depend on the verb."""
 
     @property
     def exit_status(self) -> int: ...
@@ -35,7 +35,7 @@ class Found(Protocol):
 
 
 class Verdict(Found, Protocol):
-    """Result with findings about a source. line: the verdict on one line."""
+    """The result with findings about a source. line: the verdict on one line."""
 
     @property
     def ok(self) -> bool: ...
@@ -109,7 +109,7 @@ class Output:
 
     @property
     def how(self) -> dict[str, bool]:
-        """Keywords of a text that names all assumptions."""
+        """The keywords of a text that names all assumptions."""
         return {"verbose": True} if self.verbose else {}
 
     @property
@@ -118,7 +118,7 @@ class Output:
 
     @property
     def width(self) -> int | None:
-        """Width of the terminal that results go to, None if they do not go to one."""
+        """The width of the terminal that results go to, None if they do not go to one."""
         return None if self._file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
     def result(self, found: Found, **how: object) -> int:

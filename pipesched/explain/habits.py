@@ -24,7 +24,7 @@ Remedy: TypeAlias = str | Callable[[re.Match[str]], str]
 
 @dataclass(frozen=True)
 class Habit:
-    """Pattern of a habit, and the remedy: a text, a template for the match, or a function of it."""
+    """The pattern of a habit, and the remedy: a text, a template for the match, or a function of it."""
 
     pattern: re.Pattern[str]
     remedy: Remedy

@@ -274,7 +274,7 @@ class Walk:
 
 
 class Stack(NamedTuple):
-    """Top of a stack, and the rest below it; stacks share common parts."""
+    """The top of a stack, and the rest below it; stacks share common parts."""
 
     state: int
     symbol: str
@@ -292,7 +292,7 @@ START = Stack(0, "", None)
 
 
 class Table:
-    """Moves of a grammar's table."""
+    """The moves of a grammar's table."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.states = grammar.states

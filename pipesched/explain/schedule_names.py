@@ -61,7 +61,7 @@ NEAR = {
     "half": "`v_half` is the V schedule with half the memory of 1F1B",
     "min": "`v_min` is the V schedule with a third of the memory of 1F1B",
 }
-"""Names of more than one order, or of one that has no file, and where to look."""
+"""The names of more than one order, or of one that has no file, and where to look."""
 
 
 def schedule(found: Sequence[Diagnostic], target: str) -> Sequence[Diagnostic]:

@@ -29,7 +29,7 @@ from pipesched.model.schedule import Program, Schedule
 AnyOrder: TypeAlias = Schedule | Program
 
 ROUTES = 64
-"""Routes that a microbatch of unknown ranks is compared with."""
+"""The routes that a microbatch of unknown ranks is compared with."""
 
 LARGEST = 10_000_000
 """The largest stage or microbatch that is read at all."""

@@ -30,7 +30,7 @@ _OPS = {op.name: op for op in Op if op.name in FIELDS}
 _INNERMOST = re.compile(r"\{[^{}]*\}")  # behind the beginning of the ranks, an instruction that is not a compound
 
 _RANK, _BATCHED = -1, len(Op)
-"""Codes of lines: an Op for an instruction, plus `_BATCHED` for a part of a batch; and the beginning of a rank."""
+"""The codes of lines: an Op for an instruction, plus `_BATCHED` for a part of a batch; and the beginning of a rank."""
 _BLOCK = 1_000_000  # characters that are read at once
 _FIELDS = {"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0, "other": -1}
 _BETWEEN = "      "

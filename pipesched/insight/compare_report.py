@@ -148,7 +148,7 @@ class Comparison:
 
     @property
     def rests_on(self) -> list[str]:
-        """Assumptions on a transformer and its device, with the names of the rows if only some have them."""
+        """The assumptions on a transformer and its device, with the names of the rows if only some have them."""
         if not self.explains:
             return []
         timed = {row.name for row in self.rows if row.makespan is not None}

@@ -145,7 +145,7 @@ _SHORT = 40  # elements of a block up to which all pairs are compared
 
 @dataclass(frozen=True)
 class Moves:
-    """Positions from 0. moved: (in a, in b) of elements that have moved, in b's order; gone: in a alone; new: in b
+    """The positions from 0. moved: (in a, in b) of elements that have moved, in b's order; gone: in a alone; new: in b
     alone.
     """
 

@@ -36,7 +36,7 @@ _OPS = 6  # operations on a line of the critical path
 
 @dataclass(frozen=True)
 class Growth:
-    """Growth with every further microbatch, of the makespan and of every part of every rank's idle time.
+    """The growth with every further microbatch, of the makespan and of every part of every rank's idle time.
 
     more: the difference in microbatches between the two runs.
     """
@@ -52,7 +52,7 @@ class Growth:
 
 @dataclass(frozen=True, eq=False)
 class Why:
-    """Explanation of the idle time of one schedule. growth: None if the file has no m to vary.
+    """The explanation of the idle time of one schedule. growth: None if the file has no m to vary.
 
     instead: the makespan of the same order if messages took no time (`no_latency`), and if every stage took the mean
     (`even_stages`), or every microbatch (`even_microbatches`); each only if that is not the case already.
@@ -134,17 +134,17 @@ class Why:
 
     @cached_property
     def path(self) -> list[int]:
-        """Operations of the critical path."""
+        """The operations of the critical path."""
         return critical_path(self.analysis.timeline, self.causes)
 
     @property
     def path_messages(self) -> Fraction:
-        """Time of messages on the critical path."""
+        """The time of messages on the critical path."""
         return self.analysis.time(int(self.causes.lag[self.path].sum()))
 
     @cached_property
     def longest_first(self) -> list[int]:
-        """Gaps by length, then by rank and time."""
+        """The gaps by length, then by rank and time."""
         found: list[int] = np.argsort(-self.gaps.length, kind="stable").tolist()
         return found
 

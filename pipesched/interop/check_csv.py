@@ -28,14 +28,14 @@ class Replaced:
 
     @property
     def other_size(self) -> str | None:
-        """Name of the first size in which the CSV differs from the settings, or None."""
+        """The name of the first size in which the CSV differs from the settings, or None."""
         wanted = ((name, getattr(self.plan, name)) for name in _SIZES)
         schedule = self.loaded.schedule
         return next((x for x, count in wanted if count is not None and count != getattr(schedule, x)), None)
 
     @property
     def placement(self) -> list[int]:
-        """Rank of every stage in the CSV."""
+        """The rank of every stage in the CSV."""
         placed: list[int] = self.loaded.schedule.placement.rank_of[0].tolist()
         return placed
 

@@ -14,7 +14,7 @@ _SHOWN = 6  # settings that no rule knows
 
 @dataclass(frozen=True)
 class Checked(Judged):
-    """Report on a configuration. assumed: ``release``, ``torch``, if they were not given.
+    """The report on a configuration. assumed: ``release``, ``torch``, if they were not given.
 
     not_judged: settings that no rule knows. possible: errors in some releases only. command: the command that verifies
     the schedule, or the reason why there is none. commands: reports on the commands of a script that has several; then

@@ -6,7 +6,7 @@ from pipesched.diagnostics import NOT_JUDGED, AnyCode
 
 
 class InteropCode(AnyCode):
-    """Kinds of finding of interop."""
+    """The kinds of finding of interop."""
 
     TORCH_LAST_STAGE = "PS804"
     TORCH_SHARDING = "PS805"

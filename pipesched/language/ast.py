@@ -16,7 +16,7 @@ from pipesched.support.source import Span
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 @dataclass(frozen=True)
 class Node:
-    """Anything that was written. Every kind of node is a frozen dataclass."""
+    """The anything that was written. Every kind of node is a frozen dataclass."""
 
     span: Span = field(compare=False, repr=False)
 
@@ -176,7 +176,7 @@ class Require(Node):
 
 
 class Stages(Node):
-    """Placement of stages.
+    """The placement of stages.
 
     ``stage s in low .. high on rank e`` (variable and high set) or ``stage low on rank e`` (both None), after
     ``route NAME:`` if there is more than one way through the ranks, before ``for microbatch a .. b``. reads: the stages

@@ -34,7 +34,7 @@ VALUES = ("makespan", "span")
 FRACTION, A_RELEASE = 8, 3  # costs of a part of an expression in fractions, and of an operation's memory
 SHARES = ("bubble", "span_bubble")
 SOFT = (*SHARES, "tR", "tK", "tO", "tL", "host")
-"""Names that a file may give another meaning, which then counts."""
+"""The names that a file may give another meaning, which then counts."""
 CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES)) - frozenset(SOFT)
 _LISTED = 20  # names of a file that a finding lists
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 LONGEST = 18  # digits: every such number fits in 64 bits
 END, UNKNOWN = "$END", "UNKNOWN"
 SOFT = ("frozen", "reads", "slices", "greedy", "R", "O", "L")
-"""Words that are names too, wherever a name can be."""
+"""The words that are names too, wherever a name can be."""
 
 
 class Token(NamedTuple):

@@ -33,7 +33,7 @@ Expanded: TypeAlias = tuple[Column, Ints, Bools, Ints]
 
 @dataclass(frozen=True)
 class Columns:
-    """Operations of consecutive ranks: site, chunk, microbatch as columns, NONE where none is written.
+    """The operations of consecutive ranks: site, chunk, microbatch as columns, NONE where none is written.
 
     microbatch: None where no operation names its own. second: of a pair. start: the cut by rank.
     """
@@ -52,7 +52,7 @@ class Columns:
 
     @cached_property
     def lengths(self) -> Ints:
-        """Operations by rank."""
+        """The operations by rank."""
         return np.diff(self.start)
 
 

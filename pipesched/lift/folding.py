@@ -39,7 +39,7 @@ Word: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Count of a loop: base + slope * rank + growth * (copies of the kernel)."""
+    """The count of a loop: base + slope * rank + growth * (copies of the kernel)."""
 
     base: int
     slope: int = 0

@@ -22,7 +22,7 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True)
 class Kernel:
-    """Position of the kernel in a schedule.
+    """The position of the kernel in a schedule.
 
     microbatches: K. low, high: by rank, the part low .. high of the rank's list.
     copies: the number of further copies that follow it; without them, the schedule is that of the least m, m0.

@@ -28,7 +28,7 @@ from pipesched.model.numbers import runs
 from pipesched.model.placement import Placement
 
 TAKEN = frozenset("pvmrsi")
-"""Names that a printed file uses itself."""
+"""The names that a printed file uses itself."""
 
 _HELP = "keep it as an order or a torch CSV"
 

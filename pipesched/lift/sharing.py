@@ -23,14 +23,14 @@ LEAST = 3
 """Least number of ranks that share a program with lines in it: two points always lie on a line."""
 
 MOST_PARTS = 40
-"""Orders with more parts than this are too irregular to compare; those with more than MERGED are not merged."""
+"""The orders with more parts than this are too irregular to compare; those with more than MERGED are not merged."""
 MERGED = 8
 LONGEST = 4 * MOST_PARTS
 
 MOST_PAIRS = 20
 MOST_MERGES = 8
 MOST_STEPS = 20_000
-"""Limits of the search for common parts: ways to merge, and steps of one comparison."""
+"""The limits of the search for common parts: ways to merge, and steps of one comparison."""
 
 
 @dataclass(frozen=True)

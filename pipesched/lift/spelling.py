@@ -81,7 +81,7 @@ def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, i
 
 
 class _Columns:
-    """Operations of a schedule by rank, chunk and first result: I and B share one sequence."""
+    """The operations of a schedule by rank, chunk and first result: I and B share one sequence."""
 
     def __init__(self, schedule: Schedule, placement: Placement) -> None:
         self.schedule, self.placement = schedule, placement
@@ -100,7 +100,7 @@ class _Columns:
 
     @property
     def groups(self) -> list[Ints]:
-        """Places of the operations of a rank, a chunk and a kind, in order."""
+        """The places of the operations of a rank, a chunk and a kind, in order."""
         return [self.by_group[a:b] for a, b in pairwise(self.cut.tolist())]
 
     def series(self, next_ones: Bools) -> dict[int, Series]:

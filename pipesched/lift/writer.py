@@ -30,7 +30,7 @@ from pipesched.model.numbers import shown
 from pipesched.model.schedule import Schedule
 
 _COPIES = 3
-"""Numbers of copies of a kernel, from 0, for which a program must be right to be right for all."""
+"""The numbers of copies of a kernel, from 0, for which a program must be right to be right for all."""
 
 
 def write(
@@ -190,7 +190,7 @@ _COMPACT = 72
 
 @dataclass(frozen=True)
 class Growth:
-    """Relation of microbatches and copies of a kernel: m = m0 + copies * K."""
+    """The relation of microbatches and copies of a kernel: m = m0 + copies * K."""
 
     m0: int
     k: int

@@ -228,7 +228,7 @@ class Costs:
 
     @cached_property
     def _computes(self) -> Mapping[str, Cost]:
-        """Costs of all computes, as given or by the rules."""
+        """The costs of all computes, as given or by the rules."""
         known: dict[str, Cost] = {key: cost for key, cost in self.given.items() if key in UNIT}
         if not known.keys() & BASE:
             known = {**_ALONE, **known}
@@ -259,7 +259,7 @@ class Costs:
 
     @property
     def by_microbatch(self) -> tuple[str, ...]:
-        """Names of the costs that were given by microbatch and differ between microbatches."""
+        """The names of the costs that were given by microbatch and differ between microbatches."""
         return tuple(key for key, cost in self.given.items() if isinstance(cost, Grid) and not cost.even)
 
     def _whole(self, key: str) -> Cost:

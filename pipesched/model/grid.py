@@ -78,7 +78,7 @@ class Grid:
 
     @property
     def column(self) -> tuple[Fraction, ...]:
-        """Values of the first microbatch, by stage."""
+        """The values of the first microbatch, by stage."""
         return tuple(Fraction(x, self.scale) for x in self.whole[:, 0].tolist())
 
     def at(self, stage: int, microbatch: int) -> Fraction:

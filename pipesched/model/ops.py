@@ -176,7 +176,7 @@ OLDEST: Final[dict[Op, Op]] = {Op.W: Op.I, Op.R: Op.F, Op.O: Op.F, Op.L: Op.O}
 RESTORES: Final = tuple(op for op in OLDEST if op.takes)
 """Those of them that bring back what a backward uses; of the slices of a sequence, the last comes first, as there."""
 FOR_BACKWARDS: Final = (RECOMPUTED, OFFLOADED, LOADED)
-"""Results that a backward of the same stage and microbatch waits for, where they are made at all."""
+"""The results that a backward of the same stage and microbatch waits for, where they are made at all."""
 USERS: Final = {
     result: tuple(op for op in COMPUTES if op.kind.result is result and op.kind.of != SAME) for result in Result
 }

@@ -93,7 +93,7 @@ class Placement:
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        """Stages that take the activation of each stage, the nearest first."""
+        """The stages that take the activation of each stage, the nearest first."""
         found: list[list[int]] = [[] for _ in range(self.stages)]
         for stage in range(self.stages):
             for source in self.read(stage):
@@ -129,7 +129,7 @@ class Placement:
 
     @cached_property
     def wants(self) -> Mapping[Result, Bools]:
-        """Results that each stage needs where it has a backward; by result, shape (stages,)."""
+        """The results that each stage needs where it has a backward; by result, shape (stages,)."""
         trained, fed = np.ones(self.stages, dtype=np.bool_), np.zeros(self.stages, dtype=np.bool_)
         trained[list(self.frozen)] = False
         for stage in range(self.stages) if self.frozen else ():

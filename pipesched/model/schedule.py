@@ -166,7 +166,7 @@ class Program(RankLists):
 
     @property
     def messages(self) -> int:
-        """Messages between ranks: the larger of sends and receives, which are equal in a right program."""
+        """The messages between ranks: the larger of sends and receives, which are equal in a right program."""
         return max(int(np.count_nonzero(self.sends)), int(np.count_nonzero(self.receives)))
 
     def __getitem__(self, index: int) -> Instruction:

@@ -6,7 +6,7 @@ from pipesched.diagnostics import AnyCode
 
 
 class OptimizerCode(AnyCode):
-    """Codes of the optimizer's findings."""
+    """The codes of the optimizer's findings."""
 
     STATES_OVER_CAP = "PS503"
     NO_ROOM = "PS504"

@@ -35,7 +35,7 @@ from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 
 COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stage", "step"))
-"""Entries of a certificate that are always whole numbers."""
+"""The entries of a certificate that are always whole numbers."""
 
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
 _SHOWN = 8  # ranks of a list that are printed; of longer lists the first and the last ones
@@ -73,7 +73,7 @@ class Optimum:
 
     @property
     def report(self) -> Report:
-        """Report of every ordinary check on the schedule.
+        """The report of every ordinary check on the schedule.
 
         Raises:
             PipeschedError: there is no schedule: PS701 if the caps allow none, PS702 if none was found.
@@ -111,7 +111,7 @@ class Optimum:
 
     @property
     def spent(self) -> Idle | None:
-        """Times of the schedule."""
+        """The times of the schedule."""
         return None if self.analysis is None else self.analysis.idle
 
     @property
@@ -129,7 +129,7 @@ class Optimum:
 
     @property
     def value(self) -> Fraction | None:
-        """Value of the objective."""
+        """The value of the objective."""
         return self.span if self.objective == "span" else self.makespan
 
     @property
@@ -139,17 +139,17 @@ class Optimum:
 
     @property
     def bubble(self) -> Fraction | None:
-        """Fraction of all ranks' time until the makespan in which they are idle: idle / (p x makespan)."""
+        """The fraction of all ranks' time until the makespan in which they are idle: idle / (p x makespan)."""
         return None if self.spent is None else self.spent.bubble
 
     @property
     def span_bubble(self) -> Fraction | None:
-        """Fraction of all ranks' time in which they are idle, with the span in place of the makespan."""
+        """The fraction of all ranks' time in which they are idle, with the span in place of the makespan."""
         return None if self.spent is None else self.spent.span_bubble
 
     @property
     def least_bubble(self) -> Fraction | None:
-        """Bubble that belongs to the objective: by the span or by the makespan."""
+        """The bubble that belongs to the objective: by the span or by the makespan."""
         return self.span_bubble if self.objective == "span" else self.bubble
 
     @property
@@ -167,12 +167,12 @@ class Optimum:
 
     @property
     def told_by(self) -> str:
-        """Explanation of a lower bound that rests on an engine's word; else empty."""
+        """The explanation of a lower bound that rests on an engine's word; else empty."""
         return self.judged.shown_by if self.judged is not None and self.judged.word else ""
 
     @property
     def bound_by(self) -> str:
-        """Source of the lower bound, in a few words."""
+        """The source of the lower bound, in a few words."""
         return self.least_by if self.judged is None else self.judged.by
 
     @property
@@ -192,12 +192,12 @@ class Optimum:
 
     @property
     def terms(self) -> str:
-        """Terms that the verdict holds for: placement, sizes, costs, caps and rules, in one line."""
+        """The terms that the verdict holds for: placement, sizes, costs, caps and rules, in one line."""
         return self.instance.text
 
     @property
     def claims(self) -> list[str]:
-        """Claims of the printed file, which verify checks."""
+        """The claims of the printed file, which verify checks."""
         return [] if self.analysis is None or self.judged is None else claims(self.analysis, self.instance, self.judged)
 
     def __str__(self) -> str:
@@ -338,7 +338,7 @@ class Frontier:
 
     @property
     def terms(self) -> str:
-        """Terms that all points share: all but the cap."""
+        """The terms that all points share: all but the cap."""
         return self.points[0][1].instance.text_without_cap
 
     def text(self) -> str:

@@ -76,7 +76,7 @@ class Verdict:
 
     @property
     def gap(self) -> Fraction:
-        """Excess of the objective over the bound, as a fraction of the bound."""
+        """The excess of the objective over the bound, as a fraction of the bound."""
         return (self.value - self.lower) / self.lower if self.lower else Fraction(0)
 
     @property
@@ -175,7 +175,7 @@ def listed_caps(caps: Sequence[Fraction]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Terms that a verdict holds for. caps: by rank, in the unit of peaks, or None; fused: True for full backwards.
+    """The terms that a verdict holds for. caps: by rank, in the unit of peaks, or None; fused: True for full backwards.
 
     asked: caps in bytes as the user gave them, from which `caps` and the release rule were made; else None.
     """
@@ -197,7 +197,7 @@ class Terms:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Names of the costs of operations that run; no slot holds two operations."""
+        """The names of the costs of operations that run; no slot holds two operations."""
         return ("F", "B") if self.fused else ("F", "I", "W")
 
     @property
@@ -232,18 +232,18 @@ class Terms:
 
     @property
     def assumed(self) -> dict[str, str]:
-        """Costs that matter but were not given although others were, each mapped to the cost it is derived from."""
+        """The costs that matter but were not given although others were, each mapped to the cost it is derived from."""
         return self.costs.assumed_of(self.kinds)
 
     @property
     def scalar_costs(self) -> dict[str, Fraction] | None:
-        """Costs that times depend on, by their names in claims; None if one differs by stage."""
+        """The costs that times depend on, by their names in claims; None if one differs by stage."""
         found = {f"t{key}": self.costs.scalar(key) for key in (*self.kinds, "C")}
         return None if None in found.values() else {name: x for name, x in found.items() if x is not None}
 
     @property
     def _used(self) -> dict[str, object]:
-        """Costs that count, as JSON."""
+        """The costs that count, as JSON."""
         return {key: value for key, value in self.costs.to_json().items() if key in (*self.kinds, "C", "M")}
 
     def to_json(self) -> dict[str, object]:

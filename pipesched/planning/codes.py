@@ -6,7 +6,7 @@ from pipesched.diagnostics import AnyCode
 
 
 class PlanningCode(AnyCode):
-    """Codes of the planner's findings."""
+    """The codes of the planner's findings."""
 
     MODEL_SYNTAX = "PS230"
     MODEL_UNKNOWN = "PS231"

@@ -66,7 +66,7 @@ class Footprint:
 
     @cached_property
     def total(self) -> Ints:
-        """Bytes that a rank holds at each of its operations."""
+        """The bytes that a rank holds at each of its operations."""
         static = np.array([sum(self.at(rank, -1).values()) for rank in range(len(self.states))], dtype=np.int64)
         return np.asarray(static[self.schedule.rank] + sum(self.held.values()))
 
@@ -78,7 +78,7 @@ class Footprint:
 
     @property
     def peaks(self) -> tuple[dict[str, int], ...]:
-        """Bytes of each kind at the peak, by rank."""
+        """The bytes of each kind at the peak, by rank."""
         return tuple(self.at(rank, at) for rank, at in enumerate(self.peak_at))
 
     def at(self, rank: int, index: int) -> dict[str, int]:
@@ -241,7 +241,7 @@ class _Counted:
 
     @property
     def again(self) -> int:
-        """Forwards that the schedule recomputes."""
+        """The forwards that the schedule recomputes."""
         return int(makes(self.schedule.op, Result.RECOMPUTED).sum())
 
     @property

@@ -52,7 +52,7 @@ class InBytes(Part):
 
     @property
     def total(self) -> tuple[int, ...]:
-        """Peak of each rank."""
+        """The peak of each rank."""
         return tuple(sum(kinds.values()) for kinds in self.ranks)
 
     def short(self) -> list[str]:

@@ -38,7 +38,7 @@ _SENT = {
     "copies": "over d c in every microbatch: with ZeRO 2 gradients are scattered; with 3 parameters are gathered for F "
     "and for the backward too",
 }
-"""Messages that each term counts, and their source."""
+"""The messages that each term counts, and their source."""
 
 
 def text(plan: Outcome, *, verbose: bool = False) -> str:

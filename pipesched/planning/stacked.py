@@ -59,12 +59,12 @@ class _Stack:
 
     @property
     def caps(self) -> tuple[Fraction, ...] | None:
-        """Caps in bytes, by rank."""
+        """The caps in bytes, by rank."""
         return byte_caps(self.chart.analysis)
 
     @property
     def top(self) -> int:
-        """Largest of the peaks and the caps."""
+        """The largest of the peaks and the caps."""
         return max(1, *(int(x.sum(axis=0).max()) for x in self.columns), *map(int, self.caps or ()))
 
     def words(self, rank: int) -> str:

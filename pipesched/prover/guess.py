@@ -33,7 +33,7 @@ def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(eq=False)
 class Guesses:
-    """Guesses of values at the points of a statement. rows: 1, sizes, point, floors."""
+    """The guesses of values at the points of a statement. rows: 1, sizes, point, floors."""
 
     space: Space
     rows: Ints

@@ -22,7 +22,7 @@ from pipesched.prover.scope import Scope, evaluate
 from pipesched.prover.statements import Statement
 
 OF = {"W": "I", "R": "F"}
-"""Kinds that take the oldest instance of another kind."""
+"""The kinds that take the oldest instance of another kind."""
 RANKS, MICROBATCHES, INSTANCES = 6, 40, 6000
 
 

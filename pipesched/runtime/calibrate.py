@@ -33,7 +33,7 @@ _FINEST = 9  # most decimals of a cost
 
 @dataclass(frozen=True)
 class Calibration:
-    """Costs of a run in microseconds, by stage, with the fits behind them and warnings about them."""
+    """The costs of a run in microseconds, by stage, with the fits behind them and warnings about them."""
 
     sources: tuple[str, ...]
     measured: Measured

@@ -24,11 +24,11 @@ LEVELS = 100
 EACH, SPARE = 4, 100_000
 
 DECIMAL = b"0123456789"
-"""Digits of JSON, where those in quotes are not numbers."""
+"""The digits of JSON, where those in quotes are not numbers."""
 WRITTEN = b"0123456789_abcdefABCDEF"
-"""Digits of TOML, whose numbers may be hexadecimal."""
+"""The digits of TOML, whose numbers may be hexadecimal."""
 SEXAGESIMAL = WRITTEN + b":"
-"""Digits of YAML, whose numbers may be of hours, minutes and seconds."""
+"""The digits of YAML, whose numbers may be of hours, minutes and seconds."""
 _DOTS = b"." * (PARTS + 1)
 _NO_DOTS = bytes(sign for sign in range(256) if sign not in b".,=[]{}#")
 """What may stand between two dots of one key."""

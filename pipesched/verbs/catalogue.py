@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def papers(self) -> tuple[str, ...]:
-        """Numbers of the papers on arXiv that its file names, as 2104.04473."""
+        """The numbers of the papers on arXiv that its file names, as 2104.04473."""
         return tuple(dict.fromkeys(_PAPER.findall(self.documentation)))
 
     def to_json(self) -> dict[str, object]:

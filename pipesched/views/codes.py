@@ -6,6 +6,6 @@ from pipesched.diagnostics import AnyCode
 
 
 class ViewsCode(AnyCode):
-    """Kinds of finding of views."""
+    """The kinds of finding of views."""
 
     TOO_LARGE = "PS815", 2

@@ -253,7 +253,7 @@ class Stop:
 
     @property
     def width(self) -> int:
-        """Width of the addition, in pixels."""
+        """The width of the addition, in pixels."""
         return self._label + 10 + _LANE * (max(self._lanes.values(), default=-1) + 1) if self.shown else 0
 
     @cached_property
@@ -271,7 +271,7 @@ class Stop:
 
     @cached_property
     def _lanes(self) -> dict[Link, int]:
-        """Messages that pass each other have lanes of their own."""
+        """The messages that pass each other have lanes of their own."""
         busy: list[set[int]] = []
         lanes: dict[Link, int] = {}
         for x in sorted(marks.messages(self.stop), key=lambda x: abs(x.other - x.blocked.rank)):

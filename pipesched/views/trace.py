@@ -222,7 +222,7 @@ def _json(value: object) -> str:
 
 
 ARRIVAL = 1
-"""Microseconds that an arrival is drawn long, and a message that takes no time."""
+"""The microseconds that an arrival is drawn long, and a message that takes no time."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,9 @@ def record(name: str, options: Options) -> Recorded:
 
 
 class _DeepSpeed(Finder):
-    """Finder that replaces all other modules of DeepSpeed by Fakes and leaves other packages as they are installed."""
+    """The finder that replaces all other modules of DeepSpeed by Fakes and leaves other packages as they are
+    installed.
+    """
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         return super().find_spec(name, path, target) if name.partition(".")[0] == "deepspeed" else None

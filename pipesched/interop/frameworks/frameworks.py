@@ -43,7 +43,7 @@ class Framework:
 
 @dataclass(frozen=True, repr=False)
 class Call(Source):
-    """Source that names a schedule of a framework; its text is that name."""
+    """The source that names a schedule of a framework; its text is that name."""
 
     origin: ClassVar[str] = "framework"
 

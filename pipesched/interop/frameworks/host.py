@@ -57,7 +57,7 @@ class Head(TypedDict):
 
 
 class Found(TypedDict, total=False):
-    """Answer of the process, not yet checked: a recording, or an error with its kind."""
+    """The answer of the process, not yet checked: a recording, or an error with its kind."""
 
     error: str
     message: str

@@ -56,7 +56,7 @@ REAL = (
     "pipeline_parallel.utils",
 )
 SILENT = ("torch.distributed", "megatron.core.pipeline_parallel")
-"""Packages whose Fakes would send or compute: calling one is an error."""
+"""The packages whose Fakes would send or compute: calling one is an error."""
 TORCH = "2.13.0"
 
 

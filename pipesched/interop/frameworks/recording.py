@@ -63,7 +63,7 @@ class Refusal(Line, total=False):
 
 
 class Request(TypedDict):
-    """Request for a schedule. recorder: a module of this folder. path: folders before the installed packages."""
+    """The request for a schedule. recorder: a module of this folder. path: folders before the installed packages."""
 
     name: str
     recorder: str
@@ -74,7 +74,7 @@ class Request(TypedDict):
 
 @dataclass
 class Recorded:
-    """Result of a recorder.
+    """The result of a recorder.
 
     rows: one per rank, words of the order notation or cells of torch's CSV, as a text or as a list. places: for each
     word or cell of each row, file (`shown`) and line at which the framework made it, or None; brackets are words.

@@ -206,7 +206,7 @@ class _Loop(_Stage):
 
 
 class _Message:
-    """End of a message (send or receive): a P2POp, its own tensor, and the Work to wait for."""
+    """The end of a message (send or receive): a P2POp, its own tensor, and the Work to wait for."""
 
     group = SimpleNamespace(group_name="pp")
     tag = 0

@@ -38,7 +38,7 @@ BY = "torch's flight recorder"
 _PEERS = re.compile(r"\w+:(?:(send) (\d{1,9})->(\d{1,9})|recv (\d{1,9})<-(\d{1,9}))")
 _RANK = re.compile(r"(\d{1,9})(?:\.\w+)?$")
 _COUNTED = frozenset({"Bool", "Byte", "Char", "Int", "Long", "Short"})
-"""Types of shapes and of pickled objects, which the trainer sends with activations and gradients."""
+"""The types of shapes and of pickled objects, which the trainer sends with activations and gradients."""
 _DIGITS = re.compile(r"\s*[0-9]{1,9}\s*")
 _ENTRY = 32  # units of work per entry, which has at least a hundred bytes
 _WIDEST = 64  # most letters in the name of a type, and most dimensions of a tensor in torch
@@ -91,7 +91,7 @@ class _Dump:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """Numbers of process groups and of tensor sizes, common to all files."""
+    """The numbers of process groups and of tensor sizes, common to all files."""
 
     groups: dict[_Group, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -199,7 +199,8 @@ _TYPES: Mapping[str, frozenset[type]] = {
     "input_sizes": _LISTS,
     "input_dtypes": _LISTS,
 }
-"""Values of an entry that are read, with their types. Comparing or hashing values of other types might never end."""
+"""The values of an entry that are read, with their types. Comparing or hashing values of other types might never
+end."""
 _FIELDS = itemgetter(*_TYPES)
 _NONE, _BATCH = (-1, -1, -1), (-2, -1, -1)  # an entry that is not a message; the end of a batch
 

@@ -27,7 +27,7 @@ class NotPlain(Exception):
 
 
 class Reader:
-    """State of the interpreter. marks: height of the stack at each open mark."""
+    """The state of the interpreter. marks: height of the stack at each open mark."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -175,4 +175,4 @@ _RUNS: Mapping[str, str] = {
     **dict.fromkeys("PQ", "a reference to another file"),
     "b": "the setting of a state",
 }
-"""Opcodes that are refused, with what each would run."""
+"""The opcodes that are refused, with what each would run."""

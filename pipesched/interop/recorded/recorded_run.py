@@ -31,7 +31,7 @@ STATES = ("scheduled", "started", "completed")
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Messages that the ranks of a pipeline posted, one entry per message, in the order of posting.
+    """The messages that the ranks of a pipeline posted, one entry per message, in the order of posting.
 
     op, stage, microbatch: as in `Program`; in a record without names, op only tells sends from receives. communicator:
     as in the plan. size: index into `sizes` (texts), -1 if unknown. state: index into `STATES`, -1 if unknown; a
@@ -70,7 +70,9 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class _Sides:
-    """Messages by side of their channel (sends or receives). key: number of the side; position: place on that side."""
+    """The messages by side of their channel (sends or receives). key: number of the side; position: place on that
+    side.
+    """
 
     index: Ints
     key: Ints
@@ -123,13 +125,15 @@ class Held:
 
     @cached_property
     def _channels(self) -> tuple[Ints, Ints, Ints]:
-        """Sides of the plan's channels: keys, start of each in the plan sorted by side, messages per step of each."""
+        """The sides of the plan's channels: keys, start of each in the plan sorted by side, messages per step of
+        each.
+        """
         keys, first, count = np.unique(np.sort(self.plan.key), return_index=True, return_counts=True)
         return keys, first, count
 
     @cached_property
     def _side(self) -> tuple[Ints, Bools]:
-        """Index of each entry's side in `_channels`, and True for each entry whose side is in the plan."""
+        """The index of each entry's side in `_channels`, and True for each entry whose side is in the plan."""
         keys, _, _ = self._channels
         at = np.minimum(np.searchsorted(keys, self.posted.key), len(keys) - 1)
         return at, keys[at] == self.posted.key
@@ -153,7 +157,7 @@ class Held:
 
     @cached_property
     def step(self) -> Ints:
-        """Step of each entry, from 0."""
+        """The step of each entry, from 0."""
         return self.posted.position // self.a_step
 
     @cached_property
@@ -175,19 +179,19 @@ class Held:
 
     @cached_property
     def _counts(self) -> Ints:
-        """Number of entries on each side of the plan."""
+        """The number of entries on each side of the plan."""
         at, known = self._side
         return np.bincount(at[known], minlength=len(self._channels[0]))
 
     @cached_property
     def steps(self) -> int:
-        """Number of steps that were begun."""
+        """The number of steps that were begun."""
         count = self._channels[2]
         return int((-(-self._counts // count)).max(initial=0))
 
     @cached_property
     def _done(self) -> Ints:
-        """Number of whole steps that each rank has posted."""
+        """The number of whole steps that each rank has posted."""
         keys, _, count = self._channels
         steps = np.full(self.program.ranks, self.steps, dtype=np.int64)
         at = np.searchsorted(keys, self.plan.key)
@@ -196,7 +200,7 @@ class Held:
 
     @property
     def stands_in(self) -> int:
-        """Number of the first step that is not finished, from 1."""
+        """The number of the first step that is not finished, from 1."""
         return min(int(self._done.min()) + 1, self.steps)
 
     @cached_property

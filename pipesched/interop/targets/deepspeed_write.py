@@ -74,14 +74,14 @@ NAMES = {
     Op.RECV_B: "RecvGrad",
 }
 _ITS_OWN = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP)
-"""Instructions that are not written: the engine reduces and steps by itself at the end of each rank's list."""
+"""The instructions that are not written: the engine reduces and steps by itself at the end of each rank's list."""
 _WAITS = (Op.WAIT_SEND_F, Op.WAIT_SEND_B)
-"""Instructions that are not written: the engine's sends block until they are received."""
+"""The instructions that are not written: the engine's sends block until they are received."""
 LOAD, KEEP, TAKE = "LoadMicroBatch", "Keep", "Take"
 _END = "ReduceTiedGrads(), ReduceGrads(), OptimizerStep(),"
 
 Words = list[tuple[str, int]]
-"""Instructions of a stage: name and microbatch."""
+"""The instructions of a stage: name and microbatch."""
 
 
 def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]:
@@ -209,7 +209,7 @@ def _buffers(microbatches: list[int]) -> Iterator[int]:
 
 
 class Deepspeed(Writer):
-    """Writer of a module with instructions of DeepSpeed's engine."""
+    """The writer of a module with instructions of DeepSpeed's engine."""
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
         if found := [*refused(schedule, program)]:

@@ -19,7 +19,7 @@ from pipesched.model.torch_versions import TorchVersion
 
 @dataclass(frozen=True)
 class Torch(Writer):
-    """Writer of torch's CSV. messages: with sends, receives, sharding and reductions."""
+    """The writer of torch's CSV. messages: with sends, receives, sharding and reductions."""
 
     messages: bool
 

@@ -29,7 +29,7 @@ from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import WAITS, TorchVersion
 
 RESIDENT = 3
-"""Number of stages of a rank gathered at once: one runs forward, one runs backward, one is fetched."""
+"""The number of stages of a rank gathered at once: one runs forward, one runs backward, one is fetched."""
 
 _BEFORE, _ITSELF, _AFTER, _END = range(4)
 
@@ -45,7 +45,7 @@ def torch_actions(program: Program, version: TorchVersion) -> Program:
 
 @dataclass(frozen=True, eq=False)
 class Added:
-    """Instructions to add. at: four times the index of the neighbour, plus the side (_BEFORE, _AFTER or _END)."""
+    """The instructions to add. at: four times the index of the neighbour, plus the side (_BEFORE, _AFTER or _END)."""
 
     at: Ints
     op: Column

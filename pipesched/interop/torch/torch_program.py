@@ -32,7 +32,7 @@ from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import ACTIONS, VERSIONS, WAITS, TorchVersion, first_with
 
 EDGE, UNSHARD, COMPUTE, RESHARD, REDUCE = range(5)
-"""Kinds of actions of a rank on a stage; EDGE is the start and the end of the list."""
+"""The kinds of actions of a rank on a stage; EDGE is the start and the end of the list."""
 
 ALLOWED = np.zeros((5, 5), dtype=np.bool_)
 for _before, _afters in {

@@ -17,7 +17,7 @@ from pipesched.model.torch_versions import TorchVersion
 
 @dataclass(frozen=True)
 class Plan:
-    """Schedule of a configuration, as far as the settings determine it. None: not determined.
+    """The schedule of a configuration, as far as the settings determine it. None: not determined.
 
     name: the trainer's name of the schedule. chunks: stages of each rank. placement: ``loop`` or ``vee``. csv: the
     setting of a file whose order replaces the schedule's. options: options for the trainer's own code, if its order or
@@ -36,7 +36,7 @@ class Plan:
 
     @property
     def stages(self) -> int | None:
-        """Number of all stages of the model."""
+        """The number of all stages of the model."""
         return None if self.ranks is None or self.chunks is None else self.ranks * self.chunks
 
 
@@ -85,7 +85,7 @@ class Note:
 
 @dataclass(frozen=True)
 class NotJudged:
-    """Settings that no rule knows."""
+    """The settings that no rule knows."""
 
     names: tuple[str, ...]
 

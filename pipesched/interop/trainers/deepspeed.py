@@ -36,21 +36,21 @@ def part(settings: Settings) -> Settings:
 
 @dataclass(frozen=True)
 class Batch(tables.Facts):
-    """Numbers of a batch; if one of the three is missing, it follows from the others."""
+    """The numbers of a batch; if one of the three is missing, it follows from the others."""
 
     @property
     def p(self) -> int | None:
-        """Ranks of the pipeline, which the user gives."""
+        """The ranks of the pipeline, which the user gives."""
         return self.case.ranks
 
     @property
     def replicas(self) -> int | None:
-        """Number of copies of the pipeline."""
+        """The number of copies of the pipeline."""
         return self.processes // self.p if self.processes and self.p and self.processes % self.p == 0 else None
 
     @property
     def completed(self) -> tuple[int | None, int | None]:
-        """Size of a microbatch, and m."""
+        """The size of a microbatch, and m."""
         batch, micro, steps = map(self.count, _NUMBERS)
         each = _over(batch, self.replicas)
         if batch and micro:

@@ -39,7 +39,7 @@ _ASSIGNED = r"""^[A-Za-z_][A-Za-z_0-9]*=([^[:space:]"'$`]*|"[^"]*"|'[^']*'|[$][{
 
 @dataclass(frozen=True)
 class Recorded:
-    """Commands that a script would have started. asked: programs it ran that query the machine.
+    """The commands that a script would have started. asked: programs it ran that query the machine.
 
     status: exit status of bash, None if its time limit was reached.
     """

@@ -22,7 +22,9 @@ _NEAR = 0.88  # no other of the 1,047 options of Megatron-LM is that near to a p
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of a value. what: its name for messages. holds: True if a value is of this kind. samples: of its values."""
+    """The kind of a value. what: its name for messages. holds: True if a value is of this kind. samples: of its
+    values.
+    """
 
     what: str
     holds: Callable[[object], bool]
@@ -51,7 +53,7 @@ KINDS = {
     "parts": Kind("a list of lists of names", lambda value: isinstance(value, list | str)),
     "any": ANY,
 }
-"""Kinds by their names in the tables."""
+"""The kinds by their names in the tables."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def p(self) -> int:
-        """Ranks of the pipeline, 0 if not known."""
+        """The ranks of the pipeline, 0 if not known."""
         return self.count(PP) or 0
 
     @property
@@ -65,37 +65,37 @@ class Sizes(tables.Facts):
 
     @property
     def size(self) -> int | None:
-        """Samples of a microbatch."""
+        """The samples of a microbatch."""
         return self.count("micro_batch_size")
 
     @cached_property
     def pattern(self) -> str | None:
-        """Pattern of the layers of a hybrid model, without the part for multi-token prediction."""
+        """The pattern of the layers of a hybrid model, without the part for multi-token prediction."""
         options = _PATTERNS if not self.cli or self.since("0.17") else ()
         said = next((self.text(key) for key in options if self.text(key)), None)
         return None if said is None else said.partition("/")[0]
 
     @cached_property
     def segments(self) -> int:
-        """Number of segments of a hybrid pattern, 0 without a pattern."""
+        """The number of segments of a hybrid pattern, 0 without a pattern."""
         return 0 if self.pattern is None else self.pattern.count("|") + 1
 
     @cached_property
     def layers(self) -> int | None:
-        """Number of layers of the model."""
+        """The number of layers of the model."""
         if self.pattern is not None:
             return len(self.pattern.replace("|", ""))
         return self.count("num_layers") or self.count("encoder_num_layers")
 
     @cached_property
     def counted(self) -> int | None:
-        """Number of layers, including the embedding and the loss if they count as layers."""
+        """The number of layers, including the embedding and the loss if they count as layers."""
         more = sum(self.on(key) for key in _AS_LAYERS)
         return None if self.layers is None else self.layers + more
 
     @cached_property
     def layout(self) -> list[str] | str | None:
-        """Stages of a layout, one text of letters each; or a message if it is wrong."""
+        """The stages of a layout, one text of letters each; or a message if it is wrong."""
         value = self["pipeline_model_parallel_layout"].value
         if isinstance(value, list):
             rows = [row if isinstance(row, list) else ["?"] for row in value]
@@ -130,7 +130,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def replica(self) -> int | None:
-        """Number of processes of one copy of the model."""
+        """The number of processes of one copy of the model."""
         tensor, context = self.count("tensor_model_parallel_size"), self.count("context_parallel_size")
         if self.given("tensor_parallel_num_weight_shards") or not (self.p and tensor and context):
             return None
@@ -138,18 +138,18 @@ class Sizes(tables.Facts):
 
     @cached_property
     def encoder(self) -> int:
-        """Number of ranks of the encoder's own pipeline, which come before those of the decoder."""
+        """The number of ranks of the encoder's own pipeline, which come before those of the decoder."""
         return self.count("encoder_pipeline_model_parallel_size") or 0
 
     @cached_property
     def replicas(self) -> int | None:
-        """Number of copies of the model that share a batch."""
+        """The number of copies of the model that share a batch."""
         world = self.case.processes
         return None if world is None or not self.replica or world % self.replica else world // self.replica
 
     @cached_property
     def at_once(self) -> int | None:
-        """Number of samples in one microbatch of all copies together."""
+        """The number of samples in one microbatch of all copies together."""
         return None if self.size is None or self.replicas is None else self.size * self.replicas
 
     @cached_property

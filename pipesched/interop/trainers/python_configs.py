@@ -192,7 +192,7 @@ def _calculated(operator: type[ast.operator], left: object, right: object) -> ob
 
 
 class _Body:
-    """State of reading the body of a function, statement after statement."""
+    """The state of reading the body of a function, statement after statement."""
 
     def __init__(self, file: _File, depth: int) -> None:
         self.file, self.depth = file, depth

@@ -27,7 +27,7 @@ from pipesched.support.source import Source
 
 LARGEST = 2**18
 UNKNOWN = "@what-a-program-prints@"
-"""Placeholder in a recorded command for the output of a program that was not run."""
+"""The placeholder in a recorded command for the output of a program that was not run."""
 _OPTION = re.compile(r"(--[A-Za-z][\w.-]*)(?:=(.*))?", re.S)
 _SHORT = re.compile(r"-(N|n|np)")
 _DOTTED = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.S)
@@ -61,7 +61,7 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Words:
-    """Reader of a command's fields, with their source and the script that knows their holes."""
+    """The reader of a command's fields, with their source and the script that knows their holes."""
 
     source: Source
     script: Script

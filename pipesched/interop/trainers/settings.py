@@ -47,7 +47,7 @@ class Setting:
 
     @property
     def label(self) -> Label:
-        """Label with name and value at the setting's place; without a place if the value is a default."""
+        """The label with name and value at the setting's place; without a place if the value is a default."""
         return Label(self.at, self.shown if self.at else f"{self.shown}, its default: it is not in the file")
 
 

@@ -51,17 +51,17 @@ class Facts:
 
     @property
     def release(self) -> str:
-        """Release of the trainer."""
+        """The release of the trainer."""
         return self.case.release
 
     @property
     def torch(self) -> str:
-        """Version of torch."""
+        """The version of torch."""
         return str(self.case.torch)
 
     @property
     def processes(self) -> int | None:
-        """Number of all processes, None if not known."""
+        """The number of all processes, None if not known."""
         return self.case.processes
 
     def since(self, release: str) -> bool:
@@ -139,7 +139,9 @@ class Rule:
 
 
 class _Names(dict[str, object]):
-    """Names of a condition: keys, which stand for themselves, facts of the file, and facts of the trainer's module."""
+    """The names of a condition: keys, which stand for themselves, facts of the file, and facts of the trainer's
+    module.
+    """
 
     def __init__(self, tables: Tables, facts: Facts) -> None:
         super().__init__((key, key) for key in tables.every)
@@ -166,12 +168,12 @@ class Tables:
 
     @cached_property
     def releases(self) -> tuple[str, ...]:
-        """Releases that are known, from the first to the last."""
+        """The releases that are known, from the first to the last."""
         return tuple(self.made["releases"])
 
     @cached_property
     def places(self) -> Mapping[str, tuple[str, ...]]:
-        """Names for several keys."""
+        """The names for several keys."""
         return {name: tuple(keys) for name, keys in self.made.get("places", {}).items()}
 
     def keys(self, *sections: str) -> dict[str, Key]:
@@ -186,12 +188,12 @@ class Tables:
 
     @cached_property
     def facts(self) -> dict[str, CodeType]:
-        """Facts of the file by name, each an expression in keys and other facts."""
+        """The facts of the file by name, each an expression in keys and other facts."""
         return {name: compile(f"({text})", text, "eval") for name, text in self.made.get("facts", {}).items()}
 
     @cached_property
     def groups(self) -> tuple[tuple[Rule, ...], ...]:
-        """Rules by group."""
+        """The rules by group."""
         return tuple(tuple(self._rule(group, row) for row in group.get("rows", ({},))) for group in self.made["groups"])
 
     def _rule(self, group: Mapping[str, Any], row: Mapping[str, Any]) -> Rule:

@@ -113,38 +113,38 @@ class Titan(tables.Facts):
 
     @property
     def named(self) -> str:
-        """Name of the schedule as the text has it, or empty."""
+        """The name of the schedule as the text has it, or empty."""
         return self.text(_SCHEDULE)
 
     @cached_property
     def row(self) -> TorchName | None:
-        """Row of the schedule class that the settings name."""
+        """The row of the schedule class that the settings name."""
         return torch_name(self.named)
 
     @property
     def name(self) -> str:
-        """Name of the schedule class, or empty."""
+        """The name of the schedule class, or empty."""
         return self.row.name if self.row else ""
 
     @property
     def csv(self) -> Setting | None:
-        """Setting of the CSV whose order replaces that of the class."""
+        """The setting of the CSV whose order replaces that of the class."""
         key = f"{_SCHEDULE}_csv"
         return self[key] if self.text(key) else None
 
     @property
     def p(self) -> int | None:
-        """Ranks of the pipeline."""
+        """The ranks of the pipeline."""
         return self.count(_DEGREE)
 
     @property
     def size(self) -> int | None:
-        """Samples of a microbatch."""
+        """The samples of a microbatch."""
         return None if self.since("main") else self.count(_MICRO)
 
     @property
     def batch(self) -> int | None:
-        """Samples of a rank in a step."""
+        """The samples of a rank in a step."""
         return self.count(_LOCAL)
 
     @property
@@ -156,7 +156,7 @@ class Titan(tables.Facts):
 
     @cached_property
     def layers(self) -> int | None:
-        """Number of layers of the model, None if its name is in no table."""
+        """The number of layers of the model, None if its name is in no table."""
         if self.since("0.3.0"):
             return self.registered.get("layers")
         flavor = str(self.value("model.flavor"))
@@ -165,24 +165,24 @@ class Titan(tables.Facts):
 
     @property
     def weight(self) -> int | None:
-        """Layers to be divided: those of the model, and those that its first and last stage have fewer."""
+        """The layers to be divided: those of the model, and those that its first and last stage have fewer."""
         ends = (self.whole(key) or 0 for key in (_FIRST_LESS, _LAST_LESS))
         return None if self.layers is None else self.layers + sum(ends)
 
     @property
     def parts(self) -> list[object] | None:
-        """Parts of the model, one for each stage, if they are listed."""
+        """The parts of the model, one for each stage, if they are listed."""
         given = self.value(_MODEL_PARTS)
         return given if isinstance(given, list) else None
 
     @property
     def each(self) -> int | None:
-        """Layers of a stage."""
+        """The layers of a stage."""
         return self.count(_EACH)
 
     @cached_property
     def cut(self) -> int | None:
-        """Number of stages, which need not go onto the ranks: by parts, by layers, or by the schedule's name."""
+        """The number of stages, which need not go onto the ranks: by parts, by layers, or by the schedule's name."""
         if self.parts is not None:
             return len(self.parts)
         if self.each is not None:
@@ -191,20 +191,20 @@ class Titan(tables.Facts):
 
     @cached_property
     def v(self) -> int | None:
-        """Stages of a rank, None if they are not known or the ranks cannot have equally many."""
+        """The stages of a rank, None if they are not known or the ranks cannot have equally many."""
         if self.each is None and (self.parts is None or self.p is None):
             return None if self.row is None or self.open(_EACH) else 1 if self.row.single else 2
         return self.cut // self.p if self.cut and self.p and self.cut % self.p == 0 else None
 
     @property
     def registered(self) -> dict[str, Any]:
-        """Values of the named configuration, empty if it is not known."""
+        """The values of the named configuration, empty if it is not known."""
         found: dict[str, Any] = _REGISTERED.get(str(self.value(_CONFIG)), {})
         return found
 
     @property
     def loss_key(self) -> str:
-        """Key of the setting that determines the loss: ``loss``, or the configuration."""
+        """The key of the setting that determines the loss: ``loss``, or the configuration."""
         return "loss" if "loss" in self.case.settings else _CONFIG
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:

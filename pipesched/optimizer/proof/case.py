@@ -58,7 +58,7 @@ class Case:
 
     @cached_property
     def wrong(self) -> list[Diagnostic]:
-        """Faults of the schedule itself."""
+        """The faults of the schedule itself."""
         made = self.analysis
         found = [
             *check_complete(self.schedule, made.dependencies),

@@ -38,7 +38,7 @@ Number: TypeAlias = list[tuple[int, int]]
 
 
 MOST = 2_500_000
-"""Limit on the clauses of one proof."""
+"""The limit on the clauses of one proof."""
 
 
 class TooManyError(Exception):

@@ -40,7 +40,7 @@ class Unreadable(Exception):
 
 
 class Entries:
-    """Entries of a JSON object. scale: ticks of the unit of time."""
+    """The entries of a JSON object. scale: ticks of the unit of time."""
 
     def __init__(self, entries: Mapping[str, object], scale: int) -> None:
         self.entries, self.scale = entries, scale

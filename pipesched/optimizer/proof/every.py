@@ -36,7 +36,7 @@ Word: TypeAlias = list[Line]
 
 
 Run: TypeAlias = list[tuple[Line, int]]
-"""Operations of a rank with their starts."""
+"""The operations of a rank with their starts."""
 
 
 @dataclass(frozen=True)

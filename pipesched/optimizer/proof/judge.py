@@ -43,7 +43,7 @@ Copies: TypeAlias = Callable[[int, int], Sequence[Schedule]]
 """(m0, K) -> schedules of m0, m0 + K and m0 + 2K; any K more microbatches add the same operations to a rank."""
 
 _DERIVED = ("verdict", "lower_bound", "gap")
-"""Entries that the checker adds: absent while the optimizer asks it."""
+"""The entries that the checker adds: absent while the optimizer asks it."""
 
 
 @dataclass(frozen=True)

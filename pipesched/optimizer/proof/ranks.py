@@ -32,7 +32,7 @@ from pipesched.optimizer.proof.problem import UNKNOWN, Line, Problem
 from pipesched.optimizer.proof.windows import Windows
 
 STEPS = 10_000_000
-"""Limit on steps from counts to counts; beyond it nothing is refuted."""
+"""The limit on steps from counts to counts; beyond it nothing is refuted."""
 
 _AT_LEAST = 500  # least steps charged per operation
 

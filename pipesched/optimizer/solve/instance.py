@@ -43,7 +43,7 @@ OPTIMIZER = Consumer(
     },
 )
 BOUNDED = replace(OPTIMIZER, knows=(COPIES, EMPTY_RANKS, OVERLAP))
-"""Schedules that the optimizer's bounds hold for, if an overlapped pair takes as long as its parts."""
+"""The schedules that the optimizer's bounds hold for, if an overlapped pair takes as long as its parts."""
 
 NO_CAP = 2**40  # parts: more than any schedule holds
 PLACEMENTS = ("linear", "loop", "vee")
@@ -54,7 +54,9 @@ Asked: TypeAlias = str | tuple[int, ...] | Placement | None
 
 @dataclass(frozen=True, eq=False)
 class Instance(Terms):
-    """Terms of an optimization, for any number of microbatches. of_one: bytes per unit of peaks, if caps are bytes."""
+    """The terms of an optimization, for any number of microbatches. of_one: bytes per unit of peaks, if caps are
+    bytes.
+    """
 
     of_one: Fraction | None = None
 

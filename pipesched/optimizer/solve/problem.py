@@ -89,7 +89,7 @@ class Problem:
 
     @cached_property
     def first(self) -> Ints:
-        """Number of the first operation of each sequence; shape (sequences + 1,)."""
+        """The number of the first operation of each sequence; shape (sequences + 1,)."""
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.length)])
 
     @property
@@ -98,17 +98,17 @@ class Problem:
 
     @cached_property
     def sequence(self) -> Ints:
-        """Sequence of every operation."""
+        """The sequence of every operation."""
         return np.repeat(np.arange(self.sequences), self.length)
 
     @cached_property
     def index(self) -> Ints:
-        """Index of every operation in its sequence."""
+        """The index of every operation in its sequence."""
         return np.arange(self.operations) - self.first[self.sequence]
 
     @cached_property
     def on(self) -> tuple[tuple[int, ...], ...]:
-        """Sequences of every rank."""
+        """The sequences of every rank."""
         return tuple(tuple(np.flatnonzero(self.rank == r).tolist()) for r in range(self.ranks))
 
     @cached_property
@@ -118,7 +118,7 @@ class Problem:
 
     @cached_property
     def durations(self) -> list[int]:
-        """Duration of every operation, in ticks."""
+        """The duration of every operation, in ticks."""
         durations: list[int] = self.duration[self.sequence].tolist()
         return durations
 

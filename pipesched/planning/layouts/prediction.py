@@ -59,7 +59,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Terms:
-    """Seconds of one step, the mean of all ranks; they add up to the step.
+    """The seconds of one step, the mean of all ranks; they add up to the step.
 
     copies: gathers and scatters of ZeRO in every microbatch. idle: waits for other ranks. gradients: reductions between
     copies after the last backward.
@@ -147,12 +147,12 @@ class Prediction:
 
     @cached_property
     def nanoseconds(self) -> int:
-        """Nanoseconds of a step."""
+        """The nanoseconds of a step."""
         return max(end + after for end, after in zip(self.ends, self.more, strict=True))
 
     @property
     def seconds(self) -> Fraction:
-        """Seconds of a step."""
+        """The seconds of a step."""
         return Fraction(self.nanoseconds, NANO)
 
     @cached_property
@@ -167,7 +167,7 @@ class Prediction:
 
     @cached_property
     def terms(self) -> Terms:
-        """Parts of the step, in seconds."""
+        """The parts of the step, in seconds."""
         share = self.choice.m / self.choice.p
         parts = [one * share for one in stages_of(self.problem).times(self.choice).parts]
         compute, recompute, tensor, context, experts, copies = parts

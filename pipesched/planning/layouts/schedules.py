@@ -80,5 +80,5 @@ UNTRIED: Mapping[str, str] = {
     "bitpipe": _TWICE,
     "dualpipev": "gains by overlapping messages to experts, which a plan does not assume",
 }
-"""Schedules of the library that people ask for, and why a plan does not try them."""
+"""The schedules of the library that people ask for, and why a plan does not try them."""
 SCHEDULES: Mapping[str, Row] = {row.name: row for row in ROWS}

@@ -42,7 +42,7 @@ Made = TypeVar("Made")
 
 
 class Here(Executor):
-    """Executor in this process."""
+    """The executor in this process."""
 
     def submit(self, fn: Callable[Given, Made], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Made]:
         """Make the call at once."""
@@ -67,9 +67,9 @@ def _bounds(problem: Problem, choices: Sequence[Choice]) -> list[Refused | Bound
 
 @dataclass
 class Search:
-    """Choices of a problem. reasons: number refused, by kind; example: for each kind the one least over the cap. alive:
-    those that no bound excludes, sorted by their lower bound on time. known: results of the timed ones. tell: called
-    with the progress.
+    """The choices of a problem. reasons: number refused, by kind; example: for each kind the one least over the cap.
+    alive: those that no bound excludes, sorted by their lower bound on time. known: results of the timed ones. tell:
+    called with the progress.
     """
 
     problem: Problem
@@ -105,7 +105,7 @@ class Search:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of choices by outcome."""
+        """The number of choices by outcome."""
         over = sum(number for kind, number in self.reasons.items() if self.example[kind].over)
         timed = sum(isinstance(made, Prediction) for made in self.known.values())
         return {

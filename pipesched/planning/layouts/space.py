@@ -27,9 +27,9 @@ from pipesched.planning.transformer.rules import faults, layers_of
 MICROBATCHES = (1, 2, 4, 8)
 RECOMPUTE = ("none", "selective", "full")
 LETTERS = {"t": "tensor", "c": "context", "d": "data", "e": "expert", "b": "microbatch"}
-"""Letters of a choice, and their keys of a training."""
+"""The letters of a choice, and their keys of a training."""
 LAYOUT = ("p", "t", "c", "d", "e")
-"""Degrees of parallelism."""
+"""The degrees of parallelism."""
 NAMES = ("schedule", "p", "t", "c", "d", "e", "v", "b", "recompute", "zero", "split")
 SPLITS = ("even", "ends")
 
@@ -57,7 +57,7 @@ class Choice:
 
     @property
     def row(self) -> Row:
-        """Schedule of the library."""
+        """The schedule of the library."""
         return SCHEDULES[self.schedule]
 
     @property
@@ -67,27 +67,27 @@ class Choice:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Rank of every stage."""
+        """The rank of every stage."""
         return _placed(self.schedule, self.p, self.v)[0]
 
     @property
     def held(self) -> tuple[tuple[int, ...], ...]:
-        """Stages of every rank."""
+        """The stages of every rank."""
         return _placed(self.schedule, self.p, self.v)[1]
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Parameters of the schedule's file."""
+        """The parameters of the schedule's file."""
         return {"p": self.p, **({} if self.row.chunks else {"v": self.v}), "m": self.m}
 
     @property
     def cut(self) -> Cut:
-        """Number of stages."""
+        """The number of stages."""
         return Cut(self.p * self.v, self.training.layout)
 
     @property
     def split(self) -> str:
-        """Division of the layers, one of `SPLITS`."""
+        """The division of the layers, one of `SPLITS`."""
         return "even" if self.training.layout is None else "ends"
 
     def __getitem__(self, name: str) -> Size:
@@ -102,7 +102,7 @@ class Choice:
 
     @property
     def layout(self) -> str:
-        """Degrees of parallelism: ``p=4 t=8 d=2``."""
+        """The degrees of parallelism: ``p=4 t=8 d=2``."""
         return " ".join(f"{name}={self[name]}" for name in LAYOUT if name in "pt" or self[name] != 1)
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Space:
-    """Choices for a transformer on a number of GPUs; `training` fixes the batch and all else. node: GPUs per node.
+    """The choices for a transformer on a number of GPUs; `training` fixes the batch and all else. node: GPUs per node.
 
     only: the values to try, by name in `NAMES`; by default all.
     """

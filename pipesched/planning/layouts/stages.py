@@ -41,7 +41,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Times:
-    """Nanoseconds of F, I, W and of a message, by stage, with ZeRO's messages between copies.
+    """The nanoseconds of F, I, W and of a message, by stage, with ZeRO's messages between copies.
 
     parts: seconds of one microbatch on all ranks: compute, recomputation, over t, over c, to experts, over d.
     """
@@ -55,8 +55,8 @@ class Times:
 
 @dataclass(frozen=True)
 class Once:
-    """Nanoseconds of a stage's messages once per step: (gradients after its last backward, ZeRO's parameters before its
-    next forward). beside: overlapping compute, layer by layer; alone: not overlapping.
+    """The nanoseconds of a stage's messages once per step: (gradients after its last backward, ZeRO's parameters before
+    its next forward). beside: overlapping compute, layer by layer; alone: not overlapping.
     """
 
     beside: tuple[float, float]
@@ -82,7 +82,7 @@ def _kept(*sizes: str) -> Callable[[Callable[[Stages, Choice], Made]], Callable[
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """Stages of the choices of a problem."""
+    """The stages of the choices of a problem."""
 
     problem: Problem
     memo: dict[Hashable, object] = field(default_factory=dict)

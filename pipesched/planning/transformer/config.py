@@ -15,7 +15,7 @@ from typing import TypeAlias
 from pipesched.support.source import Span
 
 DTYPES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-"""Bytes of a number."""
+"""The bytes of a number."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Transformer:
 
     @property
     def dtype_bytes(self) -> int:
-        """Bytes of a parameter, and of an entry of an activation."""
+        """The bytes of a parameter, and of an entry of an activation."""
         return DTYPES[self.dtype]
 
     def has_experts(self, layer: int) -> bool:
@@ -99,7 +99,7 @@ class Transformer:
 
 @dataclass(frozen=True)
 class Training:
-    """Training of a transformer. batch: sequences of a step over all copies, None if not given.
+    """The training of a transformer. batch: sequences of a step over all copies, None if not given.
 
     optimizer_bytes, gradient_bytes: of one parameter. layout: layers by stage, the embedding on the first stage and the
     head on the last; None: as evenly as possible. keep_outputs: the output of a stage is kept until its backward, as in

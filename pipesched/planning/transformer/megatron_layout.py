@@ -29,7 +29,7 @@ def stages_of(layout: str) -> list[str] | str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Stages on a number of ranks, and the model's layers; None if not known."""
+    """The stages on a number of ranks, and the model's layers; None if not known."""
 
     stages: list[str]
     ranks: int

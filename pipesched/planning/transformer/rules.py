@@ -20,7 +20,7 @@ Says: TypeAlias = Callable[[Transformer, Training, int | None], str]
 
 @dataclass(frozen=True)
 class Rule:
-    """Refusal at a key of the file. label: text at the key, by default the key and its value."""
+    """The refusal at a key of the file. label: text at the key, by default the key and its value."""
 
     key: str
     broken: Callable[[Transformer, Training, int | None], object]

@@ -24,7 +24,7 @@ from pipesched.planning.transformer.rules import layers_of
 
 @dataclass(frozen=True)
 class State:
-    """Bytes on one rank."""
+    """The bytes on one rank."""
 
     parameters: Fraction
     gradients: Fraction

@@ -37,7 +37,7 @@ _VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 Gradients = tuple[Tensor | None, ...]
 Group: TypeAlias = dict[str, Collection[Node]]
-"""Weights that torch's split backward treats together; `params` and `intermediates` are nodes of the graph."""
+"""The weights that torch's split backward treats together; `params` and `intermediates` are nodes of the graph."""
 
 
 class NotSplit(UserWarning):

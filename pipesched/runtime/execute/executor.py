@@ -61,7 +61,7 @@ Targets: TypeAlias = Tensor | Iterable[object]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Result of `Runtime.evaluate`.
+    """The result of `Runtime.evaluate`.
 
     outputs: results of the last stage, in microbatch order, for microbatches whose last stage is on this rank. loss:
     the mean over all microbatches, on every rank; None without targets.
@@ -201,7 +201,7 @@ class Runtime:
 
     @property
     def posted(self) -> tuple[Message, ...]:
-        """Receives that are posted but not yet taken."""
+        """The receives that are posted but not yet taken."""
         return self._channels.posted
 
     def step(

@@ -105,7 +105,9 @@ class Job:
 
 
 class Compared(TypedDict):
-    """Losses by step, of the program and of the undivided model; the largest error of all tensors, and its location."""
+    """The losses by step, of the program and of the undivided model; the largest error of all tensors, and its
+    location.
+    """
 
     losses: list[float | None]
     undivided: list[float]

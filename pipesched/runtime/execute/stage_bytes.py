@@ -25,8 +25,8 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class StageBytes:
-    """Bytes of one microbatch in a stage. entering, leaving: its messages, 0 if there are none; gradients have the same
-    size. kept: after F, LOST, R and I, with the input. most: while each compute runs.
+    """The bytes of one microbatch in a stage. entering, leaving: its messages, 0 if there are none; gradients have the
+    same size. kept: after F, LOST, R and I, with the input. most: while each compute runs.
     """
 
     entering: int

@@ -50,7 +50,7 @@ Group = tuple[tuple[int, ...], Label]
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """Properties of a backend.
+    """The properties of a backend.
 
     tagged: the backend honours tags. host: it moves host memory, and its `wait` blocks until the message has arrived;
     otherwise `wait` only orders the queues of the GPU, and a handle can be asked whether it is done.
@@ -124,7 +124,7 @@ class Channels:
 
     @property
     def posted(self) -> tuple[Message, ...]:
-        """Receives that are posted but not yet taken, oldest first."""
+        """The receives that are posted but not yet taken, oldest first."""
         return tuple(self._received)
 
     def receive(self, message: Message, boundary: Boundary) -> None:

@@ -56,7 +56,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """Arrays of shape (steps, operations), in nanoseconds; both parts of a pair have the same times.
+    """The arrays of shape (steps, operations), in nanoseconds; both parts of a pair have the same times.
 
     start, end: of the work, and of the operation. produced: when the input from another rank was made, or the
     operation's begin if it has no such input. waiting: whether the operation began before that. recorded: whether waits

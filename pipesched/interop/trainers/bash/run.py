@@ -36,7 +36,7 @@ _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 _TEXT_OPTION = re.compile(r"-\w*c")
 SHELLS = ("bash", "sh", "zsh", "dash")
 SILENT = frozenset(data("shell")["silent"])
-"""Programs whose arguments are never settings of a trainer."""
+"""The programs whose arguments are never settings of a trainer."""
 _DECLARED = ("export", "declare", "local", "readonly", "typeset")
 _PREFIXES = ("exec", "command", "builtin", "nohup", "time", "sudo", "env", "eval", "coproc")
 
@@ -51,7 +51,7 @@ class Command:
 
 @dataclass
 class Script(Words):
-    """State of a run of a script, with the commands found so far.
+    """The state of a run of a script, with the commands found so far.
 
     sourced: returns the text of a file that the script names. unread: parts that could not be read. piped: the current
     command's output goes into the next one. covered: offsets of text that is read, or that means nothing here.

@@ -27,7 +27,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Simple:
-    """Words of a command as they are written. bodies: heredocs, each with True if it is not expanded."""
+    """The words of a command as they are written. bodies: heredocs, each with True if it is not expanded."""
 
     words: tuple[Text, ...]
     bodies: tuple[tuple[Text, bool], ...] = ()
@@ -61,7 +61,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Group:
-    """Statements in braces; or in parentheses, which run in a shell of their own (own)."""
+    """The statements in braces; or in parentheses, which run in a shell of their own (own)."""
 
     body: Body
     own: bool = False
@@ -69,7 +69,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Function:
-    """Definition of a function: its name and its statements."""
+    """The definition of a function: its name and its statements."""
 
     name: Text
     body: Body

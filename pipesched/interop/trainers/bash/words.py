@@ -29,7 +29,7 @@ _FOLDER = re.compile(
 _ARGUMENTS = ("@", "*")
 
 Value: TypeAlias = "Text | tuple[Text, ...]"
-"""Value of a variable: a text, or an array of texts."""
+"""The value of a variable: a text, or an array of texts."""
 Part: TypeAlias = "tuple[Text, bool | None]"
 """A piece of a word, and True if it is not split at blanks; None: an element of an array ends here."""
 
@@ -65,7 +65,7 @@ class Parameter:
 
 @dataclass
 class Words:
-    """Variables of a script, and the expansion of words with them.
+    """The variables of a script, and the expansion of words with them.
 
     given: variables set from outside, which nothing in the script changes. taken: assumptions, such as defaults that
     were used, each with its offset. folder: the script's folder. arguments: None if the script's own are not known.

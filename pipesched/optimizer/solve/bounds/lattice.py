@@ -57,7 +57,7 @@ class Rank:
 
     @cached_property
     def stride(self) -> Ints:
-        """Difference in the number of a state that one more operation makes, by sequence."""
+        """The difference in the number of a state that one more operation makes, by sequence."""
         return np.concatenate([[1], np.cumprod(self.length + 1)[:-1]])
 
     @property

@@ -27,7 +27,7 @@ from pipesched.optimizer.solve.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """Memory of a single microbatch of a route, by operations done.
+    """The memory of a single microbatch of a route, by operations done.
 
     chain: the sequences in order. held, most, need: int64, shape (chain + 1, ranks).
     """

@@ -44,7 +44,7 @@ class Solver(Protocol):
 
 
 class Dimacs(Protocol):
-    """Clauses that can be written as DIMACS."""
+    """The clauses that can be written as DIMACS."""
 
     variables: int
 
@@ -53,7 +53,8 @@ class Dimacs(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Result of a solver. true: by variable, shape (variables + 1,), None for unsat. proof: DRAT lines, if requested.
+    """The result of a solver. true: by variable, shape (variables + 1,), None for unsat. proof: DRAT lines, if
+    requested.
 
     steps: the solver's work.
     """
@@ -73,7 +74,9 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """Limit on an engine's steps, None for none; report: called with the steps so far; seed: of its random choices."""
+    """The limit on an engine's steps, None for none; report: called with the steps so far; seed: of its random
+    choices.
+    """
 
     limit: int | None = None
     report: Callable[[int], None] = lambda steps: None

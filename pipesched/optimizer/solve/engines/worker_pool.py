@@ -66,12 +66,12 @@ class Pool:
 
     @property
     def size(self) -> int:
-        """Number of workers."""
+        """The number of workers."""
         return len(self._workers)
 
     @property
     def idle(self) -> int:
-        """Number of further questions that would begin at once."""
+        """The number of further questions that would begin at once."""
         return max(0, sum(worker.ticket is None for worker in self._workers) - len(self._queue))
 
     def submit(self, question: Question) -> int:

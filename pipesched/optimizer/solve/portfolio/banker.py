@@ -40,7 +40,7 @@ def one_by_one(problem: Problem) -> Orders:
 
 
 class Room:
-    """Memory of the ranks while operations start: which ones fit, and which are safe."""
+    """The memory of the ranks while operations start: which ones fit, and which are safe."""
 
     def __init__(self, problem: Problem) -> None:
         self.cap: list[int] = problem.cap.tolist()

@@ -14,14 +14,14 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 ROOM = 300  # orders that are kept
 
 Entry: TypeAlias = tuple[int, str, Orders]
-"""Value in ticks, name, orders."""
+"""The value in ticks, name, orders."""
 Candidate: TypeAlias = tuple[str, Orders | None]
 """Name, and orders, or None if there are no new ones: the caller can check the meter."""
 
 
 @dataclass(eq=False)
 class Meter:
-    """Meter of work in steps: a step is about a microsecond, and the same work takes the same number everywhere.
+    """The meter of work in steps: a step is about a microsecond, and the same work takes the same number everywhere.
 
     until: deadline, in seconds, monotonic; if it ends the work, the result depends on the machine.
     """
@@ -49,7 +49,7 @@ class Pool:
 
     @property
     def best(self) -> int:
-        """Value of the best orders."""
+        """The value of the best orders."""
         return self.entries[0][0]
 
     def offer(self, name: str, found: Orders) -> bool:

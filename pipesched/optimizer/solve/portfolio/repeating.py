@@ -80,7 +80,7 @@ def _pattern(
 
 
 class _Table:
-    """Residues of the period that are taken on each rank."""
+    """The residues of the period that are taken on each rank."""
 
     def __init__(self, problem: Problem, period: int) -> None:
         self.problem, self.period = problem, period

@@ -22,7 +22,7 @@ _WAIT = 0.5  # seconds between two checks of the limit
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Orders that heuristics found."""
+    """The orders that heuristics found."""
 
     name: str
     orders: Orders
@@ -37,12 +37,12 @@ class Answered:
 
 
 Slice = tuple[int, Found | None]
-"""Steps of a slice of heuristics, and the orders that it found, if any."""
+"""The steps of a slice of heuristics, and the orders that it found, if any."""
 
 
 @dataclass(eq=False)
 class Lanes:
-    """Lanes of questions. pool: its workers are the lanes. heuristics: their slices, or None when they have ended.
+    """The lanes of questions. pool: its workers are the lanes. heuristics: their slices, or None when they have ended.
 
     weight: steps of the lanes per step of the heuristics. now: the time of the last event, in steps of the lanes.
     """
@@ -58,7 +58,7 @@ class Lanes:
 
     @property
     def free(self) -> int:
-        """Number of free lanes: an answer that has arrived but was not returned still occupies its lane."""
+        """The number of free lanes: an answer that has arrived but was not returned still occupies its lane."""
         return self.pool.size - len(self._since)
 
     def ask(self, question: Question) -> int:

@@ -69,7 +69,7 @@ class State:
 
     @property
     def line(self) -> str:
-        """Progress in one line."""
+        """The progress in one line."""
         said = self.problem.said
         bound = f"bound {said(self.lower)}"
         if self.value is None:
