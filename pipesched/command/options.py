@@ -10,14 +10,13 @@ keyword.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pipesched.chart.views import taking, views
 from pipesched.command import sizes, values
-from pipesched.command.values import Choice, Not, short, text, whole
-from pipesched.diagnostics import Code, fail
+from pipesched.command.values import Choice, text, whole
 from pipesched.extension import Lazy, Option, Reading, Verb, flag, rows
 from pipesched.formats.targets import targets
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from pipesched.model.costs import Costs
     from pipesched.model.numbers import Value
 
-Raw = TypeVar("Raw")
-Made = TypeVar("Made")
 Asked = TypeVar("Asked", bound="DataclassInstance")
 Given: TypeAlias = Mapping[str, Any]
 """The values of options by name, each of the type that its row in `COMMANDS` reads."""
@@ -151,33 +148,6 @@ def reader(option: Option, *, typed: bool = False) -> Reading:
     if option.choices:
         return Choice(*option.choices)
     return found.load() if isinstance(found, Lazy) else found
-
-
-def read(command: str, given: Given) -> Given:
-    """Return the keyword arguments, each as its option reads it; None stays where it is the default.
-
-    Raises:
-        PipeschedError: PS225, PS809.
-    """
-    made = dict(given)
-    for option in of(command):
-        if option.name in made and not (made[option.name] is None and option.default is None):
-            made[option.name] = value(option.name, reader(option), made[option.name])
-    return made
-
-
-def value(name: str, reader: Callable[[Raw], Made], given: Raw) -> Made:
-    """Return a value of Python, read.
-
-    Raises:
-        PipeschedError: PS225, with the name in the message.
-    """
-    try:
-        return reader(given)
-    except Not as error:
-        raise fail(Code.USAGE, f"{name} is {short(given)}, not {error.what}") from None
-    except ValueError as error:
-        raise fail(Code.USAGE, f"{name}: {error}") from None
 
 
 def request(kind: type[Asked], given: Given, **more: object) -> Asked:

@@ -1,7 +1,7 @@
 """How the value of an option is read: from a text of the command line, or from a value of Python that means the same.
 
 A reader takes either, and raises `Not` for what it does not take, with what it should be; or any ValueError, whose text
-says what is wrong. Who calls it says of which option that is: click of `--p`, `options.read` of the keyword.
+says what is wrong. Who calls it says of which option that is: click of `--p`, `keywords.value` of the keyword.
 """
 
 from __future__ import annotations

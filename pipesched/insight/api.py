@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipesched.command import options, sources
+from pipesched.command import options
 from pipesched.command.options import MAX_OPS
 from pipesched.command.sizes import combinations, count
+from pipesched.common import keywords, sources
+from pipesched.common.keywords import Caps, CostsLike, Number, Parameter, Target
 from pipesched.model.release import Release
 from pipesched.planning.values import DeviceLike, ModelLike
-from pipesched.verbs import keywords
-from pipesched.verbs.keywords import Caps, CostsLike, Number, Parameter, Target
 from pipesched.verbs.library import lists as lists_of
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pipesched.common.sources import known_parameters
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import Value
 from pipesched.support.source import Source
-from pipesched.verbs.library import known_parameters
 
 
 def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[str, Value]]:

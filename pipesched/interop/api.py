@@ -7,11 +7,11 @@ from os import PathLike, fsdecode, fspath
 from typing import TYPE_CHECKING
 
 from pipesched.command import options, values
+from pipesched.common import keywords
+from pipesched.common.keywords import File
 from pipesched.diagnostics import Code, fail
 from pipesched.library.inputs import read_path
 from pipesched.support.source import Source
-from pipesched.verbs import keywords
-from pipesched.verbs.keywords import File
 
 if TYPE_CHECKING:
     from pipesched.interop.check_report import Checked

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipesched.command import sources, values
+from pipesched.command import values
+from pipesched.common import keywords, sources
+from pipesched.common.keywords import Caps, CostsLike, Number, Parameter, Target
 from pipesched.diagnostics import Code, fail
 from pipesched.model.release import Release
 from pipesched.planning.values import DeviceLike, ModelLike
-from pipesched.verbs import keywords
-from pipesched.verbs.keywords import Caps, CostsLike, Number, Parameter, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable

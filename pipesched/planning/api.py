@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipesched.command import options
+from pipesched.common import keywords
+from pipesched.common.keywords import Number
 from pipesched.planning.values import ModelLike
-from pipesched.verbs.keywords import Number
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -43,7 +43,7 @@ def plan(
     Raises:
         PipeschedError: PS225 to PS237, PS246 to PS248, meaningless settings.
     """
-    given = options.read("plan", {name: x for name, x in locals().items() if name != "executor"})
+    given = keywords.converted("plan", {name: x for name, x in locals().items() if name != "executor"})
     from pipesched.planning import plans as verb
 
     return verb.plan(verb.request(given), executor or "here")

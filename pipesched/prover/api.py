@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipesched.command import sources
-from pipesched.verbs import keywords
-from pipesched.verbs.keywords import Parameter, Target
+from pipesched.common import keywords, sources
+from pipesched.common.keywords import Parameter, Target
 
 if TYPE_CHECKING:
     from pipesched.prover.prove_report import Theorems

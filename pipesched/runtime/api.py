@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pipesched.command import options
 from pipesched.command.options import MAX_OPS
+from pipesched.common import keywords
+from pipesched.common.keywords import CostsLike, File, Parameter, Target
 from pipesched.planning.values import ModelLike
-from pipesched.verbs import keywords
-from pipesched.verbs.keywords import CostsLike, File, Parameter, Target
 
 if TYPE_CHECKING:
     from pipesched.runtime.calibrate import Calibration

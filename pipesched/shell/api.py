@@ -34,8 +34,10 @@ from typing import TYPE_CHECKING
 
 from pipesched import compile
 from pipesched.analysis.communication import parse_model
-from pipesched.command import options, sources, values
+from pipesched.command import options, values
 from pipesched.command.options import MAX_OPS
+from pipesched.common import keywords, sources
+from pipesched.common.keywords import Caps, CostsLike, File, Number, Parameter, Target
 from pipesched.compile import Options
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.formats import torch_csv
@@ -44,8 +46,6 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion, installed_version
 from pipesched.planning.values import DeviceLike, ModelLike
 from pipesched.report.report import Report
-from pipesched.verbs import keywords
-from pipesched.verbs.keywords import Caps, CostsLike, File, Number, Parameter, Target
 
 if TYPE_CHECKING:
     from pipesched.verbs.show import Picture
@@ -77,7 +77,7 @@ def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Sche
     Raises:
         PipeschedError: PS3xx, PS8xx, the cells that are not actions.
     """
-    version = options.value("torch_version", values.version, torch_version)
+    version = keywords.value("torch_version", values.version, torch_version)
     made = torch_csv.read(sources.source(target), torch_version=version)
     return made if isinstance(made, Schedule) else made.schedule
 

@@ -114,8 +114,8 @@ def _option_meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str | 
 
 def _parameters(arguments: Sequence[str]) -> set[str]:
     """Return the parameters of the schedules that a command line names."""
+    from pipesched.common.sources import parameters_of
     from pipesched.library.inputs import claimed, read
-    from pipesched.verbs.library import parameters_of
 
     found = set[str]()
     for word in arguments[1:]:

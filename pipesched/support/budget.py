@@ -4,7 +4,6 @@
     parts     of a dotted key               at most 100
     bytes     of TOML, read slowly          at most 512 KiB
     levels    of brackets in brackets       at most 100
-    units     of work in all                4 for each byte, and 100,000
 
 A file that costs more is refused before the work is done: `Spent`, which `diagnostics.budgeted` makes PS843. Python has
 limits of its own on digits and on recursion; they differ between its versions and with the environment, and end in
@@ -21,7 +20,6 @@ DIGITS = 300
 PARTS = 100
 TABLE = 2**19
 LEVELS = 100
-EACH, SPARE = 4, 100_000
 
 DECIMAL = b"0123456789"
 """The digits of JSON, where those in quotes are not numbers."""
@@ -42,23 +40,6 @@ class Spent(Exception):
     def __init__(self, what: str, at: int | None = None) -> None:
         super().__init__(what)
         self.at = at
-
-
-class Budget:
-    """The units of work that a file of so many bytes may cost."""
-
-    def __init__(self, size: int, each: int = EACH) -> None:
-        self.left = self.units = each * size + SPARE
-
-    def spend(self, units: int, what: str) -> None:
-        """Takes units for a piece of work.
-
-        Raises:
-            Spent: too few are left.
-        """
-        self.left -= units
-        if self.left < 0:
-            raise Spent(f"its {what} take more than {self.units:,} steps, which no file of its size needs")
 
 
 def numbers(text: str | bytes, digits: bytes = DECIMAL) -> None:

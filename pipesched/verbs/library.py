@@ -41,18 +41,3 @@ def lists(sources: Iterable[Source]) -> frozenset[str]:
         with suppress(PipeschedError):
             found |= checked(source).lists if reader_of(source) is PS else set()
     return frozenset(found)
-
-
-def parameters_of(source: Source) -> tuple[str, ...]:
-    """Return the parameters of a .ps file, () of any other and of one that cannot be read."""
-    return (known_parameters(source) or ()) if reader_of(source) is PS else ()
-
-
-def known_parameters(source: Source) -> tuple[str, ...] | None:
-    """Return the parameters that a file has; None for all, and where it cannot be read: loading it says why."""
-    if reader_of(source) is not PS:
-        return None if source.origin else ("p", "m")
-    try:
-        return tuple(checked(source).parameters)
-    except PipeschedError:
-        return None

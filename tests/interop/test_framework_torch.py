@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 import pipesched
+from pipesched.common.in_memory import written
 from pipesched.diagnostics import Code
-from pipesched.formats.in_memory import written
 from pipesched.interop.codes import InteropCode
 from tests.depth import deep
 

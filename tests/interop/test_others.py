@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import pipesched
+from pipesched.common.in_memory import written
 from pipesched.diagnostics import Code
-from pipesched.formats.in_memory import written
 from pipesched.support.source import Source
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "others.json").read_text("utf-8"))

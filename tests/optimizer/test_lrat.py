@@ -23,6 +23,7 @@ import pytest
 from pysat.solvers import Glucose4  # type: ignore[import-untyped]
 
 import pipesched
+from pipesched.common.budget import Budget
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.placement import linear
@@ -36,7 +37,6 @@ from pipesched.optimizer.proof.problem import Problem, problem
 from pipesched.optimizer.solve.engines.lrat import refutation
 from pipesched.optimizer.verdict import Terms
 from pipesched.report.report import Report
-from pipesched.support.budget import Budget
 from pipesched.support.source import Source
 from tests.depth import deep
 from tests.optimizer.test_optimum_bounds import OBJECTIVES, instances, problem_of

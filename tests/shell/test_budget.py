@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
+from pipesched.common.budget import Budget
 from pipesched.diagnostics import PipeschedError
 from pipesched.interop.recorded.pickles import NotPlain, Reader
 from pipesched.model.costs import Costs
@@ -33,7 +34,7 @@ from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import devices
 from pipesched.planning.transformer import model_file as models
 from pipesched.support import budget
-from pipesched.support.budget import Budget, Spent
+from pipesched.support.budget import Spent
 from pipesched.support.foreign import json_of, toml_of
 from pipesched.support.source import Source
 from tests.depth import deep

@@ -26,11 +26,11 @@ import pytest
 import pipesched
 from pipesched.chart.views import views
 from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
+from pipesched.common.in_memory import written
 from pipesched.extension import Check
 from pipesched.extension import rows as added
 from pipesched.formats import readers as kinds
 from pipesched.formats import targets as forms
-from pipesched.formats.in_memory import written
 from pipesched.interop.frameworks.frameworks import FRAMEWORKS
 from pipesched.shell.app import verbs
 from tests.insight.test_gallery import catalogue

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pipesched.analysis.communication import ONE_STREAM
+from pipesched.common.in_memory import written as as_text
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.extension import Extended
-from pipesched.formats.in_memory import written as as_text
 from pipesched.formats.readers import TORCH_CSV, Loaded, reader_of
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.frameworks import host

@@ -24,6 +24,7 @@ from typing import TypedDict, cast
 
 import numpy as np
 
+from pipesched.common.budget import Budget
 from pipesched.diagnostics import budgeted, fail
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.recorded.pickles import NotPlain, Reader
@@ -31,7 +32,6 @@ from pipesched.interop.recorded.recorded_run import COMPLETED, STATES, Recorded
 from pipesched.model.columns import Bools, Ints, among
 from pipesched.model.ops import SHAPES, Op
 from pipesched.model.schedule import Program
-from pipesched.support.budget import Budget
 from pipesched.support.foreign import Foreign, foreign, json_of
 
 BY = "torch's flight recorder"

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from pipesched.support.budget import Budget
+from pipesched.common.budget import Budget
 
 _CONTAINER = 8  # units of work; any other value takes at least a byte of the file
 _MOST = 8  # bytes of a number

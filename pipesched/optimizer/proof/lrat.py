@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from pipesched.common.budget import Budget
 from pipesched.optimizer.proof.clauses import Clauses, TooManyError
 from pipesched.optimizer.proof.problem import Problem
-from pipesched.support.budget import Budget, numbers
+from pipesched.support.budget import numbers
 
 _EACH = 2  # literals of hinted clauses per byte of a proof; CaDiCaL's proofs have a third of a literal per byte
 Step: TypeAlias = tuple[int, list[int], list[int]]

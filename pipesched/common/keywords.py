@@ -9,23 +9,25 @@ An extension has its functions in a module `api`; `shell.public` collects them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fractions import Fraction
 from os import PathLike
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
-from pipesched.command import options, sizes, sources
+from pipesched.command import options, sizes
 from pipesched.command.options import Given
 from pipesched.command.sizes import SIZES, Several, one, setting
+from pipesched.command.values import Not, short
+from pipesched.common import sources
+from pipesched.common.in_memory import Rows, TorchSchedule
+from pipesched.common.sources import parameters_of
 from pipesched.diagnostics import Code, fail
 from pipesched.examine import Options
-from pipesched.formats.in_memory import Rows, TorchSchedule
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value
 from pipesched.model.schedule import Program, Schedule
 from pipesched.support.source import Source
-from pipesched.verbs.library import parameters_of
 
 Target: TypeAlias = str | PathLike[str] | Source | Schedule | Program | Rows | TorchSchedule
 File: TypeAlias = str | PathLike[str] | Source
@@ -33,6 +35,9 @@ Number: TypeAlias = int | float | str | Fraction
 Caps: TypeAlias = Number | Sequence[Number] | None
 Parameter: TypeAlias = int | str | Sequence[int]
 CostsLike: TypeAlias = str | PathLike[str] | Costs | Mapping[str, Number | Sequence[Number]] | None
+
+Raw = TypeVar("Raw")
+Made = TypeVar("Made")
 
 
 def read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, Value]]:
@@ -45,7 +50,34 @@ def read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, V
     if (target := arguments.get("target")) is not None:
         _require_known(command, target, [*parameters], arguments)
     grid, settings = apart(parameters)
-    return {**options.read(command, arguments), "settings": settings}, one(command, grid)
+    return {**converted(command, arguments), "settings": settings}, one(command, grid)
+
+
+def converted(command: str, given: Given) -> Given:
+    """Return the keyword arguments, each as its option reads it; None stays where it is the default.
+
+    Raises:
+        PipeschedError: PS225, PS809.
+    """
+    made = dict(given)
+    for option in options.of(command):
+        if option.name in made and not (made[option.name] is None and option.default is None):
+            made[option.name] = value(option.name, options.reader(option), made[option.name])
+    return made
+
+
+def value(name: str, reader: Callable[[Raw], Made], given: Raw) -> Made:
+    """Return a value of Python, read.
+
+    Raises:
+        PipeschedError: PS225, with the name in the message.
+    """
+    try:
+        return reader(given)
+    except Not as error:
+        raise fail(Code.USAGE, f"{name} is {short(given)}, not {error.what}") from None
+    except ValueError as error:
+        raise fail(Code.USAGE, f"{name}: {error}") from None
 
 
 def file(command: str, target: object, given: Given, own: dict[str, Value]) -> tuple[Source, Options]:
@@ -58,7 +90,7 @@ def apart(parameters: Mapping[str, object]) -> tuple[dict[str, Several], dict[st
     """Return the parameters that are sizes, each with its values, and the settings of a framework."""
     found = {name: None if name in SIZES else setting(x) for name, x in parameters.items()}
     settings = {name: x for name, x in found.items() if x is not None}
-    return {n: options.value(n, sizes.read, x) for n, x in parameters.items() if n not in settings}, settings
+    return {n: value(n, sizes.read, x) for n, x in parameters.items() if n not in settings}, settings
 
 
 def _require_known(command: str, target: object, names: Sequence[str], own: Iterable[str]) -> None:

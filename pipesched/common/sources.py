@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from os import PathLike, fsdecode
 
+from pipesched.common.in_memory import single, written
 from pipesched.compile import Head, emit, load
-from pipesched.diagnostics import Code, fail
+from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
-from pipesched.formats.in_memory import single, written
-from pipesched.formats.readers import Loaded
+from pipesched.formats.readers import PS, Loaded, checked, reader_of
 from pipesched.library.aliases import known_as
 from pipesched.library.inputs import read
 from pipesched.model.numbers import Value, whole
@@ -90,3 +90,18 @@ def _written(target: Schedule | Program, *, computes: bool) -> Source:
         return Source(f"{target.name}.txt", order_write.write(program))
     schedule = target.computes if isinstance(target, Program) else target
     return Source(f"{schedule.name}.ps", "".join(emit(schedule, "ps", Head())))
+
+
+def parameters_of(source: Source) -> tuple[str, ...]:
+    """Return the parameters of a .ps file, () of any other and of one that cannot be read."""
+    return (known_parameters(source) or ()) if reader_of(source) is PS else ()
+
+
+def known_parameters(source: Source) -> tuple[str, ...] | None:
+    """Return the parameters that a file has; None for all, and where it cannot be read: loading it says why."""
+    if reader_of(source) is not PS:
+        return None if source.origin else ("p", "m")
+    try:
+        return tuple(checked(source).parameters)
+    except PipeschedError:
+        return None

@@ -1,0 +1,24 @@
+"""The units of work that a file may cost which is read in steps of ours: 4 for each byte, and 100,000."""
+
+from __future__ import annotations
+
+from pipesched.support.budget import Spent
+
+EACH, SPARE = 4, 100_000
+
+
+class Budget:
+    """The units of work that a file of so many bytes may cost."""
+
+    def __init__(self, size: int, each: int = EACH) -> None:
+        self.left = self.units = each * size + SPARE
+
+    def spend(self, units: int, what: str) -> None:
+        """Takes units for a piece of work.
+
+        Raises:
+            Spent: too few are left.
+        """
+        self.left -= units
+        if self.left < 0:
+            raise Spent(f"its {what} take more than {self.units:,} steps, which no file of its size needs")
