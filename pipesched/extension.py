@@ -296,7 +296,7 @@ class Names(Row):
 
 
 class Later(Row):
-    """A judgement of a whole report. judge: of a report, an examination or None, and options the report with it."""
+    """A judgement of a whole report. judge: of a report, its examination or None, its source or None, and options."""
 
     judge: Lazy[Callable[..., object]]
 

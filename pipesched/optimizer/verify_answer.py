@@ -205,7 +205,7 @@ def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnosti
     )
 
 
-def require_proof(report: Report, made: Examination | None, options: Options) -> Report:
+def require_proof(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
     """Add PS712 to the report if the verdict is not proved."""
     if not report.ok or (report.verdict is not None and report.verdict.proved):
         return report

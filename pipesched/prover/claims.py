@@ -15,7 +15,7 @@ from pipesched.language.claims import COSTS
 from pipesched.prover.cones import Cone
 from pipesched.prover.facts import Facts
 from pipesched.prover.forms import FIGURES, Part, costs_in, degree, linear, parts
-from pipesched.prover.presburger import PwAff, Set, isl, points
+from pipesched.prover.presburger import PwAff, Set, isl, smallest
 from pipesched.prover.question import Question
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.replay import Costs, cost_of
@@ -61,6 +61,20 @@ class Proof:
                 question.settled(lambda own=question, cone=cone: _Part(own, node, cone).prove())  # type: ignore[misc]
             proved += cones
         return proved
+
+    def false(self, costs: Costs) -> Iterator[dict[str, int]]:
+        """Yield for each part of its condition the smallest size at which it is false at these costs.
+
+        Raises:
+            Unsettled, NotAffine: as `prove`.
+        """
+        for question, cones in self._parts():
+            assert question.settled(lambda own=question: own.clock)  # type: ignore[misc]
+            for ray in {ray: None for cone in cones if (ray := cone.ray(costs)) is not None}:
+                try:
+                    question.settled(lambda own=question, ray=ray: _Part(own, self._node, ray).prove())  # type: ignore[misc]
+                except Fails as error:
+                    yield error.size
 
     def generators(self) -> list[list[dict[str, int]]]:
         """Return the generators of the costs of each cone."""
@@ -162,11 +176,9 @@ class _Part:
                 raise Fails(costs, self._least(self.question.model.ranks.subtract(holds)))
 
     def _least(self, of: Set) -> dict[str, int]:
-        """Return the smallest size in a set: the fewest ranks, then the fewest microbatches."""
-        kind, names = isl().dim_type, self.question.model.varying
-        least = of.move_dims(kind.set, 0, kind.param, 0, len(names)).lexmin()
-        point = next(at for at, _ in points(least, 0))
-        return {**self.question.given, **dict(zip(names, point, strict=False))}
+        """Return the smallest size in a set: the least p + m, then the fewest ranks."""
+        names = self.question.model.varying
+        return {**self.question.given, **dict(zip(names, smallest(of, len(names)), strict=True))}
 
     def _compared(self, left: PwAff, right: PwAff) -> Set:
         """Return the set where the comparison holds."""

@@ -35,6 +35,19 @@ class Cone:
         row = tuple(form.get(name, Fraction(0)) for name in self.names)
         return [Cone(self.names, (*self.forms, tuple(sign * x for x in row))) for sign in (1, -1)]
 
+    def ray(self, costs: Mapping[str, int]) -> Cone | None:
+        """Return the cone of the multiples of some costs; None where they are outside of this one, or all 0."""
+        row = tuple(Fraction(costs.get(name, 0)) for name in self.names)
+        if not any(row) or any(_times(form, row) < 0 for form in self.forms):
+            return None
+        lead = next(k for k, x in enumerate(row) if x)
+        forms = []
+        for at in range(len(row)):
+            form = [Fraction(0)] * len(row)
+            form[at], form[lead] = row[lead], form[lead] - row[at]
+            forms += [tuple(form), tuple(-x for x in form)] if at != lead else []
+        return Cone(self.names, tuple(forms))
+
     def generators(self) -> list[dict[str, int]]:
         """Return the generators of the cone's edges, in whole numbers."""
         size = len(self.names)

@@ -148,6 +148,17 @@ def points(of: Set, parameters: int) -> Iterator[tuple[Point, Any]]:
         yield (*params, *own), point
 
 
+def smallest(of: Set, parameters: int) -> Point:
+    """Return the values of the parameters with the least sum at which a set has a point; then the first ones least."""
+    kind = isl().dim_type
+    sizes = of.move_dims(kind.set, 0, kind.param, 0, parameters)
+    sizes = sizes.project_out(kind.set, parameters, sizes.dim(kind.set) - parameters)
+    names = [f"x{k}" for k in range(parameters)]
+    summed = f"{{ [{', '.join(names)}] -> [{' + '.join(names)}, {', '.join(names)}] }}"
+    least = sizes.apply(isl().Map.read_from_str(of.get_ctx(), summed)).lexmin()
+    return next(at for at, _ in points(least, 0))[1:]
+
+
 def map_to(expression: PwAff, domain: Set, name: str) -> Map:
     """Return the map ``{ name[...] -> [expression] }`` on a domain."""
     made = isl().Map.from_pw_aff(expression.intersect_domain(domain))

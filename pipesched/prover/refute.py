@@ -13,6 +13,7 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.formats.readers import checked
 from pipesched.language.evaluate import takes
 from pipesched.model.costs import Costs
+from pipesched.prover.sizes import ascending
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 
@@ -49,13 +50,11 @@ class Small:
 
     @cached_property
     def sizes(self) -> list[dict[str, int]]:
-        """The small sizes that the file accepts, by number of ranks, then of microbatches."""
+        """The small sizes that the file accepts: the least p + m first, then the fewest ranks."""
         most = {"p": RANKS, "m": MICROBATCHES}
-        made: list[dict[str, int]] = [dict(self.given)]
-        for name in self.varying:
-            made = [{**each, name: k} for each in made for k in range(1, most[name] + 1)]
+        sizes = ({**self.given, **size} for size in ascending({name: most[name] for name in self.varying}))
         file = checked(self.source)
-        return [each for each in made if takes(file, each)]
+        return [each for each in sizes if takes(file, each)]
 
     def wrong(self) -> Counterexample | None:
         """Return the smallest size with an error that is not a failed claim."""

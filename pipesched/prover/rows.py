@@ -1,6 +1,8 @@
-"""The row that adds `pipesched prove`."""
+"""The rows that add `pipesched prove`, and `--smallest` to `verify`."""
 
-from pipesched.extension import Lazy, Row, Verb
+from pipesched.extension import Later, Lazy, Option, Row, Verb, flag
+
+_SMALLEST = Lazy[type]("prover.smallest:Smallest")
 
 ROWS: tuple[Row, ...] = (
     Verb(
@@ -11,4 +13,14 @@ ROWS: tuple[Row, ...] = (
         Lazy("prover.prove_command:OPTIONS"),
         place=1,
     ),
+    Option(
+        "smallest",
+        flag,
+        "If it fails, judge the smallest size that fails so.",
+        default=False,
+        on=("verify",),
+        after="definitions",
+        into=_SMALLEST,
+    ),
+    Later(Lazy("prover.smallest:smallest"), place=5, owner=_SMALLEST),
 )

@@ -85,6 +85,7 @@ def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Sche
 def verify(
     target: Target,
     *,
+    smallest: bool = False,
     comm: str | None = None,
     jitter: Number | None = None,
     mem_cap: Caps = None,
@@ -112,7 +113,8 @@ def verify(
     fsdp: UNSHARD and RESHARD are asked for in a torch CSV. require_proof: it is an error unless it is an answer that is
     proved optimal; proof: its clauses are written to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with
     what the ranks of a run of it posted. model: a transformer and its training, for memory in bytes; a cap may then be
-    "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespan of draws.
+    "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespan of draws. smallest: of a
+    .ps file that fails, the report is that on the smallest size that fails so.
 
     Raises:
         PipeschedError: PS225, an option that means nothing.

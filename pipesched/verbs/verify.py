@@ -17,26 +17,38 @@ from pipesched.support.source import Source
 def verify(source: Source, options: Options) -> Report:
     """Return all facts about a file at a size. Errors are in the report; none is raised."""
     try:
-        row = reader_of(source)
-        if not isinstance(row, Reader) or row.verify is None:
-            return verify_loaded(load(source, options), options)
-        report = row.verify.load()(source, options)
-        assert isinstance(report, Report)
-        return _judged(report, None, options)
+        return _judged(*_examined(source, options), source, options)
     except PipeschedError as error:
-        return Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics)
+        return _refused(source, options, error)
+
+
+def _examined(source: Source, options: Options) -> tuple[Report, Examination | None]:
+    """Return the report on a file, and the examination of its schedule."""
+    try:
+        row = reader_of(source)
+        own = row.verify.load()(source, options) if isinstance(row, Reader) and row.verify else None
+        made = examine(load(source, options), options) if own is None else None
+    except PipeschedError as error:
+        return _refused(source, options, error), None
+    report = own if made is None else made.report
+    assert isinstance(report, Report)
+    return report, made
+
+
+def _refused(source: Source, options: Options, error: PipeschedError) -> Report:
+    return Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics)
 
 
 def verify_loaded(loaded: Loaded, options: Options) -> Report:
     """Return all facts about a loaded schedule."""
     made = examine(loaded, options)
-    return _judged(made.report, made, options)
+    return _judged(made.report, made, None, options)
 
 
-def _judged(report: Report, made: Examination | None, options: Options) -> Report:
+def _judged(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
     """Return the report after the judgements of extensions whose options are given; made: of a schedule."""
     for row in counting(Later, options):
-        judged = row.judge.load()(report, made, options)
+        judged = row.judge.load()(report, made, source, options)
         assert isinstance(judged, Report)
         report = judged
     return report

@@ -12,6 +12,7 @@ from pipesched.interop.recorded.asked import Run
 from pipesched.interop.recorded.check_recorded import check_recorded, words
 from pipesched.interop.recorded.recorded_run import Held
 from pipesched.report.report import Report
+from pipesched.support.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,14 @@ class Recording:
         return {"by": self.by, **counts, "named": self.named, "notes": list(self.notes)}
 
 
-def judged(report: Report, made: Examination | None, options: Options) -> Report:
+def judged(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
     """Extend the report on a schedule by the findings on its recorded run, read from the folder that is asked for.
 
     Raises:
         PipeschedError: PS225, the file is an answer.
     """
+    if made is None and not report.ok:
+        return report
     if made is None:
         help = "give its schedule: `pipesched emit ANSWER --target ps`"
         raise fail(Code.USAGE, "a recorded run is held against a schedule, not against an answer", help=help)

@@ -1,0 +1,33 @@
+"""The smallest size at which a claim is false at some costs, of all sizes: what is left of its proof there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import lcm
+
+from pipesched.diagnostics import PipeschedError
+from pipesched.language import ast
+from pipesched.language.claims import COSTS
+from pipesched.model.costs import Costs
+from pipesched.prover.claims import Proof
+from pipesched.prover.question import Question
+from pipesched.prover.relations import Unsettled
+from pipesched.prover.scope import NotAffine
+
+
+def smallest_false(file: ast.File, given: Mapping[str, int], number: int, costs: Costs) -> dict[str, int] | None:
+    """Return the size of least p + m at which a claim is false; None where the prover does not know, or is not installed.
+
+    given: the parameters that have one value. number: of the claim in the file.
+    """
+    values = {key: costs.scalar(key) for key in COSTS.values()}
+    scale = lcm(*(x.denominator for x in values.values() if x is not None))
+    whole = {key: int(x * scale) for key, x in values.items() if x is not None}
+    if len(whole) < len(values):
+        return None
+    claim = [item for item in file.items if isinstance(item, ast.Claim)][number]
+    try:
+        found = [*Proof(Question(file, given), claim).false(whole)]
+    except (Unsettled, NotAffine, PipeschedError):
+        return None
+    return min(found, key=lambda size: (sum(size.values()), *size.values()), default=None)

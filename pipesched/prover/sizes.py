@@ -1,0 +1,25 @@
+"""The order in which sizes are tried, and by which one is the smallest: both keep a counterexample short.
+
+p=3 m=4   before   p=4 m=4   before   p=2 m=31       the least p + m, then the fewest ranks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+
+def ascending(most: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Yield all sizes from 1 up to these: the least sum first, then the least of the first name, and so on."""
+    for total in range(len(most), sum(most.values()) + 1):
+        yield from _of_sum(total, most)
+
+
+def _of_sum(total: int, most: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    name, *others = most
+    if not others:
+        if 1 <= total <= most[name]:
+            yield {name: total}
+        return
+    rest = {other: most[other] for other in others}
+    for value in range(max(1, total - sum(rest.values())), min(most[name], total - len(rest)) + 1):
+        yield from ({name: value, **own} for own in _of_sum(total - value, rest))

@@ -1,0 +1,247 @@
+"""The smallest size at which a file fails as it does at a size that was asked for: `verify --smallest`.
+
+    p=3 m=4   before   p=4 m=4   before   p=2 m=31       the least sum of p, v and m, then the fewest ranks
+
+All sizes are tried in this order, within a number of steps. Where these do not suffice, the prover says the smallest
+size at which a claim is false, of all that there are; and for any other fault sizes are halved as long as they fail.
+Other parameters keep their values: with another cap or another switch it is another schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice, product
+from math import prod
+
+from pipesched import compile as compiler
+from pipesched import render
+from pipesched.compile import Options
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.examine import Examination
+from pipesched.formats.readers import checked, reader_of
+from pipesched.language import ast
+from pipesched.language.evaluate import placement_at, takes
+from pipesched.language.typecheck import Checked
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import Value
+from pipesched.prover.false_at import smallest_false
+from pipesched.prover.sizes import ascending
+from pipesched.report.report import Report
+from pipesched.support.foreign import foreign
+from pipesched.support.source import Source
+
+NAMES = ("p", "v", "m")
+STEPS = 12_000_000  # an operation is one; some ten seconds
+PATIENCE = 9_000_000  # of them left when the prover is asked
+_A_REPORT, _A_LOOK = 5_000, 200  # steps, whatever the size: of a verdict, and of a size that the file does not take
+_ANY, _EACH = 10_000, 50  # operations of a size that is tried: so many, and so many of a stage and microbatch
+_NEAR = 64  # sizes that are looked at for one that the file takes
+_NOT_JUDGED = {str(Code.REQUIRE), str(Code.TOO_MANY_OPERATIONS), str(Code.TOO_MANY_STEPS)}
+Size = Mapping[str, int]
+Fault = tuple[str, str]
+"""A code; of a claim its text too."""
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """smallest: whether the verdict is that on the smallest size that fails so."""
+
+    smallest: bool = False
+
+
+def faults(report: Report) -> set[Fault]:
+    """Return what is wrong, without its place and its numbers."""
+    codes = {(str(found.code), "") for found in report.diagnostics if found.severity == "error"}
+    claims = {(str(Code.CLAIM), claim.text) for claim in report.claims if claim.holds is False}
+    return (codes - {(str(Code.CLAIM), "")} if claims else codes) | claims
+
+
+def smallest(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
+    """Return the report on the smallest size, with a note on how it was found; the report itself where none is sought.
+
+    Raises:
+        PipeschedError: PS225, it is no .ps file.
+    """
+    if source is None or reader_of(source).name != "ps":
+        raise fail(
+            Code.USAGE,
+            "--smallest needs a .ps file: nothing else has other sizes",
+            help="leave it out; `pipesched emit ORDER --target ps` writes an order as a file of one size",
+        )
+    why = _not_sought(report, source)
+    costs = None if made is None else options.counted(made.loaded)
+    found, said = (report, why) if why else _Search(source, options, report, costs).found()
+    return replace(found, notes=(*found.notes, foreign(f"--smallest: {said}")))
+
+
+def _not_sought(report: Report, source: Source) -> str:
+    """Return why no smaller size is sought; "" if one is."""
+    codes = {code for code, _ in faults(report)}
+    if not codes:
+        return "nothing fails at this size, and smaller ones were not tried; `pipesched prove` asks every size"
+    if codes & _NOT_JUDGED or report.exit_status == 2:
+        return "no smaller size was tried, as the file is not judged at this one"
+    try:
+        checked(source)
+    except PipeschedError:
+        return "no smaller size was tried, as this is wrong at every size"
+    return ""
+
+
+@dataclass(eq=False)
+class _Search:
+    """A search below the size of a report that failed. left: the steps that it may still take."""
+
+    source: Source
+    options: Options
+    failed: Report
+    costs: Costs | None = None
+    left: int = field(default_factory=lambda: STEPS)
+    otherwise: list[tuple[dict[str, int], str]] = field(default_factory=list)
+
+    @cached_property
+    def file(self) -> Checked:
+        return checked(self.source)
+
+    @cached_property
+    def most(self) -> dict[str, int]:
+        """The size that was asked for, by name."""
+        known = {**self.failed.parameters}
+        for name in NAMES:
+            if (declared := self.file.parameters.get(name)) is not None and name not in known:
+                own = declared.default.value if isinstance(declared.default, ast.Number) else None
+                known |= {name: own} if isinstance(own, int) else {}
+        if "m" in self.file.parameters and "m" not in known:
+            known["m"] = placement_at(self.file, self.options.parameters).microbatches
+        sizes = {name: known[name] for name in NAMES if name in self.file.parameters and name in known}
+        return {name: size for name, size in sizes.items() if isinstance(size, int)}
+
+    @cached_property
+    def wanted(self) -> set[Fault]:
+        return faults(self.failed)
+
+    def parameters(self, size: Size) -> dict[str, Value]:
+        """Return all parameters at a size; a list that is as long as a size says is cut."""
+        made = {**self.options.parameters, **size}
+        for name, value in made.items():
+            declared = self.file.parameters.get(name)
+            if isinstance(value, tuple) and declared and isinstance(declared.size, ast.Name):
+                made[name] = value[: size.get(declared.size.id, len(value))]
+        return made
+
+    def report(self, size: Size) -> Report | None:
+        """Return the verdict at a size; None where the file does not take it, or it has no answer."""
+        parameters = self.parameters(size)
+        if not takes(self.file, parameters):
+            self.left -= _A_LOOK
+            return None
+        most = min(_ANY + _EACH * prod(size.values()), self.options.max_ops)
+        options = replace(self.options, parameters=parameters, max_ops=most)
+        try:
+            found = compiler.examine(compiler.load(self.source, options), options).report
+        except PipeschedError as error:
+            found = Report(None, self.source.name, parameters, diagnostics=error.diagnostics)
+        many = found.parts.operations
+        self.left -= _A_REPORT + (most if many is None else many)
+        return None if found.exit_status == 2 else found
+
+    def fails(self, report: Report | None) -> bool:
+        return report is not None and not self.wanted.isdisjoint(faults(report))
+
+    def found(self) -> tuple[Report, str]:
+        """Return the report on the smallest size, and how that was found."""
+        if not self.most:
+            return self.failed, "the file has no p, v or m"
+        tried, asked = 0, False
+        for size in ascending(self.most):
+            if size == self.most:
+                break
+            if self.left < PATIENCE and not asked:
+                asked = True
+                if (proved := self._proved()) is not None:
+                    return proved
+            report = self.report(size)
+            if report is not None and self.fails(report):
+                return report, f"{self._head(size)}; {self._all(tried)}"
+            if self.left < 0 or (report is not None and _too_many(report)):
+                return self._halved(tried, sum(size.values()))
+            if report is not None:
+                tried += 1
+                if report.fault is not None:
+                    self.otherwise.append((size, str(report.fault.code)))
+        return self.failed, f"{self._head(self.most)}; {self._all(tried)}"
+
+    def _head(self, size: Size) -> str:
+        order = " + ".join(self.most)
+        return f"{render.sizes(size)} has the least {order} of the sizes up to {render.sizes(self.most)} that fail so"
+
+    def _all(self, tried: int) -> str:
+        if not tried:
+            return "the file takes no smaller one"
+        said = f"all {tried} smaller ones that the file takes were tried" if tried > 1 else "the one smaller was tried"
+        return said + self._others()
+
+    def _others(self) -> str:
+        """Say which size fails otherwise."""
+        if not self.otherwise:
+            return ""
+        size, code = self.otherwise[0]
+        more = f" and {len(self.otherwise) - 1} more fail" if len(self.otherwise) > 1 else " fails"
+        return f"; {render.sizes(size)}{more} otherwise, with {code}"
+
+    def _proved(self) -> tuple[Report, str] | None:
+        """Ask the prover for the smallest size at which a claim is false."""
+        given = {name: x for name, x in self.failed.parameters.items() if isinstance(x, int)}
+        given = {name: x for name, x in given.items() if name not in ("p", "m") or name not in self.most}
+        for number, claim in enumerate(self.failed.claims):
+            own = {(str(Code.CLAIM), claim.text)}
+            if self.costs is None or not own <= self.wanted:
+                continue
+            found = smallest_false(self.file.file, given, number, self.costs)
+            size = {name: (found or {}).get(name, most) for name, most in self.most.items()}
+            report = self.report(size) if found else None
+            if report is not None and own <= faults(report):
+                fixed = f" with v={size['v']}" if "v" in size else ""
+                return (
+                    report,
+                    f"{render.sizes(size)} has the least p + m of all sizes{fixed} that fail so, which is proved",
+                )
+        return None
+
+    def _halved(self, tried: int, total: int) -> tuple[Report, str]:
+        """Halve a size as long as it fails so; as far as there are steps, none does with a number of it less by one."""
+        self.left, size, report = STEPS, self.most, self.failed
+        for shift in range(1, max(size.values()).bit_length() + 1):
+            while (found := self._less(size, shift)) is not None:
+                size, report = found
+        tested = f"the {tried} sizes with {' + '.join(size)} < {total} that the file takes do not{self._others()}"
+        return report, f"{render.sizes(size)} fails so, found by halving; {tested}, and others below it were not tried"
+
+    def _less(self, size: Size, shift: int) -> tuple[dict[str, int], Report] | None:
+        """Return a size that fails so, in which all or some numbers are less by a half, a quarter, and so on."""
+        for chosen in sorted(product((True, False), repeat=len(size)), key=lambda which: -sum(which))[:-1]:
+            down = [max(1, k >> shift) if fewer else 0 for k, fewer in zip(size.values(), chosen, strict=True)]
+            near = self._near(
+                {name: max(1, k - less) for (name, k), less in zip(size.items(), down, strict=True)}, size
+            )
+            if near is None or self.left < 0:
+                continue
+            report = self.report(near)
+            if report is not None and self.fails(report):
+                return near, report
+        return None
+
+    def _near(self, less: Size, size: Size) -> dict[str, int] | None:
+        """Return the first size from one on that the file takes, if it is less than another."""
+        room = {name: size[name] - less[name] + 1 for name in size}
+        for step in islice(ascending(room), _NEAR):
+            near = {name: less[name] + step[name] - 1 for name in size}
+            if near != size and takes(self.file, self.parameters(near)):
+                return near
+        return None
+
+
+def _too_many(report: Report) -> bool:
+    return any(found.code in (Code.TOO_MANY_OPERATIONS, Code.TOO_MANY_STEPS) for found in report.diagnostics)
