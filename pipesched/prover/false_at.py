@@ -16,7 +16,7 @@ from pipesched.prover.scope import NotAffine
 
 
 def smallest_false(file: ast.File, given: Mapping[str, int], number: int, costs: Costs) -> dict[str, int] | None:
-    """Return the size of least p + m at which a claim is false; None where the prover does not know, or is not installed.
+    """Return the size of least p + m at which a claim is false; None where the prover does not know.
 
     given: the parameters that have one value. number: of the claim in the file.
     """
