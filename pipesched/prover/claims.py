@@ -55,7 +55,7 @@ class Proof:
         node = self._node
         proved: list[Cone] = []
         for question, cones in self._parts():
-            if question.settled(lambda own=question: own.model.sizes.is_empty()):  # type: ignore[misc]
+            if question.settled(lambda own=question: _without_sizes(own)):  # type: ignore[misc]
                 continue
             for cone in cones:
                 question.settled(lambda own=question, cone=cone: _Part(own, node, cone).prove())  # type: ignore[misc]
@@ -133,6 +133,12 @@ class Proof:
         return names
 
 
+def _without_sizes(question: Question) -> bool:
+    """Return True if a question is of no size."""
+    sizes = question.model.sizes
+    return question.evidence.holds("there is no size", sizes, sizes.empty(sizes.get_space()))
+
+
 def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]]:
     """Return the two sides of a claim, and the two sizes if it compares quotients: ``a / b == c / d``."""
     match node:
@@ -172,7 +178,8 @@ class _Part:
                 scope.values[rank] = self.facts.space.named("r")
             of_costs, of_sizes = ([scope.lifted(evaluate(x, scope)) for x in of] for of in _sides(self.node))
             holds = self._equal(*of_costs, *of_sizes) if of_sizes else self._compared(*of_costs)
-            if not self.facts.everywhere(holds):
+            said = " ".join(self.node.span.text.split())
+            if not self.facts.everywhere(f"{said} at {shown(costs)}", holds):
                 raise Fails(costs, self._least(self.question.model.ranks.subtract(holds)))
 
     def _least(self, of: Set) -> dict[str, int]:
@@ -231,7 +238,10 @@ class _Part:
         for chunks in range(1, len(model.placing.chunks) + 1):
             r = space.named("r")
             below = r.lt_set(model.count(space).scale_val(space.value(chunks))).intersect(r.ge_set(space.number(0)))
-            if model.placing.stages.intersect_params(model.sizes).is_equal(below.intersect_params(model.sizes)):
+            stages, below = (x.intersect_params(model.sizes) for x in (model.placing.stages, below))
+            what = f"{chunks} stages for each rank"
+            holds = self.question.evidence.holds
+            if holds(f"{what}: not more", stages, below) and holds(f"{what}: not fewer", below, stages):
                 return chunks
         raise Unsettled("peak: the number of stages is not a multiple of that of ranks")
 
@@ -245,7 +255,8 @@ class _Part:
             if ranks.is_subset(place.eq_set(r)):
                 return of[at]
             varies = place.involves_dims(isl().dim_type.in_, 0, 1)
-            if varies or not ranks.params().is_subset(ranks.intersect(place.eq_set(r)).params()):
+            own = ranks.intersect(place.eq_set(r)).params()
+            if varies or not self.question.evidence.holds("there is a rank of this number", ranks.params(), own):
                 raise Unsettled("it names a rank that does not exist, or varies")
             return self._at(of[at], ranks.intersect(place.eq_set(r)))
 
@@ -253,7 +264,8 @@ class _Part:
             witness = ranks
             for each in of:
                 witness = witness.subtract(each.lt_map(each).intersect_domain(ranks).intersect_range(ranks).domain())
-            if not ranks.params().is_subset(witness.params()):
+            what = f"one rank has the most at {' and '.join(map(shown, self.generators))}"
+            if not self.question.evidence.holds(what, ranks.params(), witness.params()):
                 raise Unsettled("at costs in between another rank may have the most")
             return self._at(of[at], witness.lexmin())
 

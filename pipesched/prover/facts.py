@@ -38,13 +38,22 @@ class Facts:
         """Return an expression of the sizes and the rank with these values.
 
         Raises:
-            Unsettled: no expression fits.
+            Unsettled: no expression fits, or it has no value somewhere, or a fraction.
         """
         keys = sorted(values)
-        found = of_ranks(self.rel.sample, [(*size, rank) for size, rank in keys]).through([values[key] for key in keys])
-        if found is None:
+
+        def make() -> PwAff | None:
+            rows = [(*size, rank) for size, rank in keys]
+            return of_ranks(self.rel.sample, rows).through([values[key] for key in keys])
+
+        guess = self.rel.model.evidence.guess(what, self.space, make)
+        if guess is None:
             raise Unsettled(f"{what}: no expression with few cases fits")
-        return found.intersect_domain(self.rel.model.ranks)
+        found = guess.intersect_domain(self.rel.model.ranks)
+        every = isl().UnionSet.from_set(self.rel.model.ranks)
+        if not self.rel.holds(f"{what} is known everywhere", every, self.ranked(found).domain()):
+            raise Unsettled(f"{what} is not known everywhere")
+        return found
 
     def ranked(self, of: PwAff) -> UnionMap:
         """Return the map ``[r] -> [value]``."""
@@ -74,7 +83,15 @@ class Facts:
             wide = self.least(found, "< ").intersect_range(
                 isl().UnionSet.read_from_str(self.rel.model.context, "{ [k] : k >= 0 }")
             )
-            if not turns.is_equal(wide):
+            what, whole = (
+                f"the number of {kind}",
+                isl().UnionSet.read_from_str(self.rel.model.context, "{ [n] : n >= 0 }"),
+            )
+            if not (
+                self.rel.holds(f"{what} is at least 0", self.ranked(found).range(), whole)
+                and self.rel.holds(f"{what} on a rank: not fewer", turns, wide)
+                and self.rel.holds(f"{what} on a rank: not more", wide, turns)
+            ):
                 raise Unsettled(f"the number of {kind} on a rank")
             made[kind] = found
         return made
@@ -94,6 +111,9 @@ class Facts:
             raise Unsettled("peak: what an F that runs again keeps")
         taking = [x for x in statements if x.letter == "F"]
         freeing = [x for x in statements if x.letter in "BW"]
+        every = isl().UnionSet.from_set(self.rel.model.ranks)
+        if not self.rel.holds("peak: every rank runs F", every, self.rel.reached_by(taking)):
+            raise Unsettled("peak: a rank runs no F")
         if not freeing:
             return self.space.number(1).intersect_domain(self.rel.model.ranks)
         freed = self._freed(taking, freeing)
@@ -102,9 +122,9 @@ class Facts:
         held = self.rel.valued({x.name: turns[x.name].add(one).sub(freed[x.name]) for x in taking})
         most = self.guess(self._values(self._most), "peak")
         by_rank = self.rel.reached(held)
-        if not by_rank.is_subset(self.least(most, "<=")):
+        if not self.rel.holds("peak: at most this is held", by_rank, self.least(most, "<=")):
             raise Unsettled("peak: more is held somewhere")
-        if not self.ranked(most).is_subset(by_rank):
+        if not self.rel.holds("peak: this is held at some time", self.ranked(most), by_rank):
             raise Unsettled("peak: less is held everywhere")
         return most
 
@@ -126,8 +146,7 @@ class Facts:
                 done += rel.statements[each.statement].letter in "BW"
         found = {}
         for x in taking:
-            number = rel.number[x.name]
-            guess = rel.guesses[number].through([counted[id(each)] for each in rel.sample.of(number)])
+            guess = rel.fitted(x, "what was freed", counted)
             if guess is None:
                 raise Unsettled("peak: no expression with few cases fits the freed activations")
             found[x.name] = guess
@@ -137,11 +156,11 @@ class Facts:
         last = isl().UnionMap.read_from_str(rel.model.context, "{ [a] -> [a + 1] }")
         none = freed.intersect_range(isl().UnionSet.read_from_str(rel.model.context, "{ [0] }")).domain()
         tight = before.intersect(turns.apply_range(last).apply_range(freed.reverse())).range()
-        if not rel.points(taking).is_subset(freed.domain()):
+        if not rel.holds("peak: what was freed is known everywhere", rel.points(taking), freed.domain()):
             raise Unsettled("peak: the freed activations are not known everywhere")
-        if not before.apply_domain(turns).apply_range(freed).is_subset(less):
+        if not rel.holds("peak: no more was freed", before.apply_domain(turns).apply_range(freed), less):
             raise Unsettled("peak: more was freed")
-        if not rel.points(taking).is_subset(tight.union(none)):
+        if not rel.holds("peak: no less was freed", rel.points(taking), tight.union(none)):
             raise Unsettled("peak: less was freed")
         return found
 
@@ -163,13 +182,27 @@ class Facts:
             values = {key: ends[key[0]] for key in self.rel.sample.ranks}
             most = self.guess(values, f"makespan at {shown(timed.costs)}")
             high = isl().UnionMap.from_map(isl().Map.from_pw_aff(most))
-            if not self.rel.reached(timed.end).is_subset(self.least(most, "<=")):
-                raise Unsettled(f"makespan at {shown(timed.costs)}: an operation ends later")
+            what = f"makespan at {shown(timed.costs)}"
+            if not self.rel.holds(f"{what}: it is that of all ranks", self._together(high), self._same):
+                raise Unsettled(f"{what}: it differs from rank to rank")
+            if not self.rel.holds(f"{what}: nothing ends later", self.rel.reached(timed.end), self.least(most, "<=")):
+                raise Unsettled(f"{what}: an operation ends later")
             last = last.intersect(timed.end.intersect(self.rel.rank.apply_range(high)).domain())
             found.append(most)
-        if not every.is_subset(last.params()):
+        between = " and ".join(shown(timed.costs) for timed in times.at)
+        if not self.rel.holds(f"makespan at {between}: something ends last at all", every, last.params()):
             raise Unsettled("makespan: at costs in between another operation may end last")
         return found
+
+    @cached_property
+    def _same(self) -> UnionMap:
+        return isl().UnionMap.read_from_str(self.rel.model.context, "{ [a] -> [a] }")
+
+    @staticmethod
+    def _together(of: UnionMap) -> UnionMap:
+        """Return ``[a] -> [b]``: the values of all ranks at one size."""
+        ranks = of.domain()
+        return isl().UnionMap.from_domain_and_range(ranks, ranks).apply_domain(of).apply_range(of)
 
     def spans(self, times: Times) -> list[PwAff]:
         """Return the span of each rank, from its first start to its last end, at each generator.
@@ -178,7 +211,8 @@ class Facts:
             Unsettled: a rank has no operation.
         """
         first, last = self._extremes
-        if not first.range().union(last.range()).is_subset(times.justified):
+        what = f"span at {' and '.join(shown(timed.costs) for timed in times.at)}: ends are tight at all"
+        if not self.rel.holds(what, first.range().union(last.range()), times.justified):
             raise Unsettled("span: at costs in between another operation may be waited for")
         made = []
         for timed in times.at:
@@ -201,6 +235,6 @@ class Facts:
             raise Unsettled("span: a rank has no operation")
         return isl().PwMultiAff.from_map(maps[0]).get_pw_aff(0)
 
-    def everywhere(self, compared: Set) -> bool:
+    def everywhere(self, what: str, compared: Set) -> bool:
         """Return True if the comparison holds for every size and rank."""
-        return bool(self.rel.model.ranks.is_subset(compared))
+        return self.rel.holds(what, self.rel.model.ranks, compared)

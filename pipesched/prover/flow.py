@@ -41,7 +41,7 @@ def complete(rel: Relations) -> str:
         Unsettled: an operation is missing or runs twice, or neither is proved.
     """
     keys = rel.union(rel.keys.values())
-    if not rel.points(rel.statements).is_subset(keys.domain()):
+    if not rel.holds("complete: every operation has a stage", rel.points(rel.statements), keys.domain()):
         raise Unsettled("complete: an operation is of no stage of its rank")
     every = isl().UnionSet.from_set(every_key(rel))
     letters = {x.letter for x in rel.statements}
@@ -49,13 +49,20 @@ def complete(rel: Relations) -> str:
     for kind in asked:
         made = rel.made(kind)
         name = " or ".join(x for x in kind if x in letters)
-        if not made.range().is_equal(every):
-            raise Unsettled(f"complete: {name} of each stage and microbatch")
-        if not made.is_injective():
+        found, what = made.range(), f"complete: {name} of each stage and microbatch"
+        if not (rel.holds(what, every, found) and rel.holds(f"{what}, and no other", found, every)):
+            raise Unsettled(what)
+        if not rel.holds(f"{what} once", *_twice(made)):
             raise Unsettled(f"complete: {name} of a stage and microbatch once")
-    if "R" in letters and (asked == ["F"] or not rel.made("R").is_injective()):
+    once = "complete: R of each stage and microbatch at most once"
+    if "R" in letters and (asked == ["F"] or not rel.holds(once, *_twice(rel.made("R")))):
         raise Unsettled("complete: R of a stage and microbatch at most once")
     return ", ".join(x for x in "FBIWR" if x in letters)
+
+
+def _twice(made: UnionMap) -> tuple[UnionMap, UnionMap]:
+    """Return the pairs of instances that make the same, and those of an instance and itself."""
+    return made.apply_range(made.reverse()), made.domain().identity()
 
 
 @dataclass(eq=False)
@@ -128,6 +135,12 @@ class Flow:
     def _between(self) -> UnionMap:
         other = self.read("{ [r] -> [q] : r != q }")
         return self.rel.rank.apply_range(other).apply_range(self.rel.rank.reverse())
+
+    @cached_property
+    def scheduled(self) -> UnionMap:
+        """The clock that isl's scheduler finds."""
+        edges = self.near.union(self.far)
+        return isl().ScheduleConstraints.on_domain(self.points).set_validity(edges).compute_schedule().get_map()
 
     @cached_property
     def near(self) -> UnionMap:

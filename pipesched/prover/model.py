@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from pipesched.language import ast
+from pipesched.prover.evidence import Evidence
 from pipesched.prover.placing import Placing, placing
 from pipesched.prover.presburger import PwAff, Set, Space, isl
 from pipesched.prover.scope import NotAffine, Scope, Value, define, evaluate
@@ -25,6 +26,7 @@ class Model:
     file: ast.File
     given: Mapping[str, int]
     context: Any = field(default_factory=lambda: isl().Context())
+    evidence: Evidence = field(default_factory=Evidence)
 
     @cached_property
     def varying(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from pipesched.language import ast
+from pipesched.prover.evidence import Evidence
 from pipesched.prover.facts import Facts
 from pipesched.prover.flow import Flow, complete
 from pipesched.prover.model import Model
@@ -27,13 +28,14 @@ class Question:
 
     file: ast.File
     given: Mapping[str, int]
+    evidence: Evidence = field(default_factory=Evidence)
     _narrowed: dict[tuple[ast.Expression, ...], Question] = field(default_factory=dict)
     _timed: dict[tuple[tuple[str, int], ...], object] = field(default_factory=dict)
 
     @cached_property
     def model(self) -> Model:
         """The file's statements and placement."""
-        return Model(self.file, self.given)
+        return Model(self.file, self.given, evidence=self.evidence)
 
     def settled(self, ask: Callable[[], Found]) -> Found:
         """Compute an answer within the budget.
@@ -56,7 +58,8 @@ class Question:
     @cached_property
     def relations(self) -> Relations:
         """The relations for order and data flow."""
-        return Relations(self.model, Sample(self.model, sizes(self.model)))
+        guessed = self.evidence.known is None
+        return Relations(self.model, Sample(self.model, sizes(self.model) if guessed else ()))
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -93,7 +96,9 @@ class Question:
             return self
         if conditions not in self._narrowed:
             more = tuple(ast.Require(each.span, each, None) for each in conditions)
-            self._narrowed[conditions] = Question(replace(self.file, items=(*self.file.items, *more)), self.given)
+            fewer = replace(self.file, items=(*self.file.items, *more))
+            own = self.evidence.under(" and ".join(" ".join(each.span.text.split()) for each in conditions))
+            self._narrowed[conditions] = Question(fewer, self.given, own)
         return self._narrowed[conditions]
 
     def times(self, generators: Sequence[Costs]) -> Times:

@@ -48,12 +48,16 @@ class Relations:
         self.number = {x.name: k for k, x in enumerate(self.statements)}
         empty = self.space.universe.complement()
         self.domains = {x.name: empty if x.drain else x.domain for x in self.statements}
-        self.guesses: list[Guesses] = of_statements(self.sample)
         for each in self.statements:
             if each.drain:
                 self.domains[each.name] = self._drained(each)
                 for name in ("rank", "places", "order"):
                     self.__dict__.pop(name, None)
+
+    @cached_property
+    def guesses(self) -> list[Guesses]:
+        """Fits of values, by statement."""
+        return of_statements(self.sample)
 
     def union(self, maps: Iterable[Map]) -> UnionMap:
         """Return the union of the maps of several statements."""
@@ -98,11 +102,18 @@ class Relations:
         later = self.places.lex_lt_union_map(self.places)
         return later.intersect(self.rank.apply_range(self.rank.reverse())).coalesce()
 
-    def _fitted(self, statement: Statement, values: list[int], what: str) -> PwAff:
-        found = self.guesses[self.number[statement.name]].through(values)
-        if found is None:
-            raise Unsettled(f"{what}: no expression with few cases fits {statement.letter} at `{statement.span.text}`")
-        return found
+    def fitted(self, statement: Statement, of: str, values: Mapping[int, int]) -> PwAff | None:
+        """Return a guess at values of the instances of a statement. of: what they are; values: by identity."""
+        number = self.number[statement.name]
+        return self.model.evidence.guess(
+            f"{of} at {statement.name}",
+            self.space,
+            lambda: self.guesses[number].through([values[id(each)] for each in self.sample.of(number)]),
+        )
+
+    def holds(self, what: str, left: UnionMap, right: UnionMap) -> bool:
+        """Return True if one set is within another, which is a part of the proof."""
+        return self.model.evidence.holds(what, left, right)
 
     # Turns
 
@@ -124,25 +135,33 @@ class Relations:
         for instances in self.sample.ranks.values():
             mine = [x for x in instances if x.statement in numbers]
             counted |= {id(x): k for k, x in enumerate(mine)}
-        found = {}
+        found, what = {}, f"the count of {' '.join(x.name for x in of)}"
         for x in of:
-            values = [counted[id(each)] for each in self.sample.of(self.number[x.name])]
-            found[x.name] = self._fitted(x, values, f"the count of {words(of)}")
+            guess = self.fitted(x, what, counted)
+            if guess is None:
+                what = f"the count of {words(of)}"
+                raise Unsettled(f"{what}: no expression with few cases fits {x.letter} at `{x.span.text}`")
+            found[x.name] = guess
         self._prove_turns(of, self.valued(found))
         return found
 
     def _prove_turns(self, of: list[Statement], turn: UnionMap) -> None:
         """Require that `turn` counts the earlier instances; raise Unsettled if this is not proved."""
         what = f"the count of {words(of)}"
-        if not self.points(of).is_subset(turn.domain()):
+        names = f"the count of {' '.join(x.name for x in of)}"
+        if not self.holds(f"{names} is known everywhere", self.points(of), turn.domain()):
             raise Unsettled(f"{what} is not known everywhere")
         less = isl().UnionMap.read_from_str(self.model.context, "{ [a] -> [b] : a < b }")
-        if not self.order.apply_domain(turn).apply_range(turn).is_subset(less):
+        if not self.holds(f"{names} grows along the order", self.order.apply_domain(turn).apply_range(turn), less):
             raise Unsettled(f"{what} does not grow along the order")
         held = self.reached(turn)
         before = isl().UnionMap.read_from_str(self.model.context, "{ [k] -> [k - 1] : k != 0 }")
-        if not held.apply_range(before).is_subset(held):
+        if not self.holds(f"{names} has no gaps", held.apply_range(before), held):
             raise Unsettled(f"{what} has gaps")
+
+    def reached_by(self, of: Iterable[Statement]) -> UnionSet:
+        """Return ``[r]``: the ranks that run some of these."""
+        return self.points(of).apply(self.rank)
 
     def reached(self, turn: UnionMap) -> UnionMap:
         """Return the map ``[r] -> [k]`` to the turns on each rank."""
@@ -179,7 +198,9 @@ class Relations:
         mine = [x for x in self.statements if x.letter in ("I", "W") and _alike(x, drain)]
         until = [x for x in mine if first(x) <= first(drain)]
         made, taken = ([x for x in until if x.letter == letter] for letter in (OF["W"], "W"))
-        if not self.reached(self.valued(self.turns(made))).is_equal(self.reached(self.valued(self.turns(taken)))):
+        ran, freed = (self.reached(self.valued(self.turns(of))) for of in (made, taken))
+        what = f"as many W as I until {drain.name}"
+        if not (self.holds(f"{what}: not fewer", ran, freed) and self.holds(f"{what}: not more", freed, ran)):
             raise Unsettled("the count of W that are drained")
 
     # Keys

@@ -11,12 +11,13 @@ cone, and T there is linear: the sum of the generators' T, weighted as the costs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
 from pipesched.prover.flow import Flow
-from pipesched.prover.presburger import PwAff, UnionMap, UnionSet, isl
+from pipesched.prover.presburger import PwAff, UnionMap, UnionSet, isl, parts
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.replay import Costs, Replay, cost_of
 from pipesched.prover.statements import Statement
@@ -83,8 +84,7 @@ class Timeline:
         starts = {id(slot.first): start for slot, start in begun}
         rel, found = self.rel, {}
         for x in self.flow.nodes:
-            number = rel.number[x.name]
-            guess = rel.guesses[number].through([starts[id(each)] for each in rel.sample.of(number)])
+            guess = rel.fitted(x, f"start at {shown(costs)}", starts)
             if guess is None:
                 raise Unsettled(
                     f"start times at {shown(costs)}: no expression with few cases fits {x.letter} at `{_line(x)}`"
@@ -102,11 +102,15 @@ class Timeline:
     def feasible(self, timed: Timed) -> bool:
         """Return True if no slot starts before its dependencies end, wherever times are known."""
         most = isl().UnionMap.read_from_str(self.rel.model.context, "{ [a] -> [b] : a <= b }")
-        if not self.flow.points.is_subset(timed.begin.domain()):
+        what, holds = f"start at {shown(timed.costs)}", self.rel.holds
+        if not holds(f"{what} is known everywhere", self.flow.points, timed.begin.domain()):
             return False
         return all(
-            edges.apply_domain(end).apply_range(timed.begin).is_subset(most)
-            for edges, end in ((self.flow.near, timed.end), (self.flow.far, timed.late))
+            holds(f"{what}: not before its inputs {where}", edges.apply_domain(end).apply_range(timed.begin), most)
+            for where, edges, end in (
+                ("on one rank", self.flow.near, timed.end),
+                ("from others", self.flow.far, timed.late),
+            )
         )
 
     def prove(self, generators: Sequence[Costs]) -> Times:
@@ -119,32 +123,34 @@ class Timeline:
         for timed in times:
             if not self.feasible(timed):
                 raise Unsettled(f"start times at {shown(timed.costs)}: an operation starts before its input")
-            if not self.flow.points.is_subset(self._justified(*self._tight([timed]))):
+            what = f"start at {shown(timed.costs)}"
+            if not self.rel.holds(f"{what}: not late", self.flow.points, self._justified(what, *self._tight([timed]))):
                 raise Unsettled(f"start times at {shown(timed.costs)}: an operation starts late")
         return Times(times, self._between(times))
 
     def _between(self, times: Sequence[Timed]) -> UnionSet:
         """Return the slots whose start is linear between generators: all that are proved, or those of a guess."""
         tight, zero = self._tight(times)
+        what = f"start between {' and '.join(shown(timed.costs) for timed in times)}"
         try:
-            return self._justified(tight, zero)
+            return self._justified(what, tight, zero)
         except Unsettled:
             found = isl().UnionSet.read_from_str(self.rel.model.context, self.rel.empty)
-        for chosen in self.replay.justified([x.costs for x in times]):
-            guess = self._guessed(chosen)
-            if guess.is_subset(zero.union(tight.intersect_domain(guess).range())):
+        for k, chosen in enumerate(self.replay.justified([x.costs for x in times])):
+            guess = self._guessed(f"{what}: way {k}", chosen)
+            if self.rel.holds(f"{what}: on way {k}", guess, zero.union(tight.intersect_domain(guess).range())):
                 found = found.union(guess)
         return found
 
-    def _guessed(self, chosen: set[int]) -> UnionSet:
+    def _guessed(self, what: str, chosen: set[int]) -> UnionSet:
         """Return the statements' slots among which these were sampled, without the statements whose samples fit no
         condition.
         """
         rel = self.rel
         found = isl().UnionSet.read_from_str(rel.model.context, rel.empty)
         for x in self.flow.nodes:
-            number = rel.number[x.name]
-            guess = rel.guesses[number].through([int(id(each) in chosen) for each in rel.sample.of(number)])
+            mine = rel.sample.of(rel.number[x.name])
+            guess = rel.fitted(x, what, {id(each): int(id(each) in chosen) for each in mine})
             if guess is not None:
                 where = rel.domains[x.name].intersect(guess.eq_set(rel.space.number(1)))
                 found = found.union(isl().UnionSet.from_set(where.set_tuple_name(x.name)))
@@ -162,7 +168,7 @@ class Timeline:
             zero = zero.intersect(timed.begin.intersect_range(at_zero).domain())
         return near.union(far), zero
 
-    def _justified(self, tight: UnionMap, zero: UnionSet) -> UnionSet:
+    def _justified(self, what: str, tight: UnionMap, zero: UnionSet) -> UnionSet:
         """Return the slots at the end of a path of tight edges from a slot that starts at 0.
 
         Raises:
@@ -171,7 +177,7 @@ class Timeline:
         found = zero.union(tight.range())
         for _ in range(ROUNDS):
             fewer = zero.union(tight.intersect_domain(found).range()).coalesce()
-            if found.is_subset(fewer):
+            if self.rel.holds(f"{what}: a way leads there", found, fewer):
                 return found
             found = fewer
         raise Unsettled("start times: which operations wait for each other is not found")
@@ -201,20 +207,37 @@ def clock(timeline: Timeline) -> str:
 
 def scheduled(flow: Flow) -> bool:
     """Return True if isl's scheduler finds a clock that increases along every edge."""
-    edges = flow.near.union(flow.far)
+    rel, edges, kind = flow.rel, flow.near.union(flow.far), isl().dim_type
     try:
-        made = isl().ScheduleConstraints.on_domain(flow.points).set_validity(edges).compute_schedule().get_map()
+        made = rel.union(rel.of(x, word) for x in flow.nodes if (word := [*_word(flow, x)]))
     except isl().Error as error:
         if "maximal number" in str(error):
             raise
         return False
-    good: list[bool] = []
-    edges.apply_domain(made).apply_range(made).foreach_map(lambda x: good.append(_forward(x)))
-    return all(good)
-
-
-def _forward(edges: UnionMap) -> bool:
-    kind = isl().dim_type
-    if edges.dim(kind.in_) != edges.dim(kind.out):
+    if not rel.holds("clock is known everywhere", flow.points, made.domain()):
         return False
-    return bool(edges.is_subset(isl().Map.lex_lt(edges.get_space().domain())))
+    later = parts(edges.apply_domain(made).apply_range(made))
+    return all(
+        x.dim(kind.in_) == x.dim(kind.out)
+        and rel.holds("clock grows along every edge", x, isl().Map.lex_lt(x.get_space().domain()))
+        for x in later
+    )
+
+
+def _word(flow: Flow, x: Statement) -> Iterator[PwAff]:
+    """Yield the numbers of a statement's clock, as isl's scheduler has them."""
+    evidence, space = flow.rel.model.evidence, flow.rel.space
+    for k in count():
+        number = evidence.guess(f"clock {k} at {x.name}", space, lambda k=k: _scheduled(flow, x, k))  # type: ignore[misc]
+        if number is None:
+            return
+        yield number
+
+
+def _scheduled(flow: Flow, x: Statement, k: int) -> PwAff | None:
+    """Return a number of the clock that isl's scheduler finds."""
+    kind = isl().dim_type
+    for own in parts(flow.scheduled):
+        if own.get_tuple_name(kind.in_) == x.name and k < own.dim(kind.out):
+            return isl().PwMultiAff.from_map(own.reset_tuple_id(kind.in_)).get_pw_aff(k)
+    return None

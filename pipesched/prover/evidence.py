@@ -1,0 +1,85 @@
+"""What a proof rests on: expressions that are guessed, and inclusions of sets that are decided.
+
+A prover makes guesses and keeps them; a checker takes those of a certificate, and makes none. Both decide the same
+inclusions, and nothing is concluded from a guess but what these say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pipesched.prover.presburger import PwAff, Set, Space, UnionMap, UnionSet
+from pipesched.prover.written import cases, expression
+
+Points: TypeAlias = Set | UnionSet | UnionMap
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """An inclusion that was decided. what: in words; left and right where a second opinion is asked for."""
+
+    what: str
+    left: Points = None
+    right: Points = None
+
+
+@dataclass(eq=False)
+class Evidence:
+    """Guesses and inclusions of the questions on one file. known: the guesses of a certificate; None makes them.
+
+    where: the sizes of a question with fewer of them, in words. keeps: inclusions are kept with their sets.
+    """
+
+    known: Mapping[str, object] | None = None
+    place: str = ""
+    keeps: bool = False
+    where: str = ""
+    made: dict[str, tuple[PwAff, Space]] = field(default_factory=dict)
+    taken: dict[str, object] = field(default_factory=dict)
+    shown: dict[str, Shown] = field(default_factory=dict)
+
+    def under(self, where: str) -> Evidence:
+        """Return the evidence of a question with fewer sizes, which is kept here too."""
+        where = " and ".join(filter(None, [self.where, where]))
+        return Evidence(self.known, self.place, self.keeps, where, self.made, self.taken, self.shown)
+
+    def _named(self, what: str) -> str:
+        return f"{what} where {self.where}" if self.where else what
+
+    def guess(self, of: str, space: Space, make: Callable[[], PwAff | None]) -> PwAff | None:
+        """Return a guess at an expression; None if there is none.
+
+        Raises:
+            Damaged: the certificate has none in this spelling.
+        """
+        name = self._named(of)
+        if self.known is None:
+            found = make()
+            if found is not None:
+                self.made[name] = found, space
+            return found
+        if name not in self.known:
+            return None
+        self.taken[name] = self.known[name]
+        return expression(self.known[name], space, f"{self.place}.guesses[{name}]")
+
+    def holds(self, what: str, left: Points, right: Points) -> bool:
+        """Return True if one set is within another, which is noted."""
+        if not left.is_subset(right):
+            return False
+        name = self._named(what)
+        if self.keeps:
+            self.shown[f"{name} {len(self.shown)}"] = Shown(name, left, right)
+        else:
+            self.shown.setdefault(name, Shown(name))
+        return True
+
+    def guesses(self) -> dict[str, object]:
+        """Return all guesses as a certificate has them."""
+        return dict(self.taken) if self.known is not None else {of: cases(*made) for of, made in self.made.items()}
+
+    def obligations(self) -> list[str]:
+        """Return the inclusions in words."""
+        return [*dict.fromkeys(shown.what for shown in self.shown.values())]

@@ -1,0 +1,156 @@
+"""Expressions by cases as a certificate has them: sums of names in one spelling, which isl's own parser never sees.
+
+    {"where": ["m - p >= 0", "i0 - 2*e0 == 0"], "floors": ["1/2*i0"], "value": "3*p + e0 - 3"}
+
+e0 is the floor of the first sum, which may be a part of the next. Where several cases meet, their values add up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from pipesched.prover.presburger import PwAff, Space, isl
+
+CASES, FLOORS, CONDITIONS = 100, 20, 60
+_NUMBER = r"[1-9]\d{0,11}(?:/[1-9]\d{0,11})?"
+_TERM = rf"(?:{_NUMBER}(?:\*[a-z]\w*)?|[a-z]\w*)"
+_SUM = re.compile(rf"0|-?{_TERM}(?: [+-] {_TERM})*", re.ASCII)
+_PART = re.compile(rf"(?P<sign>-?)(?:(?P<number>{_NUMBER})(?:\*(?P<of>[a-z]\w*))?|(?P<name>[a-z]\w*))", re.ASCII)
+_CONDITION = re.compile(r"(.+) (>=|==) 0")
+
+
+class Damaged(Exception):
+    """An entry of a certificate is not what it has to be. place: of the entry."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(reason)
+        self.place, self.reason = place, reason
+
+
+def spelled(weights: Sequence[Fraction], names: Sequence[str]) -> str:
+    """Return a sum as text. weights: of 1, and of each name."""
+    terms = [(weight, name) for weight, name in zip(weights[1:], names, strict=False) if weight]
+    terms += [(weights[0], "")] if weights[0] else []
+    made = ""
+    for weight, name in terms:
+        sign = (" - " if made else "-") if weight < 0 else (" + " if made else "")
+        size = abs(weight)
+        made += sign + ("*".join(filter(None, [str(size), name])) if size != 1 or not name else name)
+    return made or "0"
+
+
+def weights(text: object, names: Sequence[str]) -> list[Fraction]:
+    """Return the weights of 1 and of each name in a sum.
+
+    Raises:
+        ValueError: it is not spelled as `spelled` does.
+    """
+    if not isinstance(text, str) or _SUM.fullmatch(text) is None:
+        raise ValueError
+    found = [Fraction(0)] * (1 + len(names))
+    for part in _PART.finditer(text.replace(" - ", " -").replace(" + ", " ")) if text != "0" else ():
+        name = part["of"] or part["name"]
+        at = 1 + names.index(name) if name else 0
+        found[at] += Fraction(part["number"] or 1) * (-1 if part["sign"] else 1)
+    if spelled(found, names) != text:
+        raise ValueError
+    return found
+
+
+def cases(of: PwAff, space: Space) -> list[dict[str, object]]:
+    """Return an expression as a certificate has it."""
+    return [*_cases(of, (*space.parameters, *space.dims))]
+
+
+def _cases(of: PwAff, names: Sequence[str]) -> Iterator[dict[str, object]]:
+    kind = isl().dim_type
+    for where, value in of.coalesce().get_pieces():
+        own, said = _floors(value, names, ())
+        for part in where.make_disjoint().compute_divs().get_basic_sets():
+            known, floors = _floors(part, own, said)
+            at = [known.index(f"e{len(said) + k}") for k in range(part.dim(kind.div))]
+            conditions = []
+            for each in part.get_constraints():
+                divs = [_fraction(each.get_coefficient_val(kind.div, k)) for k in range(part.dim(kind.div))]
+                found = [*_plain(each, names, kind.set), *[Fraction(0)] * (len(known) - len(names))]
+                for k, weight in zip(at, divs, strict=True):
+                    found[1 + k] += weight
+                conditions.append(f"{spelled(found, known)} {'==' if each.is_equality() else '>='} 0")
+            total = [*_plain(value, names, kind.in_)]
+            total += [_fraction(value.get_coefficient_val(kind.div, k)) for k in range(value.dim(kind.div))]
+            made: dict[str, object] = {"where": sorted(conditions)}
+            yield made | ({"floors": [*floors]} if floors else {}) | {"value": spelled(total, own)}
+
+
+def _plain(of: Any, names: Sequence[str], dims: Any) -> Iterator[Fraction]:
+    """Yield the weights of 1, of the parameters and of the dimensions in a condition or an expression."""
+    kind = isl().dim_type
+    yield _fraction(of.get_constant_val())
+    count = of.dim(kind.param)
+    for k in range(len(names)):
+        yield _fraction(of.get_coefficient_val(*((kind.param, k) if k < count else (dims, k - count))))
+
+
+def _floors(of: Any, names: Sequence[str], before: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names, with those of the floors of a set or an expression behind them, and their sums."""
+    kind = isl().dim_type
+    known, made = [*names], [*before]
+    first = len(known)
+    width = of.dim(kind.param) + of.dim(kind.set if hasattr(of, "get_basic_sets") else kind.in_)
+    for k in range(of.dim(kind.div)):
+        div = of.get_div(k)
+        sums = [*_plain(div, known[:width], kind.in_), *[Fraction(0)] * (len(known) - width)]
+        for j in range(k):
+            sums[1 + first + j] += _fraction(div.get_coefficient_val(kind.div, j))
+        made.append(spelled(sums, known))
+        known.append(f"e{len(made) - 1}")
+    return known, made
+
+
+def _fraction(value: Any) -> Fraction:
+    return Fraction(value.to_str())
+
+
+def expression(entry: object, space: Space, place: str) -> PwAff:
+    """Return the expression of an entry.
+
+    Raises:
+        Damaged: it is none.
+    """
+    if not isinstance(entry, list) or not 0 < len(entry) <= CASES:
+        raise Damaged(place, f"it is not a list of 1 to {CASES} cases")
+    total: PwAff | None = None
+    for number, case in enumerate(entry):
+        try:
+            made = _case(case, space)
+        except (ValueError, TypeError, KeyError):
+            raise Damaged(f"{place}[{number}]", "it is not a case in the spelling of `prove --json`") from None
+        total = made if total is None else total.union_add(made)
+    return total
+
+
+def _case(case: Mapping[str, object], space: Space) -> PwAff:
+    if not isinstance(case, dict) or not {"where", "value"} <= case.keys() <= {"where", "floors", "value"}:
+        raise ValueError
+    names = [*space.parameters, *space.dims]
+    columns = [space.number(1), *map(space.named, names)]
+    for k, text in enumerate(_texts(case.get("floors", []), FLOORS)):
+        columns.append(space.combination(weights(text, names), columns).floor())
+        names.append(f"e{k}")
+    value = space.combination(weights(case["value"], names), columns)
+    for text in _texts(case["where"], CONDITIONS):
+        found = _CONDITION.fullmatch(text)
+        if found is None:
+            raise ValueError
+        sums = space.combination(weights(found[1], names), columns)
+        value = value.intersect_domain(sums.nonneg_set() if found[2] == ">=" else sums.zero_set())
+    return value
+
+
+def _texts(given: object, most: int) -> list[str]:
+    if not isinstance(given, list) or len(given) > most or not all(isinstance(x, str) for x in given):
+        raise ValueError
+    return given
