@@ -21,11 +21,15 @@ from pipesched.model.schedule import Program
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """The sends or the receives by channel, in list order. place: of each one on its channel."""
+    """The sends or the receives by channel, in list order."""
 
     at: Column
-    place: Column
     channel: Column
+
+    @property
+    def place(self) -> Column:
+        """Of each one on its channel."""
+        return places(fresh(self.channel))
 
     @classmethod
     def of(cls, program: Program, which: Bools, source: Column, target: Column) -> Self:
@@ -34,7 +38,7 @@ class Side:
         ranks, communicator = np.int64(program.ranks), program.communicator[at] * (program.op[at] != Op.SYNC)
         channel = small((communicator * ranks + source[at]) * ranks + target[at])
         order = np.argsort(channel, kind="stable")
-        return cls(at[order].astype(PLACE), places(fresh(channel[order])), channel[order])
+        return cls(at[order].astype(PLACE), channel[order])
 
     def apart(self, by: int) -> tuple[Column, Column]:
         """Return the pairs of one channel, the second so many places after the first."""

@@ -40,13 +40,10 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
     steps = np.arange(0 if schedule.forward_only else schedule.ranks)
     size, messages = len(schedule), len(found)
     parts = [size, messages, messages, len(reduced), len(syncs), len(syncs), len(steps)]
-    row, clock = _laid_out(schedule, _instants(times, found.producer, reduced), parts)
-    source = np.concatenate([np.arange(size), found.producer, found.consumer, reduced], dtype=PLACE)
-    rank = np.concatenate([schedule.rank[source], low, high, steps], dtype=PLACE)
-    start = np.append(0, np.cumsum(np.bincount(rank, minlength=schedule.ranks)))
-    by_rank = np.argsort(small(rank[row]), kind="stable")
-    row, clock = row[by_rank], clock[by_rank]
-    del rank, by_rank  # large
+    source = np.concatenate([np.arange(size, dtype=PLACE), found.producer, found.consumer, reduced], dtype=PLACE)
+    rank = np.concatenate([schedule.rank[source], low, high, steps], dtype=np.int64)
+    row, clock, start = _laid_out(rank, _instants(times, found.producer, reduced), parts, schedule.ranks)
+    del rank  # large
 
     def ordered(*columns: Column) -> Column:
         return np.concatenate(columns, dtype=np.int32)[row]
@@ -97,25 +94,27 @@ def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
     return np.asarray(np.remainder(time, max(1, len(time)), out=time), dtype=PLACE)
 
 
-def _laid_out(schedule: Schedule, order: Column, count: list[int]) -> tuple[Column, Column]:
-    """Return the rows of all parts in the order of their instants, and these.
+def _laid_out(rank: Ints, order: Column, count: list[int], ranks: int) -> tuple[Column, Column, Ints]:
+    """Return the rows of all parts by rank, in the order of their instants; these; and the cut by rank.
 
-    A message and a SYNC have a row in two parts, of one instant; the second part of a pair is behind the first.
+    A message and a SYNC have a row in two parts, of one instant. rank: of each row; it is overwritten.
     """
-    size, messages, _, _, syncs, _, _ = count
     first = np.cumsum([0, *count], dtype=PLACE)
-    order[order >= first[2]] += messages
+    order[order >= first[2]] += first[2] - first[1]
     order = np.concatenate([order, np.arange(first[4], first[5]), np.arange(first[6], first[7])], dtype=PLACE)
-    second = np.flatnonzero(schedule.joined[1:] & ~schedule.joined[:-1]) + 1
-    apart, rows = np.zeros(first[-1], dtype=PLACE), np.ones(first[-1], dtype=np.int8)
-    apart[second - 1], apart[first[1] : first[2]], apart[first[4] : first[5]] = 1, messages, syncs
-    rows[apart > 0], rows[second] = 2, 0
-    rows = rows[order]
-    row, clock = np.repeat(order, rows), np.repeat(2 * np.arange(len(order), dtype=PLACE), rows)
-    again = np.flatnonzero(clock[1:] == clock[:-1]) + 1
-    row[again] += apart[row[again]]
-    clock[again[row[again] < size]] += 1
-    return row, clock
+    sides = np.stack([order, order + np.where(order < first[2], count[1], count[4]).astype(PLACE)], axis=1).reshape(-1)
+    bits, key = len(sides).bit_length(), np.empty(first[-1], dtype=np.int64)  # rank, instant, side
+    key[order] = np.arange(0, len(sides), 2)
+    for one in (1, 4):
+        key[first[one + 1] : first[one + 2]] = key[first[one] : first[one + 1]] + 1
+    rank <<= bits
+    key += rank
+    key.sort()
+    start = np.searchsorted(key, np.arange(ranks + 1) << bits)
+    key &= (1 << bits) - 1
+    row = sides[key]
+    key >>= 1
+    return row, key.astype(PLACE), start
 
 
 def _last_backward(schedule: Schedule) -> Ints:
