@@ -31,6 +31,8 @@ def together(waits: Sequence[Waits]) -> Waits:
 
 ROUNDS = range(12, 513)  # for so many lists, numpy's rounds over lists beat the event loop over entries
 TRIED, WORTH = 4096, 8  # after so many rounds it is known whether they run so many entries each
+AHEAD = 4096  # entries that are run before it is looked whether one of them had to wait
+NEVER = 1 << 62  # the end of what has not run
 RAISED = 16  # passes over all entries that raise their ends; one takes a twentieth of the time of a run
 _WIDTH = 4  # inputs of an entry that have columns
 _STRETCH = 4096  # entries of a list that the event loop reads at a time
@@ -110,40 +112,56 @@ def ends_from(least: Ints, lists: Lists) -> Ints:
 def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
     """Rounds over lists: every list whose next entry has its inputs runs that entry. None may have further inputs.
 
-    What runs in one round is independent, and the round is its turn. Where lists mostly wait for each other, so that
-    rounds have little to do, the event loop is faster and takes over.
+    What runs in one round is independent, and the round is its turn. Some rounds are run as if no list had to wait in
+    them, and undone if one had to. Where lists mostly wait for each other, so that rounds have little to do, the event
+    loop is faster and takes over.
     """
     size = len(lists.cost)
-    turn, end = np.full(size, -1, dtype=PLACE), np.full(size + 1, -1, dtype=np.int64)
+    turn, end = np.full(size, -1, dtype=PLACE), np.full(size + 1, NEVER, dtype=np.int64)
     end[size] = 0  # where an absent input is looked up
     at, last = lists.cut[:-1].copy(), lists.cut[1:]
     clock = np.zeros(len(at), dtype=np.int64)
-    live, left = np.flatnonzero(at < last), 0
-    round_number = 0
+    live, round_number, ahead = np.flatnonzero(at < last), 0, 1
     while len(live):
-        i, begin = at[live], clock[live]
-        waits = np.zeros(len(live), dtype=np.bool_)
-        for need, delay in lists.inputs:
-            arrival = end[need[i]]
-            waits |= arrival < 0
-            np.maximum(begin, arrival if delay is None else arrival + delay[i], out=begin)
-        ranks = live
-        if waits.any():
-            ready = np.flatnonzero(~waits)
+        i = at[live] + np.arange(ahead)[:, None]
+        now = _in_step(lists, i, clock[live], end)
+        ready = np.flatnonzero(now < NEVER)
+        if len(ready) < len(live):
+            end[i] = NEVER
+            if ahead > 1:
+                ahead = 1
+                continue
             if not len(ready):
                 break
-            i, begin, ranks = i[ready], begin[ready], live[ready]
-        turn[i] = round_number
-        end[i] = clock[ranks] = begin + lists.cost[i]
-        at[ranks] = i + 1
-        left -= 1
-        if left < 0:  # a list may be over now
-            live = live[at[live] < last[live]]
-            left = int((last[live] - at[live]).min(initial=size)) - 1
-        round_number += 1
+            i, now = i[:, ready], now[ready]
+            end[i[0]] = now
+        ranks = live[ready]
+        turn[i] = round_number + np.arange(ahead, dtype=PLACE)[:, None]
+        clock[ranks] = now
+        at[ranks] += ahead
+        round_number += ahead
         if round_number == TRIED and int((at - lists.cut[:-1]).sum()) < WORTH * TRIED:
             return run_events(lists)
+        left = last[live] - at[live]
+        live = live[left > 0]
+        ahead = 2 * ahead if len(ready) == len(left) else 1
+        ahead = max(1, min(ahead, AHEAD // max(1, len(live)), TRIED - round_number % TRIED, int(left.min())))
+    end[end >= NEVER] = -1
     return end[:size], turn, at
+
+
+def _in_step(lists: Lists, entries: Ints, now: Ints, end: Ints) -> Ints:
+    """Run entries, a row of one for each list after the other, and return the ends of the last: NEVER if one waits."""
+    inputs = [(need[entries], None if delay is None else delay[entries]) for need, delay in lists.inputs]
+    for number, cost in enumerate(lists.cost[entries]):
+        for need, delay in inputs:
+            arrival = end.take(need[number])
+            if delay is not None:
+                arrival += delay[number]
+            np.maximum(now, arrival, out=now)
+        now += cost
+        end[entries[number]] = now
+    return now
 
 
 def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
