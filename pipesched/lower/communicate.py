@@ -21,7 +21,7 @@ import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
-from pipesched.model.columns import PLACE, Column, Ints, makes, small
+from pipesched.model.columns import PLACE, Column, Ints, makes
 from pipesched.model.lists import Chosen
 from pipesched.model.ops import COMPUTES, RECEIVES, SENDS, Op, Result
 from pipesched.model.schedule import Program, Schedule

@@ -89,7 +89,8 @@ class Ticks:
 
     def delays(self, stage: Column, microbatch: Column) -> Ints:
         """Return how long a message takes that each of these stages sends."""
-        return self._of(self.message, 1, stage, microbatch)
+        some = self.message.any()
+        return self._of(self.message, 1, stage, microbatch) if some else np.zeros(len(stage), dtype=np.int64)
 
     def _of(self, table: Ints, axes: int, stage: Column, microbatch: Column, *op: Column) -> Ints:
         """Return the entries of a table; a stage or a microbatch out of range counts as the one next to it."""
