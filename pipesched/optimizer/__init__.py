@@ -1,1 +1,1 @@
-"""Find the schedule with the least bubble under a memory cap, and prove that it is optimal."""
+"""Finds the schedule with the least bubble under a memory cap, and proves it optimal."""

@@ -1,4 +1,4 @@
-"""Read the JSON that `pipesched optimize --json` prints, to be checked.
+"""Reads an answer, the JSON of `pipesched optimize --json`, so that it can be checked.
 
 source         the schedule, a .ps file as text
 release, mem_cap, objective       the question
@@ -32,8 +32,8 @@ Kind = TypeVar("Kind")
 class Answer:
     """An answer of the optimizer.
 
-    caps: by rank, or None. schedule: the text of the .ps file. entries: all entries of the JSON. unit: of times.
-    asked: caps in bytes as the user gave them, or None.
+    caps: by rank, or None. schedule: the text of the .ps file. entries: all entries of the JSON. unit: of times. asked:
+    caps in bytes as the user gave them, or None.
     """
 
     schedule: Source
@@ -55,7 +55,7 @@ def read(source: Source) -> Answer:
     """Read an answer that has a schedule.
 
     Raises:
-        PipeschedError: PS710, the text is not such JSON, or has no schedule or no certificate; PS843, reading it
+        PipeschedError: PS710, the text is not JSON of this form, or has no schedule or no certificate; PS843, reading
             exceeds the budget.
     """
     try:
@@ -84,7 +84,9 @@ def _none(source: Source) -> PipeschedError:
 
 
 def _once(entries: list[tuple[str, object]]) -> dict[str, object]:
-    """Make an object of its entries; ValueError if a name occurs twice, as readers differ in the value they keep."""
+    """Build an object from its entries; raise ValueError if a name occurs twice, since readers would disagree on the
+    value.
+    """
     if len(dict(entries)) != len(entries):
         raise ValueError
     return dict(entries)

@@ -1,4 +1,4 @@
-"""`pipesched.optimize`: the least bubble under a memory cap, with a proof."""
+"""The API function `pipesched.optimize`: the least bubble under a memory cap, with a proof."""
 
 from __future__ import annotations
 
@@ -42,20 +42,18 @@ def optimize(
     progress: Callable[[State], None] | None = None,
     **parameters: Parameter,
 ) -> Optimum:
-    """Return the schedule with the least bubble under a memory cap, and what is proved of it: as ``pipesched
-    optimize``.
+    """Find the schedule with the least bubble under a memory cap, with its proof, as ``pipesched optimize`` does.
 
-    target: a schedule whose placement, sizes and kind of backward count; without one there are p, v and m.
-    placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement counts. mem_cap: in
+    target: a schedule that gives placement, sizes and the kind of backward; without one, p, v and m are parameters.
+    placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement is used. mem_cap: in
     microbatches through 1/p of the model, one, or one per rank. backward: ``split`` or ``fused``. time_limit: seconds.
-    certify: what rests on an engine's word is proved.
-    seed: where chance begins; the same question and seed have the same answer, unless a time limit ends the search.
-    progress: is given the state of the search about every second; KeyboardInterrupt, also from there, ends the search
-    with the best so far.
+    certify: prove bounds that otherwise rest on an engine's word. seed: of random choices; the same question and seed
+    have the same answer, unless a time limit ends the search. progress: called with the state of the search about every
+    second; KeyboardInterrupt, also if it raises one, ends the search with the best schedule so far.
 
     Raises:
-        PipeschedError: PS2xx, an option that means nothing; PS702, what cannot be optimized; PS820, the engine is not
-            installed; all that is wrong in the file. That no schedule is within the caps is an answer, not an error.
+        PipeschedError: PS2xx, invalid options; PS702, a schedule that cannot be optimized; PS820, the engine is not
+            installed; every finding on the file. If no schedule is within the caps, that is an answer, not an error.
     """
     given, sizes = keywords.read("optimize", locals())
     if progress is not None and not callable(given["progress"]):

@@ -1,4 +1,4 @@
-"""The proof that a user demands: the options that `optimize` adds to `verify`, as one value."""
+"""The proof that a user requests: the options that `optimize` adds to `verify`, as one value."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Proof:
-    """require_proof: an answer that is not proved optimal is an error. proof: PATH; the clauses go to PATH.cnf, their
-    refutation to PATH.lrat.
+    """The requested proof. require_proof: an answer that is not proved optimal is an error. proof: PATH; the clauses
+    are written to PATH.cnf, and their refutation to PATH.lrat.
     """
 
     require_proof: bool = False

@@ -23,7 +23,7 @@ from pipesched.planning.byte_counts import gigabytes
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
 
-_ANSWERS, _ROWS = 4, 7  # rows of the table: schedules that answer the question, and all; the others are only named
+_ANSWERS, _ROWS = 4, 7  # most rows of the table: schedules that answer the question, and all rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Known:
     """A known schedule at the same size. spent: its times; peak: the largest over the ranks.
 
     fits: True if its peaks are within the caps. orders: None if it has another placement, overlap slots, or the other
-    kind of backward; `unlike` names the difference.
+    kind of backward; `unlike` then names the difference.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Known:
 
     @property
     def remark(self) -> str:
-        """Reason why the schedule does not answer the question; empty if it does."""
+        """The reason why the schedule does not answer the question; empty if it does."""
         if self.orders is None:
             return self.unlike
         return "" if self.fits else "over the cap"
@@ -97,8 +97,8 @@ Row: TypeAlias = "tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction, s
 
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
-    """Return the lines of the table: the found schedule among the best baselines, by objective. spent, peak: of the
-    found one.
+    """Return the lines of the table: the found schedule among the best baselines, by objective. spent, peak: those of
+    the found one.
     """
     own = ("this schedule", *_figures(spent, peak), "")
     rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]
@@ -111,7 +111,7 @@ def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fractio
 
 
 def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
-    """Align the rows under the heads of the columns."""
+    """Align the rows under the column heads."""
     said, one = instance.costs.unit.text, instance.of_one
     plain = one is None and not instance.costs.unit
     held = (shown if plain else digits) if one is None else lambda amount: gigabytes(amount * one)
@@ -123,7 +123,9 @@ def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
-    """Yield the table's unit of time, its ratio to that of `compare`, and the assumed costs of other backwards."""
+    """Yield the notes on the table's unit of time, on its ratio to the unit of `compare`, and on assumed costs of other
+    backwards.
+    """
     stages, ranks = instance.placement.stages, instance.placement.ranks
     other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
     guessed = instance.costs.assumed_of({*"FIWB"} - {*instance.kinds})
@@ -136,16 +138,14 @@ def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
 
 
 def plainest() -> list[tuple[str, Source]]:
-    """Return the built-in schedules, those with fewer parameters first: one chunk a rank makes an interleaved one
-    another.
+    """Return the built-in schedules, those with fewer parameters first, since with one chunk an interleaved schedule
+    equals a simpler one.
     """
     return sorted(((name, read(name)) for name in built_in()), key=lambda x: _parameters(x[1].text))
 
 
 def _parameters(text: str) -> int:
-    """Return the number of parameters of a file, from its head alone: the commas between its first brackets, and
-    one.
-    """
+    """Return the number of parameters of a file from its head: the commas between its first brackets, plus one."""
     depth = count = 0
     for token in grammar().words.read(text):
         depth += (token.kind in ("LPAR", "LSQB")) - (token.kind in ("RPAR", "RSQB"))

@@ -1,4 +1,4 @@
-"""Optimize a schedule: from a request to an answer that anyone can check.
+"""Optimization of a schedule: from a request to an answer that anyone can check.
 
     Request ──> target ──> Problem ──> search or seam ──> orders ──> .ps text ──> load, examine ──> Optimum
                   │          │                                          │            │ judge: the certificate
@@ -56,10 +56,10 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
 from pipesched.verbs.library import sized
 
-_LEFT = 0.5  # seconds after an interrupt
+_LEFT = 0.5  # seconds left after an interrupt
 _PRINTING = 25e-6  # seconds per operation, to print the answer and to verify it
-_COMPARED = 200_000  # limit on the operations of all baselines that are shown only for comparison
-_READING = 10e-6  # seconds per operation of a baseline
+_COMPARED = 200_000  # most operations of all baselines that are shown only for comparison
+_READING = 10e-6  # seconds to read an operation of a baseline
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
@@ -73,7 +73,7 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         return _optimized(request, progress)
     if request.fused:
         return _tried(request, progress)
-    with suppress(PipeschedError):  # what I stores for W is not counted at first: it may fit anyway
+    with suppress(PipeschedError):  # gradients that I stores for W are ignored at first: the answer may fit anyway
         hoped = _tried(replace(request, until_w=False), progress)
         if hoped.value is not None:
             safe = None
@@ -84,7 +84,9 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
 
 
 def _tried(request: Request, progress: Callable[[State], None]) -> Optimum:
-    """Optimize until an answer fits the cap in bytes: each excess is set aside for messages in the next attempt."""
+    """Optimize until an answer fits the cap in bytes; in each attempt, the previous excess is set aside for
+    messages.
+    """
     found = _optimized(request, progress)
     for _ in range(_TRIES):
         if found.analysis is None:
@@ -115,7 +117,7 @@ def _over(checked: Report) -> list[int]:
 
 
 def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
-    """Attach the byte counts to the answer. Raises PipeschedError: any other error of the answer."""
+    """Attach the byte counts to the answer; raise PipeschedError if it has any other error."""
     if not checked.ok:
         raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
     alone = ("bytes of messages are counted at this m alone",) if request.all_m else ()
@@ -176,7 +178,7 @@ def _repeated(
     """Return (schedule for every m, if requested and found; deadline, monotonic; True if the search for it was
     interrupted).
 
-    After an interrupt the deadline is close.
+    After an interrupt the deadline is moved close to now.
     """
     if not request.all_m:
         return None, until, False
@@ -187,7 +189,8 @@ def _repeated(
 
 
 def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known]:
-    """Yield the user's schedule, and the library's with the same numbers of stages and microbatches, each order once.
+    """Yield the user's schedule, and the library's schedules with the same numbers of stages and microbatches, each
+    order once.
 
     until: deadline (monotonic); no schedule is read that would exceed it.
     """
@@ -223,7 +226,7 @@ def _searched(
     progress: Callable[[State], None],
     until: float,
 ) -> State:
-    """Return the search for a schedule of one m, and add a note if it is not for every m."""
+    """Search for a schedule of one m; add a note if a schedule for every m was requested."""
     limits = request.limits
     known = known if limits.portfolio else iter(list(known)[:0])
     candidates = ((k.name, k.orders) for k in known if k.orders is not None and k.fits)
@@ -244,19 +247,19 @@ def _searched(
 
 
 def _formula(instance: Instance, problem: Problem) -> int:
-    """Lower bound by the checker's formula of `meetings`, in ticks."""
+    """Return the lower bound by the checker's formula of `meetings`, in ticks."""
     value, _ = meetings(whole(instance))
     return int(value * problem.scale / instance.costs.ticks(instance.placement.stages).scale)
 
 
 def _resized(target: Target, repeated: Periodic) -> Target:
-    """Change the target to the least number of microbatches that the seam reaches, not below the requested one."""
+    """Change the target to the smallest number of microbatches that the seam can reach, at least the requested one."""
     microbatches = repeated.reachable(target.instance.placement.microbatches)
     return replace(target, instance=target.instance.at(microbatches), sizes={**target.sizes, "m": microbatches})
 
 
 def _answer(request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None) -> Optimum:
-    """Make the answer of a search: its best schedule is judged, printed, read back and checked."""
+    """Build the answer of a search: its best schedule is judged, printed, read back and checked."""
     instance, problem = target.instance, state.problem
     found = Optimum(
         instance,
@@ -290,7 +293,7 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
 def _certified(
     request: Request, instance: Instance, state: State, schedule: Schedule, repeated: Periodic | None
 ) -> tuple[dict[str, object], Verdict, list[str]]:
-    """Return the certificate of a schedule, the checker's verdict, and notes on the requested proofs."""
+    """Return the certificate of a schedule, the checker's verdict, and notes on requested proofs."""
     problem, said = state.problem, list[str]()
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
@@ -340,7 +343,7 @@ def _printed(
 
 
 def _proof(request: Request, instance: Instance, state: State) -> Made:
-    """Prove the lower bound in steps that the checker follows."""
+    """Prove the lower bound in steps that the checker can follow."""
     asked = (state.bound.rank,) if state.refuted is None else state.refuted.ranks
     rank = asked[0] if asked else None
     try:
@@ -350,7 +353,7 @@ def _proof(request: Request, instance: Instance, state: State) -> Made:
 
 
 def _proof_for_every(request: Request, instance: Instance, repeated: Periodic) -> Made:
-    """Prove the value at the least m of the schedule optimal, if that implies it for every m."""
+    """Prove the value at the schedule's smallest m optimal, if that implies optimality for every m."""
     seam = repeated.seam
     least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
     period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
@@ -402,7 +405,7 @@ def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
 
 
 def _loaded(text: str) -> Loaded:
-    """Load the printed file; the optimizer wrote it, so its length is not limited."""
+    """Load the printed file. Its length is not limited, since the optimizer wrote it."""
     source = Source("optimum.ps", text)
     return load(source, Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(source.text))))
 

@@ -1,12 +1,14 @@
-"""Convert a cap in bytes to caps in the optimizer's unit, rounded down: an order within these is within the bytes.
+"""Conversion of a cap in bytes to caps in the optimizer's unit. Caps are rounded down, so an order within them is
+within the bytes.
 
     room       the cap less parameters, gradients and optimizer, the largest working memory, and messages
-    M          bytes that a microbatch leaves on a stage / on most stages, rounded up to a hundredth
-    release    I=-x,W=1+x where I stores gradients for W: x is the largest ratio of these to what F stores, rounded up
-    caps       room / bytes that a microbatch leaves on most stages, rounded down
+    M          bytes of a microbatch on a stage / on most stages, rounded up to a hundredth
+    release    I=-x,W=1+x where I stores gradients for W: x is the largest ratio of these to the bytes of F, rounded up
+    caps       room / bytes of a microbatch on most stages, rounded down
 
 Counting x may exclude an order that just fits. So the search also runs without x, and the bytes by which its order
-exceeds the cap are set aside in the next search; so are bytes of messages, whose number depends on the order.
+exceeds the cap are set aside in the next search. Bytes of messages, whose number depends on the order, are treated
+likewise.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from pipesched.planning.transformer import activations, parameters
 from pipesched.planning.transformer.config import Trained
 from pipesched.planning.transformer.state import state, undivided
 
-MESSAGES = 4  # per rank, set aside before an order is known
+MESSAGES = 4  # messages per rank for which bytes are set aside before an order is known
 _FINE = 100
 
 
@@ -91,7 +93,8 @@ def room(
     aside: Sequence[int] | None,
     until_w: bool,
 ) -> Room:
-    """Convert caps in bytes. aside: bytes for messages, by rank. until_w: True to count what I stores for W.
+    """Convert caps in bytes. aside: bytes for messages, by rank. until_w: True to count the gradients that I stores for
+    W.
 
     Raises:
         PipeschedError: PS235; PS503, parameters, gradients and optimizer alone are over the cap.
@@ -127,9 +130,7 @@ def _until_w(release: Release, stages: Sequence[activations.StageBytes]) -> Rele
 def _working(
     stages: Sequence[activations.StageBytes], whole: Sequence[tuple[Fraction, Fraction]], *, fused: bool
 ) -> list[Fraction]:
-    """Return the working memory of a backward of each stage, with the parameters and gradients that ZeRO gathers for
-    it.
-    """
+    """Return the working memory of each stage's backward, including parameters and gradients that ZeRO gathers."""
     each = (one.working[0] if fused else max(one.working[1:]) for one in stages)
     return [one + sum(parts) for one, parts in zip(each, whole, strict=True)]
 
@@ -145,7 +146,7 @@ def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: in
         raise PipeschedError([Diagnostic(OptimizerCode.STATES_OVER_CAP, message, help=help)])
 
 
-_ROUNDING = 3 * 64  # bytes: every figure of the footprint is rounded up to a whole byte
+_ROUNDING = 3 * 64  # bytes: every figure of the footprint is rounded up to whole bytes
 _SHOWN = 3
 
 

@@ -1,4 +1,4 @@
-"""Prove a bound that rests on an engine's word, in steps that `verify` follows; and ask Z3 for a second opinion.
+"""Proofs, in steps that `verify` follows, of a bound that rests on an engine's word; and second opinions by Z3.
 
     clauses of the checker ─┬─> CaDiCaL refutes them ──> trimmed ──> the certificate
                             └─> Z3: found at the objective, refuted a tick below
@@ -22,20 +22,22 @@ from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, 
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.support import files
 
-SECONDS, ALONE = 60.0, 20.0  # of CPU: for all clauses, and for those of one rank
-FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # clauses for Z3 without --confirm; its steps with and without
+SECONDS, ALONE = 60.0, 20.0  # CPU seconds for all clauses, and for those of one rank
+FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # for Z3: clauses without --confirm; steps with it, and without
 
 
 @dataclass(frozen=True)
 class Made:
-    """A proof. entry: `proof` of a certificate, empty if none was made. note: the result, or why there is no proof."""
+    """A proof. entry: `proof` of a certificate, empty if there is none. note: the result, or the reason why there is no
+    proof.
+    """
 
     entry: dict[str, object]
     note: str
 
 
 def certified(instance: Instance, value: Fraction, rank: int | None, path: str | None) -> Made:
-    """Prove that no objective is at most `value`; also write PATH.cnf and PATH.lrat, if there is a path.
+    """Prove that no objective is at most `value`; also write PATH.cnf and PATH.lrat if a path is given.
 
     Raises:
         OSError: the files cannot be written.
@@ -61,21 +63,22 @@ def certified(instance: Instance, value: Fraction, rank: int | None, path: str |
 
 
 def write(path: str, clauses: Clauses, refutation: bytes) -> None:
-    """Write PATH.cnf and PATH.lrat, for other checkers. Raises OSError: the files cannot be written."""
+    """Write PATH.cnf and PATH.lrat, for other checkers. Raises OSError if the files cannot be written."""
     files.replace(f"{path}.cnf", (line.encode("ascii") for line in clauses.dimacs()))
     files.replace(f"{path}.lrat", [refutation])
 
 
 def _alone(clauses: Clauses, rank: int) -> dict[int, list[int]]:
-    """Return the clauses without those about other ranks alone."""
+    """Return the clauses without those that are about other ranks only."""
     others = {number for r, numbers in enumerate(clauses.of_rank) if r != rank for number in numbers}
     return {number: literals for number, literals in clauses.known.items() if number not in others}
 
 
 def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bool) -> str:
-    """Ask Z3 whether the checker's clauses allow the objective `value` and exclude `below`; a note on its answer.
+    """Ask Z3 whether the checker's clauses allow the objective `value` and exclude `below`; return a note on its
+    answer.
 
-    asked: True if the user asked for this; else the note is empty where Z3 does not answer within a few steps.
+    asked: True if the user requested this; otherwise the note is empty if Z3 does not answer within a few steps.
 
     Raises:
         RuntimeError: Z3 disagrees.
@@ -91,12 +94,12 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
 
 
 def _below(instance: Instance, value: Fraction) -> str:
-    """Return the objectives of at most `value`, in words."""
+    """Return the text for objectives of at most `value`."""
     return instance.costs.unit.below(value, value + instance.problem().time(1))
 
 
 def _said(instance: Instance, value: Fraction, most: int, steps: int) -> bool:
-    """Return True if Z3 finds that the clauses for objectives of at most `value` can hold."""
+    """Return True if Z3 finds the clauses for objectives of at most `value` satisfiable."""
     ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
     clauses = Clauses(problem(instance), ticks, most=most)
     return all(clauses.known.values()) and by_z3(clauses, Effort(steps)).true is not None

@@ -73,7 +73,7 @@ def _json(given: Given) -> bool:
 
 
 def _output(given: Given, *, ranged: bool) -> AbstractContextManager[Output]:
-    """Return the output of results; for a range of caps its form may follow from the ending of the file of -o."""
+    """Return the output for results; for a range of caps, the file ending of -o may determine its form."""
     if ranged:
         return flags.output_of(given, endings.LINES)
     form = "json" if _json(given) else given["format"]
@@ -84,14 +84,14 @@ def _sizes(given: Given) -> dict[str, Value]:
     """Return the value of each parameter.
 
     Raises:
-        PipeschedError: PS225, a parameter has several values.
+        PipeschedError: PS225, if a parameter has several values.
     """
     parameters = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
     return {**parameters, **one("optimize", flags.grid({**given, **dict.fromkeys(parameters)}))}
 
 
 def _show(answer: Optimum, out: Output, given: Given, holds: str) -> int:
-    """Print the verdict, and the schedule: to the file of -o, else below the verdict if it is short.
+    """Print the verdict, and the schedule: to the file of -o, or below the verdict if it is short.
 
     holds: the form of that file, json or ps. Returns the exit status.
     """

@@ -35,10 +35,10 @@ from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 
 COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stage", "step"))
-"""The entries of a certificate that are always whole numbers."""
+"""Entries of a certificate that are always integers."""
 
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
-_SHOWN = 8  # ranks of a list that are printed; of longer lists the first and the last ones
+_SHOWN = 8  # most ranks of a list that are printed; longer lists are cut in the middle
 _MORE_ROOM = "give each rank at least what one microbatch needs on it, or choose another placement"
 
 
@@ -46,10 +46,9 @@ _MORE_ROOM = "give each rank at least what one microbatch needs on it, or choose
 class Optimum:
     """The answer. status: proved optimal, optimal on the word of an engine, best found, infeasible or nothing found.
 
-    judged: the checker's verdict on the schedule, analysis: its times and memory, checked: the report of every
-    ordinary check; None if there is no schedule. least, least_by: the lower bound of the search. given: the schedule
-    to improve on, which is then the first of `known`. Exit status 0, 3 (a better schedule is not excluded) or 1
-    (infeasible).
+    judged: the checker's verdict on the schedule; analysis: its times and memory; checked: the report of all ordinary
+    checks; None if there is no schedule. least, least_by: the lower bound of the search. given: the schedule to improve
+    on, which is then the first of `known`. Exit status 0, 3 (a better schedule is not excluded) or 1 (infeasible).
     """
 
     instance: Instance
@@ -73,7 +72,7 @@ class Optimum:
 
     @property
     def report(self) -> Report:
-        """The report of every ordinary check on the schedule.
+        """The report of all ordinary checks on the schedule.
 
         Raises:
             PipeschedError: there is no schedule: PS701 if the caps allow none, PS702 if none was found.
@@ -95,7 +94,7 @@ class Optimum:
 
     @property
     def proved(self) -> bool:
-        """True if a checker derived anew that no schedule is better; an engine's word is not enough."""
+        """True if a checker has derived that no schedule is better; an engine's word is not enough."""
         return self.judged is not None and self.judged.proved
 
     @property
@@ -104,7 +103,7 @@ class Optimum:
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """PS701 if no schedule is within the caps; else empty."""
+        """PS701 if no schedule is within the caps; otherwise empty."""
         return (
             (Diagnostic(OptimizerCode.INFEASIBLE, self.verdict, help=_MORE_ROOM),) if self.status == INFEASIBLE else ()
         )
@@ -139,17 +138,17 @@ class Optimum:
 
     @property
     def bubble(self) -> Fraction | None:
-        """The fraction of all ranks' time until the makespan in which they are idle: idle / (p x makespan)."""
+        """The share of all ranks' time until the makespan in which they are idle: idle / (p x makespan)."""
         return None if self.spent is None else self.spent.bubble
 
     @property
     def span_bubble(self) -> Fraction | None:
-        """The fraction of all ranks' time in which they are idle, with the span in place of the makespan."""
+        """The share of all ranks' time in which they are idle, with the span in place of the makespan."""
         return None if self.spent is None else self.spent.span_bubble
 
     @property
     def least_bubble(self) -> Fraction | None:
-        """The bubble that belongs to the objective: by the span or by the makespan."""
+        """The bubble for the objective: by span or by makespan."""
         return self.span_bubble if self.objective == "span" else self.bubble
 
     @property
@@ -167,7 +166,7 @@ class Optimum:
 
     @property
     def told_by(self) -> str:
-        """The explanation of a lower bound that rests on an engine's word; else empty."""
+        """The explanation of a lower bound that rests on an engine's word; otherwise empty."""
         return self.judged.shown_by if self.judged is not None and self.judged.word else ""
 
     @property
@@ -197,7 +196,7 @@ class Optimum:
 
     @property
     def claims(self) -> list[str]:
-        """The claims of the printed file, which verify checks."""
+        """The claims of the printed file, which `verify` checks."""
         return [] if self.analysis is None or self.judged is None else claims(self.analysis, self.instance, self.judged)
 
     def __str__(self) -> str:
@@ -205,7 +204,7 @@ class Optimum:
 
     @property
     def rests_on(self) -> list[str]:
-        """The assumptions on a transformer and its device, in words."""
+        """The assumptions about a transformer and its device, in words."""
         costs, used = self.instance.costs, None if self.checked is None else self.checked.parts.of(InBytes)
         return [costs.note] * bool(costs.note) + list(used.assumed if used else ())
 
@@ -241,7 +240,7 @@ class Optimum:
         ]
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form, ``emit/optimum.schema.json``; times and peaks are whole numbers or strings such as
+        """Return the published form, ``emit/optimum.schema.json``; times and peaks are integers or strings such as
         ``11/2``.
         """
         used = None if self.checked is None else self.checked.parts.of(InBytes)
@@ -287,9 +286,9 @@ def _listed(values: Sequence[Fraction], said: Callable[[Fraction], str]) -> str:
 
 
 def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
-    """Return the claims of the printed file: the peak, and times if a claim can name their costs.
+    """Return the claims of the printed file: the peak, and the times if claims can name their costs.
 
-    For a schedule of every m the claim gives the objective as a formula of m: `==` if it is proved, else `<=`.
+    For a schedule for every m, the claim gives the objective as a formula of m: `==` if it is proved, else `<=`.
     """
     spent, rule, costs = made.idle, _rule(instance.release), instance.scalar_costs
     assert spent is not None, "its orders wait for each other"
@@ -307,7 +306,7 @@ def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
 
 
 def _rule(release: Release) -> str | None:
-    """Return the clause of a claim that names the release rule; None if claims have no name for it."""
+    """Return the clause of a claim that names the release rule; None if claims have no name for the rule."""
     if release.name == "W":
         return ""
     if "=" not in release.name:
@@ -321,7 +320,7 @@ def _quotient(value: Fraction) -> str:
 
 @dataclass(frozen=True)
 class Frontier:
-    """The answer for every cap of a range. points: (cap in the unit of peaks, answer), caps ascending."""
+    """The answers for a range of caps. points: (cap in the unit of peaks, answer), caps ascending."""
 
     points: tuple[tuple[Fraction, Optimum], ...]
 
@@ -338,11 +337,11 @@ class Frontier:
 
     @property
     def terms(self) -> str:
-        """The terms that all points share: all but the cap."""
+        """The terms that all points share, without the cap."""
         return self.points[0][1].instance.text_without_cap
 
     def text(self) -> str:
-        """Return the table with a row per cap."""
+        """Return the table with one row per cap."""
         objective = self.points[0][1].objective
         rows = [("cap", objective, "bubble" + " by span" * (objective == "span"), "peak", "verdict")]
         rows += [_row(cap, answer) for cap, answer in self.points]

@@ -1,4 +1,4 @@
-"""Requests to the optimizer, and their targets: a schedule's placement, sizes, costs and backward, or new ones."""
+"""Requests to the optimizer, and their targets: placement, sizes, costs and backward of a schedule, or new ones."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Request:
 
     placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one cap, or one per rank.
     workload: a model with its caps in bytes; then aside: bytes set aside for messages, by rank; until_w: True if caps
-    of activations count what I stores for W. fused: True for full backwards, False for split ones; None for the
-    source's kind, or split.
+    on activations include the gradients that I stores for W. fused: True for full backwards, False for split ones; None
+    for the source's kind, or split.
     """
 
     source: Source | None = None
@@ -90,7 +90,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
 
 @dataclass(frozen=True)
 class Target:
-    """The instance, the user's schedule, and the sizes as the answer shows them. room: the caps, if in bytes."""
+    """The instance, the user's schedule, and the sizes as the answer shows them. room: the caps, if given in bytes."""
 
     instance: Instance
     given: Loaded | None
@@ -102,7 +102,7 @@ def target_of(request: Request) -> Target:
     """Make the target of a request.
 
     Raises:
-        PipeschedError: PS2xx, PS3xx, PS702, and every fault of the source.
+        PipeschedError: PS2xx, PS3xx, PS702, and every finding on the source.
     """
     if request.source is not None:
         return _target_at(request.source, request)
@@ -126,7 +126,7 @@ def _target_at(source: Source, request: Request) -> Target:
 
 
 def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
-    """Return the costs of the optimization: the user's, over those of the workload and of the file.
+    """Return the costs of the optimization: the user's, which override those of the workload and of the file.
 
     Raises:
         PipeschedError: PS225, PS235, PS244.
@@ -136,7 +136,7 @@ def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
 
 
 def _require_right(schedule: Schedule) -> None:
-    """Refuse a schedule that lacks operations or deadlocks: the answer could not be compared with it.
+    """Refuse a schedule that lacks operations or deadlocks, since the answer could not be compared with it.
 
     Raises:
         PipeschedError: PS3xx, the faults of the schedule.
@@ -173,8 +173,7 @@ def _target(
 
 
 def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) -> Asked:
-    """Return the placement that a user names: linear, loop, vee, ranks by stage, or a schedule whose placement is
-    taken.
+    """Return the placement that a user names: linear, loop, vee, ranks by stage, or a schedule whose placement is used.
 
     Raises:
         PipeschedError: PS810, no placement and no schedule has that name; every fault of the file.

@@ -1,4 +1,4 @@
-"""The least bubble under a memory cap."""
+"""The row that adds `pipesched optimize`."""
 
 from pipesched.extension import Codes, Later, Lazy, Option, Reader, Row, Verb, flag
 

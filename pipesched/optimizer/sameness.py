@@ -1,4 +1,4 @@
-"""When two orders are the same: placements, and operations slot by slot."""
+"""Equality of two orders: of placements, and of operations slot by slot."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def same_order(a: Schedule, b: Schedule) -> bool:
 
 
 def keys(schedule: Schedule) -> Ints:
-    """Pack an operation, and whether it shares the slot of the one before, into one number."""
+    """Pack each operation, and whether it shares the slot of the one before, into one number."""
     stage = schedule.stage.astype(np.int64)
     return ((stage * (1 << 26) + schedule.microbatch) * len(COMPUTES) + schedule.op) * 2 + schedule.joined

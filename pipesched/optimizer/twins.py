@@ -1,4 +1,6 @@
-"""Numbers of a certificate in JSON: each as it is, and as ``KEY_decimal`` after it (`model.numbers.exact`)."""
+"""Decimal twins of a certificate's numbers in JSON: each exact, and as ``KEY_decimal`` after it
+(`model.numbers.exact`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def single(value: object) -> object:
     """Strip the ``_decimal`` twins that `doubled` adds.
 
     Raises:
-        ValueError: one of them is not its number.
+        ValueError: if a twin differs from its number.
     """
     if isinstance(value, Mapping):
         decimals = {key: f"{key}_decimal" for key in value if f"{key}_decimal" in value}

@@ -1,4 +1,4 @@
-"""Readers of the optimizer's options."""
+"""Converters of the optimizer's option values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pipesched.planning.byte_counts import Bytes
 from pipesched.planning.values import caps
 
 MOST_CAPS = 200
-_LONGEST = 200  # characters of a range of caps
+_LONGEST = 200  # most characters of a range of caps
 _RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+?)\s*)?")
 
 
 def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
-    """Return (True for a range, caps): read caps, or a range ``2..8`` or ``2..8:1/2`` with both ends."""
+    """Return (True for a range, caps) from caps, or from a range ``2..8`` or ``2..8:1/2`` with both ends."""
     match = _RANGE.fullmatch(value) if len(value) <= _LONGEST else None
     if match is None:
         return False, caps(value)
@@ -32,6 +32,6 @@ def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
 
 
 def placement(value: object) -> str | tuple[int, ...]:
-    """Return ``linear``, ``loop``, ``vee``, ranks by stage, or the name of a file whose placement counts."""
+    """Return ``linear``, ``loop``, ``vee``, ranks by stage, or the name of a file whose placement is used."""
     named = isinstance(value, str) and not re.fullmatch(r"[\d\s,]+", value, re.ASCII)
     return str(value) if named else ranks(value)

@@ -1,6 +1,6 @@
-"""Verdicts on an optimum, and their terms; the optimizer and the checker share these words.
+"""Verdicts on an optimum, and their terms, in the words that the optimizer and the checker share.
 
-    proved optimal                                  no schedule is better: a checker derived the bound anew
+    proved optimal                                  no schedule is better: a checker derived the bound
     optimal on the word of CaDiCaL, not checked     an engine refuted every better objective; no checker followed it
     best found                                      the bound is lower, here or at another m of the schedule
 
@@ -29,12 +29,12 @@ PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible
 
 _ENGINES = {"cadical": "CaDiCaL", "glucose": "Glucose", "z3": "Z3", "cpsat": "CP-SAT"}
 
-_WIDTH = 118  # characters of a line in the printed file
-_UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|us|[kMGT]?B)\b)")  # between a number and its unit
+_WIDTH = 118  # most characters of a line in the printed file
+_UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|us|[kMGT]?B)\b)")  # the blank between a number and its unit
 
 
 def engine_name(engine: str) -> str:
-    """Return the name of an engine as its authors write it; of any other, the optimizer. Never empty."""
+    """Return the name of an engine as its authors write it, or "the optimizer" for an unknown one. Never empty."""
     return _ENGINES.get(engine, "the optimizer")
 
 
@@ -48,9 +48,9 @@ class Verdict:
     """The objective of a schedule, and the lower bound on it.
 
     lower: no schedule is below it; `shown_by` explains why, `by` names the reason briefly. word: the engine on whose
-    word the lower bound is taken, empty if the bound was derived. every: (m0, K) if the schedule is for every
-    m = m0 + jK, with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: True if that is proved optimal
-    at all of these m. unit: of times.
+    word the lower bound is taken, empty if the bound was derived. every: (m0, K) if the schedule is for every m = m0 +
+    jK, with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: True if that is proved optimal for all
+    of these m. unit: of times.
     """
 
     objective: str
@@ -102,7 +102,7 @@ class Verdict:
         return f"no schedule is shorter: {self.shown_by}"
 
     def to_json(self) -> dict[str, object]:
-        """Return the status, the bound and its reason, as JSON. Times are whole numbers or strings such as ``11/2``."""
+        """Return the status, the bound and its reason, as JSON. Times are integers or strings such as ``11/2``."""
         return {
             "status": self.status,
             "proved": self.proved,
@@ -114,14 +114,14 @@ class Verdict:
 
     @property
     def every_json(self) -> dict[str, object] | None:
-        """The m of the schedule and its objective there, as JSON; None if it is for one m."""
+        """The m for which the schedule exists and its objective there, as JSON; None if it is for one m."""
         if self.every is None:
             return None
         (first, step), (value, growth) = self.every, self.grown
         return {"microbatches": first, "step": step, **exact(value=value, growth=growth)}
 
     def at(self, microbatches: int) -> Fraction | None:
-        """Return the upper bound on the objective at another m; None if the schedule is not for that m."""
+        """Return the upper bound on the objective at another m; None if the schedule does not exist for that m."""
         if self.every is None or microbatches < self.every[0] or (microbatches - self.every[0]) % self.every[1]:
             return None
         return self.grown[0] + self.grown[1] * (microbatches - self.every[0])
@@ -135,7 +135,7 @@ class Verdict:
 
 
 def documentation(verdict: Verdict, terms: Terms) -> str:
-    """Return the documentation of the printed file: verdict, terms and reason."""
+    """Return the docstring of the printed file: verdict, terms and reason."""
     lines = [f"{verdict.line[0].upper()}{verdict.line[1:]}.", f"For: {terms.text}."]
     if verdict.status != FOUND:
         reason = "It rests on this" if verdict.word else "None is shorter"
@@ -175,9 +175,9 @@ def listed_caps(caps: Sequence[Fraction]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms that a verdict holds for. caps: by rank, in the unit of peaks, or None; fused: True for full backwards.
+    """The terms of a verdict. caps: by rank, in the unit of peaks, or None; fused: True for full backwards.
 
-    asked: caps in bytes as the user gave them, from which `caps` and the release rule were made; else None.
+    asked: caps in bytes as the user gave them, from which `caps` and the release rule were derived; otherwise None.
     """
 
     placement: Placement
@@ -197,7 +197,7 @@ class Terms:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The names of the costs of operations that run; no slot holds two operations."""
+        """The kinds of operations that run, by the names of their costs; no slot holds two operations."""
         return ("F", "B") if self.fused else ("F", "I", "W")
 
     @property
@@ -225,29 +225,31 @@ class Terms:
         )
 
     def _read(self, key: str) -> str:
-        """Return a cost as people read it; if it differs by stage, the least and the greatest."""
+        """Return a cost as text; if it differs by stage, the smallest and the largest."""
         cost = self.costs[key]
         assert cost is not None, "what is used is known"
         return self.costs.unit.range((least(cost), most(cost))) if key in TIMES else in_text(cost)
 
     @property
     def assumed(self) -> dict[str, str]:
-        """The costs that matter but were not given although others were, each mapped to the cost it is derived from."""
+        """The costs that matter but were not given although others were, each with the cost from which it is
+        derived.
+        """
         return self.costs.assumed_of(self.kinds)
 
     @property
     def scalar_costs(self) -> dict[str, Fraction] | None:
-        """The costs that times depend on, by their names in claims; None if one differs by stage."""
+        """The scalar costs that times depend on, by their names in claims; None if one differs by stage."""
         found = {f"t{key}": self.costs.scalar(key) for key in (*self.kinds, "C")}
         return None if None in found.values() else {name: x for name, x in found.items() if x is not None}
 
     @property
     def _used(self) -> dict[str, object]:
-        """The costs that count, as JSON."""
+        """The costs that matter, as JSON."""
         return {key: value for key, value in self.costs.to_json().items() if key in (*self.kinds, "C", "M")}
 
     def to_json(self) -> dict[str, object]:
-        """Return the terms as JSON, for a refutation: it holds under these terms alone."""
+        """Return the terms as JSON, for a refutation, which holds only under these terms."""
         counts = [int((self.placement.route_of == route).sum()) for route in range(self.placement.routes)]
         return {
             "objective": self.objective,

@@ -1,6 +1,6 @@
-"""Verify an optimizer's answer: every check on its schedule, its certificate, and its other entries.
+"""Verification of an optimizer's answer: all checks on its schedule, its certificate, and its other entries.
 
-An answer is judged by what can be derived anew. A bound on an engine's word is reported as such; it is not a proof.
+Only what can be derived anew is accepted. A bound on an engine's word is reported as such; it is not a proof.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pipesched.report.report import Report
 from pipesched.support.foreign import foreign
 from pipesched.support.source import Source
 
-FOLLOWED = 10  # an operation takes this many times longer if its certificate is checked too
+FOLLOWED = 10  # factor by which checking a certificate prolongs an operation
 
 
 def verify(source: Source, options: Options) -> Report:
@@ -73,7 +73,7 @@ def verify(source: Source, options: Options) -> Report:
 
 
 def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None:
-    """Write PATH.cnf and PATH.lrat, for other checkers; for an answer of every m, at its least m.
+    """Write PATH.cnf and PATH.lrat, for other checkers; for an answer for every m, at its smallest m.
 
     Raises:
         PipeschedError: PS712, the answer has no refutation.
@@ -96,7 +96,7 @@ def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> Non
 
 
 def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str:
-    """Return the note on an m with more operations than --max-ops, by a verdict for every m; empty if no such m is
+    """Return the note on an m with more operations than --max-ops, under a verdict for every m; empty if no such m is
     requested.
     """
     asked = options.parameters.get("m")
@@ -113,7 +113,7 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
     """Return the terms of an answer, and its schedule at its own size.
 
     Raises:
-        PipeschedError: PS225, other costs or another release rule are given; PS710; every fault of the file.
+        PipeschedError: PS225, if other costs or another release rule are given; PS710; every finding on the file.
     """
     if options.costs is not None or options.release not in (AT_W, answer.release):
         raise fail(Code.USAGE, "an answer fixes its costs and release rule", help="to use others, verify its source")
@@ -160,8 +160,8 @@ def _as_asked(answer: Answer, options: Options) -> Options:
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
-    """Return the function that loads the schedules of m0, m0 + K and m0 + 2K; PS715 unless they differ by copies of a
-    part.
+    """Return the function that loads the schedules of m0, m0 + K and m0 + 2K; it raises PS715 unless they differ by
+    copies of a part.
     """
 
     def copies(first: int, step: int) -> list[Schedule]:
@@ -181,7 +181,7 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
 
 
 def _require_costs(loaded: Loaded, terms: Terms) -> None:
-    """Raise PipeschedError, PS715, if the file has other costs at another m."""
+    """Require that the file has the same costs at another m; otherwise raise PipeschedError, PS715."""
     if loaded.own_costs.to_json() != terms.costs.to_json():
         raise fail(OptimizerCode.EVERY, f"at m={loaded.schedule.microbatches} it has other costs")
 

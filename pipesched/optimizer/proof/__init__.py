@@ -1,8 +1,8 @@
-"""The checker of optima: it derives every bound anew. These files prove, independently of the solver:
+"""The checker of optima, which derives every bound anew. These modules prove, independently of the solver:
 
-    problem     placement, costs, release, caps and m as whole numbers; how early an operation can start
+    problem     placement, costs, release, caps and m as whole numbers; earliest starts of operations
     work        lower bound:  the work of a rank between a head and a tail
-    meetings    lower bound:  microbatches that meet wait for each other
+    meetings    lower bound:  microbatches that meet have to wait for each other
     ranks       refutation of C:  no order of a rank ends by C, given the earliest arrivals of its inputs     `windows`
     clauses     clauses that hold for every schedule that ends by C
     lrat        clauses that contradict each other, followed step by step

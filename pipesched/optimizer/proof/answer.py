@@ -1,6 +1,7 @@
-"""Entries of `pipesched optimize --json` beside the certificate, derived from the schedule, its terms and its verdict.
+"""Entries of `pipesched optimize --json` other than the certificate, derived from the schedule, its terms and its
+verdict.
 
-Each entry is derived, and one that differs is named. Entries that cannot be derived are listed as not judged.
+Each entry is derived, and entries that differ are reported. Entries that cannot be derived are listed as not judged.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ NOT_JUDGED = ("bytes", "found_by", "given", "known", "notes", "reason", "seed")
 
 _TIMES = ("makespan", "span", "bubble", "span_bubble")
 _CHECKED_ELSEWHERE = ("source", "certificate")
-_SHOWN = 120  # characters of a value
-_MOST = 40  # wrong entries that are reported
+_SHOWN = 120  # most characters shown of a value
+_MOST = 40  # most wrong entries that are reported
 
 
 def check_answer(
     schedule: Schedule, terms: Terms, judged: Judgement, answer: Mapping[str, object], documentation: str | None
 ) -> Iterator[Diagnostic]:
-    """Yield PS714 for every entry of an answer that does not follow. documentation: of the schedule's file."""
+    """Yield PS714 for every entry of an answer that does not follow. documentation: the docstring of the schedule's
+    file.
+    """
     assert judged.verdict is not None and judged.spent is not None
     peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
     right = derived(terms, judged.verdict, judged.spent, peak)
@@ -74,7 +77,7 @@ def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Seq
 
 
 def as_asked(terms: Terms) -> dict[str, object]:
-    """Return the entries for people alone: the unit of times, and caps in bytes as the user gave them."""
+    """Return the entries that only people read: the unit of times, and caps in bytes as the user gave them."""
     unit: dict[str, object] = {"unit": terms.costs.unit.name} if terms.costs.unit else {}
     return unit if terms.asked is None else {**unit, "asked_cap": [cap.written or f"{cap} B" for cap in terms.asked]}
 

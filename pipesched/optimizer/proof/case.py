@@ -1,4 +1,4 @@
-"""A schedule under its terms: its faults, its times, and the problem that it solves.
+"""A schedule under given terms: its faults, its times, and the problem that it solves.
 
 A fault of a certificate is raised as a `FaultError`, wherever it is found.
 """
@@ -27,7 +27,7 @@ from pipesched.schedule_analysis import Analysis
 
 
 class FaultError(Exception):
-    """A fault of a certificate; `finding`: its diagnostic."""
+    """A certificate is wrong. `finding`: its diagnostic."""
 
     def __init__(self, code: AnyCode, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ def require(said: str) -> None:
 
 
 class Case:
-    """A schedule under given terms, with its own placement and kind of backward; the rest is derived."""
+    """A schedule under given terms, with its own placement and kind of backward; everything else is derived."""
 
     def __init__(self, schedule: Schedule, asked: Terms) -> None:
         self.schedule = schedule
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def one_at_a_time(self) -> bool:
-        """True if the schedule runs F, I and W, or F and B, and no two in one slot."""
+        """True if the schedule runs F, I and W, or F and B, each in a slot of its own."""
         split = (self.schedule.op == Op.I) | (self.schedule.op == Op.W)
         return not (bool(self.schedule.joined.any()) or (self.terms.fused and bool(split.any())))
 
@@ -97,7 +97,9 @@ class Case:
 
 
 def require_like(own: Case, case: Case) -> None:
-    """Raise FaultError, PS715, unless the schedule of another m is valid, with the same placement and backward."""
+    """Require that the schedule of another m is valid, with the same placement and backward; else raise FaultError,
+    PS715.
+    """
     at = f"at m={case.schedule.placement.microbatches}"
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
         raise FaultError(OptimizerCode.EVERY, f"{at} its placement differs")
@@ -108,8 +110,8 @@ def require_like(own: Case, case: Case) -> None:
 
 
 def words(schedule: Schedule) -> list[Word]:
-    """Return the lines that each rank runs, in order. FaultError, PS715: two routes, or microbatches that change their
-    order.
+    """Return the line of each operation, rank by rank, in order. Raises FaultError, PS715, for two routes or
+    microbatches that overtake each other.
     """
     if schedule.placement.routes > 1:
         raise FaultError(OptimizerCode.EVERY, "it is not for every m: two routes share the microbatches")

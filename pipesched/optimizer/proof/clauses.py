@@ -1,4 +1,4 @@
-"""Clauses that hold for every schedule with an objective of at most C, derived from its terms alone.
+"""Clauses satisfied by every schedule with an objective of at most C, derived from its terms alone.
 
     y(q,i,t)    operation i of line q has started by t: false before its time window, true from the window's end on
     run(q,t)    line q is in operation at t
@@ -11,12 +11,12 @@
     W           at every t, where the W of a rank are one line: started W + I that have not ended <= all I
     span        the first of a rank has started by t -> the last has ended by t + C
 
-So if the clauses contradict each other there is no such schedule. All times are multiples of one tick, since a schedule
+If the clauses contradict each other, there is no such schedule. All times are multiples of one tick, since a schedule
 starts every operation as early as possible; an operation without duration does not occupy its rank.
 
 Sums are unary numbers: (value, literal of "the sum is at least the value") for rising values, the first of which is
-certain; a sum that reaches a value implies its literal. Freed memory would be subtracted, so memory that is not freed
-yet is added instead, and the limit is raised by all that will be freed.
+certain. A sum that reaches a value implies its literal. Instead of subtracting freed memory, memory not yet freed is
+added, and the limit is raised by all memory that will be freed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from pipesched.optimizer.proof.problem import Line, Problem
 from pipesched.optimizer.proof.windows import Windows
 
 TRUE = 2**40
-"""A literal that is true; -TRUE is false."""
+"""The literal that is always true; -TRUE is false."""
 
 Number: TypeAlias = list[tuple[int, int]]
 
 
 MOST = 2_500_000
-"""The limit on the clauses of one proof."""
+"""The most clauses of one proof."""
 
 
 class TooManyError(Exception):
@@ -55,7 +55,7 @@ class Clauses:
     """
 
     def __init__(self, problem: Problem, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
-        """Write the clauses. Raises TooManyError: there are more than `most`, or more operations."""
+        """Build the clauses; raise TooManyError if there are more than `most`, or more operations."""
         if sum(problem.length.values()) > most:
             raise TooManyError(most)
         tick = problem.tick
@@ -95,7 +95,7 @@ class Clauses:
         return None
 
     def _bases(self) -> dict[Line, list[int]]:
-        """Return the offset of each operation's variables: the variable at t, within the window, is the offset + t."""
+        """Return the offset of each operation's variables: the variable for t, within the window, is the offset + t."""
         made: dict[Line, list[int]] = {}
         for line in self.windows.order:
             made[line] = []
@@ -138,7 +138,9 @@ class Clauses:
                 self._after(line, i, line, i - 1, work)
 
     def _after(self, after: Line, i: int, before: Line, j: int, delay: int) -> None:
-        """Add: operation i of `after` starts at least `delay` after the start of operation j of `before`."""
+        """Add the clauses for: operation i of `after` starts at least `delay` after the start of operation j of
+        `before`.
+        """
         low, high = self.windows.low[after][i], self.windows.high[after][i]
         for t in range(low, min(high + 1, self.windows.high[before][j] + delay)):
             self._add(-self._y(after, i, t), self._y(before, j, t - delay))
@@ -178,8 +180,8 @@ class Clauses:
                 self._after(first, 0, last, -1, self.windows.work[last] - self.bound)
 
     def _number(self, line: Line, t: int, each: int) -> Number:
-        """Return the sum of `each` over the operations that have started by t; if negative, of -each over those not yet
-        ended.
+        """Return the sum of `each` over the operations that have started by t; if it is negative, of -each over those
+        not ended.
         """
         t -= 0 if each > 0 else self.windows.work[line]
         low, high = bisect_right(self.windows.high[line], t), bisect_right(self.windows.low[line], t)
@@ -190,7 +192,7 @@ class Clauses:
         return [(-sure * each, TRUE), *((-n * each, -self.base[line][i] - t) for i, n in left)]
 
     def _at_most(self, parts: list[Number], limit: int) -> None:
-        """Add: the sum of the parts is at most the limit."""
+        """Add the clauses for: the sum of the parts is at most the limit."""
         if sum(part[-1][0] for part in parts) <= limit:
             return
         total: Number = [(0, TRUE)]
@@ -203,7 +205,7 @@ class Clauses:
 
     def _sum(self, one: Number, two: Number) -> Number:
         """Add two sums: at least u and at least v imply at least u + v."""
-        if len(one) == 1 or len(two) == 1:  # one of the two is known
+        if len(one) == 1 or len(two) == 1:  # one of the two is constant
             return [(u + v, min(x, y)) for u, x in one for v, y in two]
         values = sorted({u + v for u, _ in one for v, _ in two})
         literal = {v: self._new() if n else TRUE for n, v in enumerate(values)}
@@ -215,7 +217,7 @@ class Clauses:
 
 
 def _narrow(made: Windows, mine: list[Line], bound: int) -> None:
-    """Narrow the windows of a rank, whose span is at most `bound`."""
+    """Narrow the windows of a rank whose span is at most `bound`."""
     begun = min((made.high[line][0] for line in mine if line.op == Op.F), default=0)
     ended = max((made.low[line][-1] + made.work[line] for line in mine), default=0)
     for line in mine:
@@ -224,7 +226,7 @@ def _narrow(made: Windows, mine: list[Line], bound: int) -> None:
 
 
 def _windows(problem: Problem, bound: int) -> Windows:
-    """Time windows of all ranks together, shifted to begin at 0.
+    """Return the time windows of all ranks together, shifted to begin at 0.
 
     If the objective is the span, the first start of one rank is 0, and the span of each rank is at most C: this narrows
     the windows of the ranks on the same routes, in rounds. Ranks on no common route stay unbounded.

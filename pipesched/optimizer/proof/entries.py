@@ -1,4 +1,4 @@
-"""Read the entries of a certificate by their types.
+"""Typed reading of a certificate's entries.
 
     {"objective": "makespan", "backward": "split", "schedule": 55, "verdict": "proved optimal",
      "lower_bound": 55, "gap": 0, "refuted": null, "every": null,
@@ -30,8 +30,8 @@ from typing import TypeVar
 Kind = TypeVar("Kind")
 
 _NUMBER = re.compile(r"-?\d{1,30}(/[1-9]\d{0,29})?", re.ASCII)
-_MOST = 2**60  # ticks
-_MOST_TEXT = 32_000_000  # bytes of a proof; of the instances in tests/bench/proofs.py the largest has 24 million
+_MOST = 2**60  # most ticks of a time
+_MOST_TEXT = 32_000_000  # most bytes of a proof; the largest in tests/bench/proofs.py has 24 million
 _MEMORY = 200_000_000
 
 
@@ -49,7 +49,7 @@ class Entries:
         return self.entries.get(name) is not None
 
     def only(self, *names: str) -> Entries:
-        """Return self if there are no entries but these; else raise Unreadable, as no check reads the others."""
+        """Return self if there are no other entries; otherwise raise Unreadable, since no check reads the others."""
         if unknown := sorted(set(self.entries) - set(names)):
             raise Unreadable(f"answers of this version have no {unknown[0][:40]!r} there")
         return self
@@ -110,7 +110,7 @@ def unpacked(packed: bytes) -> bytes:
     """Unpack the text of an xz file.
 
     Raises:
-        ValueError: it is not an xz file, or its text exceeds the limit.
+        ValueError: if it is not an xz file, or its text exceeds the limit.
     """
     reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
     try:

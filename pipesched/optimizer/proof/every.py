@@ -1,19 +1,20 @@
-"""Extend one schedule of m0 microbatches to every number of microbatches m0 + jK.
+"""Extension of one schedule of m0 microbatches to every number m0 + jK of microbatches.
 
-Let n_q(t) be how many operations of line q have started by t, and A at least any duration plus its message. If
+Let n_q(t) be the number of operations of line q that have started by t, and A at least any duration plus its message.
+If
 
     n_q(t + P) = n_q(t) + K      for every q and all t in seam - A - 1 .. seam - 1
 
 then let n'(t) = n(t) up to seam - 1 + P, and n(t - P) + K from seam - A - 1 + P on: the two agree where both apply.
-Every constraint compares counters at most A apart, so it lies in one of the parts, where the schedule keeps it; held
-memory is a sum of counters that grow alike. n' repeats at seam + P again. So there is a schedule for each m0 + jK,
-it ends jP later, and its order on a rank is u s^j v: u starts before seam + P, s is the part of u that starts at the
-seam or later, and uv is the order of m0.
+Every constraint compares counters at most A apart, so it concerns only one of the parts, where the schedule satisfies
+it; held memory is a sum of counters that grow alike. n' repeats at seam + P again. So there is a schedule for each m0 +
+jK, it ends jP later, and its order on a rank is u s^j v: u starts before seam + P, s is the part of u that starts at
+the seam or later, and uv is the order of m0.
 
 The file has this order for each j if it has it for 0, 1 and 2. Its program spells x b^j y from some j on, so
 x b y = u s v. With x = u z, or the other way round, bz = zs, and so b^j z = z s^j.
 
-These schedules are optimal if the one of m0 is, and its bound grows by P too: a bound by `work` does if K more
+These schedules are optimal if the one of m0 is, and if its bound grows by P too. A bound by `work` does if K more
 microbatches add P to it; any other bound does if microbatches K apart start P apart. Proof of the latter: from a
 schedule of m0 + jK leave out the first jK microbatches, in the order in which they start on the first stage. The rest
 is a schedule of m0: it never waited for the ones left out, and no rank holds more. It starts no sooner than F(0, jK),
@@ -32,7 +33,7 @@ from pipesched.optimizer.proof.problem import Line, Problem, Times, between
 from pipesched.optimizer.proof.work import Work
 
 Word: TypeAlias = list[Line]
-"""The lines that a rank runs, in order; the i-th occurrence of a line is the operation of the i-th microbatch."""
+"""The lines that a rank runs, in order; the i-th occurrence of a line is its operation of the i-th microbatch."""
 
 
 Run: TypeAlias = list[tuple[Line, int]]
@@ -67,13 +68,13 @@ class Repeated:
         )
 
     def _longer(self, problem: Problem, runs: Sequence[Run]) -> str:
-        """Return the message if a start is before 0, or the objective above `value`; else empty."""
+        """Return a message if a start is before 0, or the objective above `value`; otherwise an empty string."""
         taken = (run[-1][1] + problem.work[run[-1][0]] - (run[0][1] if problem.span else 0) for run in runs if run)
         early = min(start for _, start in chain(*runs)) < 0
         return "its starts give a larger objective" if early or self.value < max(taken) else ""
 
     def _unrepeated(self, problem: Problem, at: Times) -> str:
-        """Return the message unless n(t + P) = n(t) + K: checked at the first t, then start by start up to the last
+        """Return a message unless n(t + P) = n(t) + K; checked at the first t, then from start to start up to the last
         t.
         """
         reach = max(problem.work.values()) + max(message for _, _, _, message in problem.arcs)
@@ -86,7 +87,7 @@ class Repeated:
         return ""
 
     def _uncopied(self, words: Sequence[Sequence[Word]]) -> str:
-        """Return the message if an order is not u s^j v; else empty."""
+        """Return a message if an order is not u s^j v; otherwise an empty string."""
         for rank, times in enumerate(self.starts):
             low, high = (sum(x < end for x in times) for end in (self.seam, self.seam + self.period))
             word = words[0][rank]
@@ -106,7 +107,7 @@ class Repeated:
 
 
 def _unfed(problem: Problem, at: Times) -> str:
-    """Return the message if an operation starts before its input arrives; else empty."""
+    """Return a message if an operation starts before its input arrives; otherwise an empty string."""
     for before, after, offset, message in problem.arcs:
         late = problem.work[before] + message
         if not offset and any(b < a + late for a, b in zip(at[before], at[after], strict=True)):
@@ -115,10 +116,11 @@ def _unfed(problem: Problem, at: Times) -> str:
 
 
 def apart(problem: Problem, step: int) -> int:
-    """Return the least time between F(0, i) and F(0, i + step), in ticks, by longest paths; problem: of more than
-    `step`.
+    """Return the least time between F(0, i) and F(0, i + step), in ticks, by longest paths; problem: with more than
+    `step` microbatches.
 
-    0 if a microbatch may hold a negative amount of some stage, as leaving it out would then raise memory.
+    The result is 0 if a microbatch may hold a negative amount of some stage, since leaving it out would then raise
+    memory.
     """
     held = Counter[int]()
     for line in problem.rank:  # F, then I or B, then W of each stage

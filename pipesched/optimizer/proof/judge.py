@@ -1,19 +1,19 @@
-"""Judge a schedule and its certificate: the verdict follows only from facts that are derived anew here.
+"""The judgement of a schedule and its certificate: the verdict follows only from facts that are derived anew here.
 
     schedule      complete, every input before its use, within the caps, with the objective that the certificate gives
     bound         lower bound by a formula                                                          `work`, `meetings`
-    refuted       objectives out of reach: by a proof from clauses that are written here            `lrat`, `clauses`
+    refuted       unreachable objectives: by a proof from clauses that are derived here            `lrat`, `clauses`
                   or by dynamic programming over each rank's counts, run here                       `ranks`
-                  else on the word of an engine, about these terms; the verdict names it
+                  otherwise on the word of an engine about these terms; the verdict names it
     every         for every m: a part that repeats, and a bound that grows with it                  `every`
 
     proved optimal                                  objective = derived lower bound
     optimal on the word of CaDiCaL, not checked     objective = the objective that the engine refuted + one tick
     best found                                      a better schedule is not excluded
 
-The optimizer is not asked. A bound holds for every schedule with this placement, these costs, caps and release rule and
-this kind of backward. Of a certificate the times of a bound, the refuted objective and the repeating part are read;
-all other entries are derived from these, and one that differs is named.
+The optimizer is not consulted. A bound holds for every schedule with this placement, these costs, caps and release
+rule, and this kind of backward. Only the times of a bound, the refuted objective and the repeating part are read from a
+certificate; all other entries are derived from these, and one that differs is reported.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Copies: TypeAlias = Callable[[int, int], Sequence[Schedule]]
 """(m0, K) -> schedules of m0, m0 + K and m0 + 2K; any K more microbatches add the same operations to a rank."""
 
 _DERIVED = ("verdict", "lower_bound", "gap")
-"""The entries that the checker adds: absent while the optimizer asks it."""
+"""Entries that the checker adds; they are missing when the optimizer asks it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def judge(
     certificate: Mapping[str, object],
     copies: Copies | None = None,
 ) -> Judgement:
-    """Judge a schedule and its certificate. copies: needed for a certificate of every m.
+    """Judge a schedule and its certificate. copies: needed for a certificate for every m.
 
     Findings: PS710, the certificate does not hold; PS711, its verdict does not follow; PS715, it does not hold for
     every m; and the faults of the schedule itself.
@@ -111,7 +111,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
 
 
 def _bound(told: Entries, problem: Problem) -> Work | None:
-    """Return the work bound that a certificate names, a rank's head, work and tail; None where it names none."""
+    """Return the work bound that a certificate names: a rank's head, work and tail; None if it names none."""
     if "bound" not in told:
         return None
     given, ranks = told.part("bound").only("rank", "frame", "head", "tail"), range(len(problem.cap))
@@ -134,9 +134,7 @@ def _formula(case: Case, given: Work | None) -> Verdict:
 
 
 def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
-    """Return the verdict by the refutation of a certificate: by a proof, dynamic programming over counts, or an
-    engine's word.
-    """
+    """Return the verdict by a certificate's refutation: a proof, dynamic programming, or an engine's word."""
     if "refuted" not in told:
         require("" if "refuted" in told.entries else "it does not say what was refuted")
         return formula
@@ -167,7 +165,7 @@ def _shown_by(given: Entries, case: Case, bound: int) -> str:
 
 
 def _require_about(given: Entries, case: Case) -> None:
-    """Raise FaultError or Unreadable unless a refutation is about the terms of this case."""
+    """Require that a refutation is about the terms of this case; otherwise raise FaultError or Unreadable."""
     terms = case.terms.to_json()
     other = [name for name, x in terms.items() if not same(given.part("terms").entries.get(name), x)]
     require(f"the refutation is about other terms: {other[0]}" if other else "")
@@ -210,7 +208,7 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
 
 
 def _different(told: Entries, case: Case, verdict: Verdict) -> Iterator[Diagnostic]:
-    """Yield a finding for the first entry that does not follow."""
+    """Yield a finding on the first entry that does not follow."""
     right = {
         "objective": case.terms.objective,
         "backward": "fused" if case.terms.fused else "split",

@@ -1,4 +1,4 @@
-"""Follow a refutation: a list of clauses, each of which follows from earlier ones, and the last of which is empty.
+"""Checking of a refutation: a list of clauses, each of which follows from earlier ones, and the last of which is empty.
 
     7 -3 5 0 2 4 6 0       clause 7, "not 3, or 5", follows from clauses 2, 4 and 6, its hints, in this order:
 
@@ -7,7 +7,7 @@ last hint has none. So any assignment that satisfies clauses 2, 4 and 6 satisfie
 clause: the clauses that the proof begins with contradict each other. This is the text of LRAT, where every step is of
 this kind and no clause is deleted; any checker of LRAT reads it.
 
-`clauses` writes the clauses that a proof begins with, from the terms. So the proof refutes these terms and no others.
+`clauses` derives from the terms the clauses with which a proof begins. So the proof refutes these terms and no others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pipesched.optimizer.proof.clauses import Clauses, TooManyError
 from pipesched.optimizer.proof.problem import Problem
 from pipesched.support.budget import numbers
 
-_EACH = 2  # literals of hinted clauses per byte of a proof; CaDiCaL's proofs have a third of a literal per byte
+_EACH = 2  # most literals of hinted clauses per byte of a proof; CaDiCaL's proofs have a third of a literal per byte
 Step: TypeAlias = tuple[int, list[int], list[int]]
 """Number, literals and hints."""
 
 
 def unproved(text: bytes, problem: Problem, bound: int) -> str:
-    """Return the reason why the steps do not show that no objective is at most `bound` ticks, or an empty string.
+    """Return the reason why the steps fail to show that no objective is at most `bound` ticks, or an empty string.
 
     Raises:
         Spent: following the steps exceeds the budget for a text of this length.
@@ -47,7 +47,7 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
 
 
 def steps_of(text: bytes) -> list[Step]:
-    """Read the steps of a proof. Raises ValueError: a line is not such a step."""
+    """Read the steps of a proof. Raises ValueError if a line is not a step."""
     return list(map(_step, text.splitlines()))
 
 
@@ -61,7 +61,7 @@ def _step(line: bytes) -> Step:
 
 
 def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step], left: Budget) -> str:
-    """Return the message on the first step that does not follow, or an empty string.
+    """Return a message on the first step that does not follow, or an empty string.
 
     Raises:
         Spent: the hinted clauses have more literals than the budget has units.

@@ -1,7 +1,7 @@
-"""Lower bound on the makespan of many microbatches under small caps, by a formula.
+"""A lower bound on the makespan of many microbatches under small caps, by a formula.
 
-One stage per rank; F, I and W take one tick, messages no time; W frees all of an activation at its end; rank 0 holds
-at most k >= 2 activations. With m - 1 = qk + e, 0 <= e < k:
+One stage per rank; F, I and W take one tick, messages no time; W frees an activation at its end; rank 0 holds at most k
+>= 2 activations. With m - 1 = qk + e, 0 <= e < k:
 
     (n + 1) (2p + 2) + 3x - 2      for every n from 1 to q with x = m - 1 - nk >= 1
     q (2p + 2) + p + k             if e = 0 and q >= 1
@@ -17,7 +17,8 @@ Ends:     tau(0,1) >= max(1 + r, 2p - 2 - r) >= p, and after tau(m-2,m-1) come a
           p + n (2p + 2) + p + 3. If x > 1, the other x - 1 microbatches pass rank 0 at one meeting, three ticks each:
           that step takes at least 3 (x - 1) longer. For e = 0 the walk ends with (m-1-k, m-1) at t: >= t + p + 1 + k.
 
-Ranks r .. p - 1 run a schedule of their own shorter pipeline that starts at r or later, so each rank's own cap counts.
+Ranks r .. p - 1 run a schedule of a shorter pipeline that starts at r or later, so the cap of each of its ranks counts
+too.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def meetings(problem: Problem) -> tuple[int, str]:
 
 
 def _unit(problem: Problem) -> int:
-    """Return the duration of every operation, if the problem is of this kind; else 0."""
+    """Return the duration of every operation if the problem is of this kind; otherwise 0."""
     forward = [(line.route, line.stage, rank) for line, rank in problem.rank.items() if line.op == Op.F]
     linear = forward == [(0, s, s) for s in range(len(problem.cap))]
     held, units = max(problem.gains.values()), set(problem.work.values())
@@ -54,7 +55,7 @@ def _unit(problem: Problem) -> int:
 
 
 def _terms(p: int, k: int, m: int, begins: int) -> Iterator[tuple[int, str]]:
-    """Yield bounds for p ranks whose first holds k; the first form is linear in n, so its ends are enough."""
+    """Yield bounds for p ranks whose first holds k; the first form is linear in n, so only its ends are tried."""
     if p < 2 or k < 2:
         return
     (q, e), trip = divmod(m - 1, k), 2 * p + 2

@@ -1,16 +1,16 @@
-"""A problem in whole numbers, and the earliest start of every operation, by longest paths.
+"""A problem in integers, and the earliest start of every operation, by longest paths.
 
     F(s) -> F(s+1), last F -> last I, I(s+1) -> I(s), I(s) -> W(s)    a message later where the rank differs
-    the i-th microbatch of a route -> the next one, on the same stage  they are alike, so some best schedule keeps order
-    w(i - k) -> F(s, i)                                               memory: else more than the cap is held
+    the i-th microbatch of a route -> the next one, on the same stage  alike, so some best schedule keeps their order
+    w(i - k) -> F(s, i)                                               memory: otherwise more than the cap is held
 
-For the last line, w is an operation that frees: if w(i - k) has not ended when F(s, i) starts, then each of the k
-microbatches before i holds at least `each` on the rank, and i itself `own`; k is the first number with
-own + k * each > cap.
+In the last line, w is an operation that frees memory: if w(i - k) has not ended when F(s, i) starts, then each of the k
+microbatches before i holds at least `each` on the rank, and i itself `own`; k is the first number with own + k * each >
+cap.
 
-A makespan is counted from 0 to the last end on any rank. A span is counted on each rank: from its first start, whenever
-that is, to its last end. So in the frame of a rank none of its operations starts before 0, and those of other ranks are
-bounded only by paths. The optimizer shares no code with this file.
+The makespan is counted from 0 to the last end on any rank. The span is counted on each rank from its first start,
+whenever that is, to its last end. So in the frame of a rank none of its operations starts before 0, and those of other
+ranks are bounded only by paths. The optimizer shares no code with this file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pipesched.model.ops import Op
 from pipesched.optimizer.verdict import Terms
 
 UNKNOWN = -(2**62)
-"""A time in ticks that stays before any other, whatever duration is added to it."""
+"""A time in ticks so early that it stays before any other after adding durations."""
 
 
 class Line(NamedTuple):
@@ -42,15 +42,16 @@ class Line(NamedTuple):
 
 Times: TypeAlias = dict[Line, list[int]]
 Arc: TypeAlias = tuple[Line, Line, int, int]
-"""(before, after, offset, time from end to start): operation i of after waits for i - offset of before."""
+"""(before, after, offset, time from end to start): operation i of after waits for operation i - offset of before."""
 
 
 @dataclass
 class Problem:
-    """A problem. Times in ticks; memory as integers; cap: None for a rank without one. span: True if the objective.
+    """A problem. Times in ticks; memory in integers; cap: None for a rank without one. span: whether the span is the
+    objective.
 
     length: operations of each line; work: ticks of one operation; gains: memory that one operation adds to its rank.
-    known: heads and tails that were computed before.
+    known: heads and tails computed earlier.
     """
 
     span: bool
@@ -67,11 +68,13 @@ class Problem:
 
     @property
     def tick(self) -> int:
-        """Common divisor of all objectives, in ticks: a schedule starts every operation as early as possible."""
+        """The common divisor of all objectives, in ticks, since a schedule starts every operation as early as
+        possible.
+        """
         return gcd(*self.work.values(), *(message for _, _, _, message in self.arcs)) or 1
 
     def heads(self, frame: int | None) -> Times:
-        """Return the least start of every operation: from 0, or after the first start of the rank `frame`."""
+        """Return the earliest start of every operation: from 0, or from the first start of the rank `frame`."""
         if (True, frame) not in self.known:
             self.known[True, frame] = longest(self.arcs, self.work, self._least(frame))
         return self.known[True, frame]
@@ -91,7 +94,7 @@ class Problem:
 
 
 def problem(terms: Terms) -> Problem:
-    """Make the problem of these terms: its lines, each behind its inputs, and its arcs."""
+    """Build the problem of these terms: its lines, each after its inputs, and its arcs."""
     placement, release = terms.placement, terms.release
     made, ticks = Problem(terms.objective == "span"), terms.costs.ticks(placement.stages)
     sizes = [size * placement.ranks / placement.stages for size in terms.costs.sizes(placement.stages)]
@@ -115,7 +118,7 @@ def problem(terms: Terms) -> Problem:
 
 
 def _lines(route: int, stages: int, back: Op) -> tuple[list[Line], list[Line], list[Line]]:
-    """Return (lines of F; of F and then the backwards, in chain order; of W) of a route."""
+    """Return the lines of a route: those of F; those of F and the backwards in chain order; those of W."""
     forward = [Line(Op.F, route, stage) for stage in range(stages)]
     backward = [Line(back, route, stage) for stage in reversed(range(stages))]
     return forward, forward + backward, [Line(Op.W, route, stage) for stage in range(stages) if back is Op.I]
@@ -149,10 +152,10 @@ def mirrored(times: Mapping[Line, Sequence[int]]) -> Times:
 
 
 def longest(arcs: Sequence[Arc], work: Mapping[Line, int], least: Mapping[Line, Sequence[int]]) -> Times:
-    """Return the least starts that keep the arcs and are not below `least`, whose lines are in topological order.
+    """Return the earliest starts that satisfy the arcs and are not below `least`, whose lines are in topological order.
 
-    Computed in blocks of microbatches, as many as the least offset of an arc between two lines, so that such an arc
-    with an offset comes from an earlier block. Along a line x[i] = max(ready[i], x[i-1] + work), which is a running
+    They are computed in blocks of microbatches, as long as the least offset of an arc between two lines, so that such
+    an arc with an offset comes from an earlier block. Along a line x[i] = max(ready[i], x[i-1] + work), a running
     maximum of ready[i] - i * work.
     """
     into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)

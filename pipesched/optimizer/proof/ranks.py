@@ -1,20 +1,20 @@
-"""Refute an objective of C by one rank after another.
+"""Refutation of an objective of C by one rank at a time.
 
     time window   [low, high] of every start, from the longest paths
     rank          its lines are chains of like operations, so an order is a path through counts, one operation per step;
                   held memory and remaining work follow from the counts:
 
-                      T[counts] = the least time at which these can be done, over all orders within the cap
+                      T[counts] = the earliest time at which these can be done, over all orders within the cap
 
                   Every step starts within its time window, early enough for the remaining work. Then backward from the
-                  end, the latest time to be at counts: starts that lie on no order that ends by C leave the window.
+                  end, the latest time to be at counts: starts in no order that ends by C are removed.
     round         every rank, then the paths again: a later start on one rank makes starts on its neighbours later
 
 C is refuted if a time window is empty or no order is left. Microbatches of a route are alike, so each line keeps
 their order. The W of a rank are alike if all have the same duration and free the same amount: then the n-th of them all
 waits until n of their I have ended.
 
-A certificate contains none of this: it is computed here, within a limit of steps instead of time, so the result is the
+A certificate contains none of this: it is computed here, within a limit on steps instead of time, so the result is the
 same on every machine.
 """
 
@@ -32,9 +32,9 @@ from pipesched.optimizer.proof.problem import UNKNOWN, Line, Problem
 from pipesched.optimizer.proof.windows import Windows
 
 STEPS = 10_000_000
-"""The limit on steps from counts to counts; beyond it nothing is refuted."""
+"""The most steps from counts to counts; beyond it nothing is refuted."""
 
-_AT_LEAST = 500  # least steps charged per operation
+_AT_LEAST = 500  # fewest steps charged per operation
 
 
 class _OutOfStepsError(Exception):
@@ -42,8 +42,8 @@ class _OutOfStepsError(Exception):
 
 
 def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
-    """Return a rank that cannot do its work within an objective of `bound` ticks; None if there is none, or steps run
-    out.
+    """Return a rank that cannot do its work within an objective of `bound` ticks; None if there is none, or the steps
+    run out.
 
     A span is refuted in the frame of some rank: all operations on paths from its first start to its last end must fit
     within `bound`. Each rank is tried as the frame; in each frame the rank itself comes first.
@@ -58,7 +58,7 @@ def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
 
 
 def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Return a rank without an order, by rounds over the ranks until no window changes; left: steps, counted down."""
+    """Return a rank without an order, found in rounds over the ranks until no window changes. left: remaining steps."""
     moved = True
     while moved:
         moved = False
@@ -86,7 +86,7 @@ class _Step(NamedTuple):
 
 
 def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
-    """Return True if the rank has an order; its windows are narrowed to the starts in such orders."""
+    """Return True if the rank has an order; narrow its windows to the starts in such orders."""
     mine = [line for line in windows.order if windows.rank[line] == rank]
     length, work = (np.array([of[line] for line in mine]) for of in (windows.length, windows.work))
     low, high = (np.array([x for line in mine for x in of[line]], dtype=np.int64) for of in (windows.low, windows.high))
@@ -110,7 +110,7 @@ def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
 def _forward(
     windows: Windows, mine: list[Line], times: tuple[Ints, Ints], cap: int | None, left: list[int]
 ) -> list[_Step]:
-    """Return all steps that can be reached from the start, where no operation is done."""
+    """Return all steps reachable from the start, where no operation is done."""
     length, work, gains = (np.array([of[x] for x in mine]) for of in (windows.length, windows.work, windows.gains))
     if prod(windows.length[line] + 1 for line in mine) >= -UNKNOWN:
         raise _OutOfStepsError
@@ -147,7 +147,9 @@ def _forward(
 
 
 def _waits(windows: Windows, mine: list[Line], line: Line) -> list[int]:
-    """Return the indices of the lines that `line` follows on its rank: the one before in the chain, or the I of a W."""
+    """Return the indices of the lines that `line` follows on its rank: its predecessor in the chain, or the I of a
+    W.
+    """
     if line in windows.inputs:
         return [mine.index(one) for one in windows.inputs[line]]
     if line.op == Op.W:

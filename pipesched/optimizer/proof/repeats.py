@@ -1,11 +1,11 @@
-"""Check that in a file m determines only how often a part of each rank's program is repeated.
+"""A check that m determines only how often a part of each rank's program is repeated.
 
-    rank r { A   repeat m - a { B }   Z }        or (m - a) // b times; no m in a, A, B, Z, the placement and the costs
+    rank r { A   repeat m - a { B }   Z }        or (m - a) // b times; no m in a, A, B, Z, placement and costs
 
 Programs name no microbatch and do not use `pending`, so a program spells a word of letters: A B .. B Z. If K is a
-multiple of every b, each K more microbatches add the same number of copies of B, once there is one. A `drain W` stands
-for the same number of letters each time, or for a number that grows by the same amount. `claim` does not affect the
-order; `require` may only demand a least m, or a multiple.
+multiple of every b, each K more microbatches add the same number of copies of B, once there is one. A `drain W` spells
+the same number of letters each time, or a number that grows by the same amount. `claim` does not affect the order;
+`require` may only demand a least m, or a multiple.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FUNCTIONS = {"min", "max", "abs"}
 
 
 def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
-    """Return the reason why m determines more than repetitions, or an empty string. step: K; chunks: the number of each
+    """Return the reason why m determines more than repetitions, or an empty string. step: K; chunks: the number on each
     rank.
     """
     for item in (*file.parameters, *file.items):

@@ -1,6 +1,6 @@
-"""Time window of every operation, [low, high]: its possible starts if the objective is at most C.
+"""The time window [low, high] of every operation: its possible starts if the objective is at most C.
 
-    low     the longest path from the first start          high    C less the longest path to the last end
+    low     the longest path from the first start          high    C minus the longest path to the last end
 
 Microbatches of a route are alike, so each line keeps their order. The W of a rank are alike if all have the same
 duration and free the same amount: then they are one line, whose n-th operation waits until n of their I have ended.
@@ -14,7 +14,7 @@ from pipesched.optimizer.proof.problem import Line, Problem, longest, mirror, mi
 
 
 class Windows:
-    """Time windows by line. inputs: for the line that stands for all W of a rank, the lines of their I."""
+    """The time windows by line. inputs: for the line that represents all W of a rank, the lines of their I."""
 
     def __init__(self, problem: Problem, bound: int, frame: int | None) -> None:
         self.cap, self.length, self.rank = problem.cap, dict(problem.length), dict(problem.rank)
@@ -31,7 +31,7 @@ class Windows:
         self.order = list(self.rank)
 
     def _merge(self, all_of_them: Line, weights: list[Line]) -> None:
-        """Merge the W of a rank: the n-th window of all has the n-th least earliest and the n-th least latest start."""
+        """Merge the W of a rank: the n-th window has the n-th smallest earliest and the n-th smallest latest start."""
         for table in (self.low, self.high):
             table[all_of_them] = sorted(x for line in weights for x in table.pop(line))
         self.length[all_of_them] = sum(self.length.pop(line) for line in weights)
@@ -46,7 +46,7 @@ class Windows:
         return [(self.low[line][:], self.high[line][:]) for line in self.order if self.rank[line] == rank]
 
     def spread(self) -> int:
-        """Narrow the windows along the arcs; returns the number of operations."""
+        """Narrow the windows along the arcs; return the number of operations processed."""
         ends = {line: [-x - self.work[line] for x in self.high[line]] for line in self.order}
         ends = mirrored(longest(mirror(self.arcs), self.work, mirrored(ends)))
         self.low = longest(self.arcs, self.work, {line: self.low[line] for line in self.order})
@@ -56,8 +56,8 @@ class Windows:
         return sum(self.length.values())
 
     def _spread_merged(self, line: Line, inputs: list[Line]) -> None:
-        """Narrow the windows of merged W and of their I: when the i-th I of a line starts, its W and all later W of
-        that line are still to come.
+        """Narrow the windows of merged W and their I: when the i-th I of a line starts, its W and all later W of the
+        line have not started.
         """
         ends = sorted(x + self.work[one] for one in inputs for x in self.low[one])
         self.low[line] = [max(x, end) for x, end in zip(self.low[line], ends, strict=True)]

@@ -1,4 +1,4 @@
-"""Lower bound by the work of a rank. It runs one operation at a time, so no schedule has an objective below
+"""Lower bounds by the work of a rank. It runs one operation at a time, so no schedule has an objective below
 
     head + work + tail      work: of all its operations that cannot start before `head`,
                             and that are followed by at least `tail`
@@ -6,8 +6,8 @@
 A longest path is such a bound of one operation. For the span, heads count from the first start of a rank, the frame,
 and tails to its last end. (Carlier, EJOR 11, 1982: "the one-machine sequencing problem".)
 
-Heads of a line, and its tails counted from the last microbatch, are the same for every m. So one more microbatch adds
-the work of every line that has an operation in the sum.
+The heads of a line, and its tails counted from the last microbatch, are the same for every m. So one more microbatch
+adds the work of every line that has an operation in the sum.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipesched.optimizer.proof.problem import Problem
 class Work:
     """A bound, in ticks. frame: the rank whose span is counted, None for the makespan. count: number of operations.
 
-    each: increase of the bound with one more microbatch.
+    each: the increase of the bound with one more microbatch.
     """
 
     rank: int
@@ -60,7 +60,7 @@ def everything(problem: Problem, rank: int) -> Work:
 
 
 def explained(bound: Work, said: Callable[[int], str]) -> str:
-    """Return a bound in words, with numbers that add up; said: formats ticks in the user's unit."""
+    """Explain a bound in words, with numbers that add up; said: formats ticks in the user's unit."""
     head, doing, tail, total = map(said, (bound.head, bound.work, bound.tail, bound.value))
     if bound.count == 1:
         return f"the longest path, through rank {bound.rank}: {total}"

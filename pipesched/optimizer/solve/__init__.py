@@ -1,4 +1,4 @@
-"""Search for the least bubble under a memory cap, and for its proof.
+"""The search for the least bubble under a memory cap, and for its proof.
 
     instance ──> problem ──> bounds     lower bounds on the objective
                     │    ──> portfolio  good orders without a solver
@@ -6,6 +6,6 @@
                     └──> search: from above and below until they meet;  repeat: one schedule for every m ──> certificate
 
 `convert` converts between orders, starts and schedules; `reductions` makes smaller and coarser problems. Layers, each
-importing only the later ones: certificate, repeat, search, engines and portfolio, encoding, bounds, reductions and
+of which imports only later ones: certificate, repeat, search, engines and portfolio, encoding, bounds, reductions and
 convert and instance, problem.
 """

@@ -1,7 +1,8 @@
-"""Certificate of a schedule, as JSON that `optimizer.proof` derives anew; `optimizer.proof.entries` lists its entries.
+"""The certificate of a schedule, as JSON that `optimizer.proof` derives anew; `optimizer.proof.entries` lists its
+entries.
 
-A bound is two times of a rank. A refutation is an engine's word, with its question; the checker repeats one by `ranks`,
-and follows a proof. The verdict is not given here: the checker adds it.
+A bound is two times of a rank. A refutation is an engine's word with its question; the checker repeats one by `ranks`,
+and follows a proof. The verdict is missing here: the checker adds it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def certificate(
 ) -> dict[str, object]:
     """Return the certificate of a search's best schedule.
 
-    repeated: its extension to every m; proof: of the refuted objective; least: proof at the least m.
+    repeated: its extension to every m; proof: of the refuted objective; least: the proof at the smallest m.
     """
     refuted = state.refuted
     asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
@@ -44,7 +45,7 @@ def certify(
 ) -> dict[str, object]:
     """Return the certificate of a schedule with objective `value`, in ticks, for one m.
 
-    refuted: (ticks, engine, ranks or None for all); terms: of the refutation; proof: of it.
+    refuted: (ticks, engine, ranks or None for all); terms: of the refutation; proof: of the refutation.
     """
     return {
         "objective": problem.objective,
@@ -64,7 +65,9 @@ def certify(
 
 
 def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
-    """Return the entry `every`: the schedule of the seam, with its starts, and its lower bound if it meets it."""
+    """Return the entry `every`: the schedule of the seam, with its starts, and its lower bound if the objective meets
+    it.
+    """
     seam, problem = repeated.seam, instance.problem(repeated.seam.microbatches)
     bound = repeated.bound if repeated.optimal else lower_bound(problem)
     starts = [[plain(problem.time(int(seam.start[x]))) for x in order] for order in seam.unrolled(problem)]
@@ -80,7 +83,7 @@ def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
 
 
 def _bound(problem: Problem, bound: Bound) -> dict[str, object] | None:
-    """Return the entry `bound`, for a bound by work between two times; None for others, which the checker's `ranks`
+    """Return the entry `bound` for a bound by work between two times; None for others, which the checker's `ranks`
     finds too.
     """
     if not isinstance(bound.terms, Busy):

@@ -1,9 +1,9 @@
-"""Convert a `Schedule` to orders of a `Problem` and back; run an order, and check a table of starts.
+"""Conversions between a `Schedule` and orders of a `Problem`; runs of an order, and checks of a table of starts.
 
-Operation i of a sequence is the i-th microbatch of its route. A full backward in a schedule is I, then W, where the
-problem splits the backward; else an I and its W cannot be distinguished from a B only if they touch.
-`fault` checks every rule of `problem` directly, and shares no code with the clauses: it orders every rank by start,
-then checks neighbours and a running sum of memory.
+Operation i of a sequence is that of the i-th microbatch of its route. If the problem splits the backward, a full
+backward in a schedule becomes I, then W; otherwise an I and its W count as a B if they touch. `fault` checks every rule
+of `problem` directly, and shares no code with the clauses: it orders every rank by start, then checks neighbours and a
+running sum of memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
     """Convert a schedule of the same placement and sizes to orders, in microbatch order; None if that is impossible.
 
-    It is impossible if operations overlap, are missing, or run on other ranks, or if a fused problem meets a split
+    It is impossible if operations overlap, are missing, or run on other ranks, or if a fused problem gets a split
     backward.
     """
     if bool(schedule.joined.any()) or schedule.microbatches != problem.placement.microbatches:
@@ -65,8 +65,8 @@ def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Sche
 
 
 def by_start(problem: Problem, start: Ints) -> Orders:
-    """Return the orders by start; of operations that start together those without duration come first, then chain order
-    counts.
+    """Return the orders by start; of operations that start together, those without duration come first, then chain
+    order decides.
     """
     duration = problem.duration[problem.sequence]
     rank = problem.rank[problem.sequence]
@@ -76,9 +76,7 @@ def by_start(problem: Problem, start: Ints) -> Orders:
 
 
 def _depth(problem: Problem) -> Ints:
-    """Return the depth of each sequence in the chain, if some durations are 0: it orders operations that start
-    together.
-    """
+    """Return each sequence's depth in the chain, which orders operations that start together; 0 if all take time."""
     depth = np.zeros(problem.sequences, dtype=np.int64)
     for _ in range(problem.sequences if bool((problem.duration == 0).any()) else 0):
         deeper = depth.copy()
@@ -92,7 +90,7 @@ def _depth(problem: Problem) -> Ints:
 class Run(NamedTuple):
     """The result of running orders as early as possible.
 
-    start: of every operation. cause: the operation that each start waited for, -1 for none. last: by rank, its last
+    start: of every operation. cause: the operation that determined each start, -1 for none. last: by rank, its last
     operation, -1 for none.
     """
 
@@ -138,15 +136,13 @@ def played(problem: Problem, orders: Orders) -> Run | None:
 
 
 def run(problem: Problem, orders: Orders) -> Ints | None:
-    """Return the earliest start of every operation in these orders, int64, shape (operations,); None if they
-    deadlock.
-    """
+    """Return the earliest start of every operation, int64, shape (operations,); None if the orders deadlock."""
     found = played(problem, orders)
     return None if found is None else np.array(found.start, dtype=np.int64)
 
 
 def peak(problem: Problem, orders: Orders) -> Ints:
-    """Peak memory of every rank, in parts; int64, shape (ranks,)."""
+    """Return the peak memory of every rank, in parts; int64, shape (ranks,)."""
     change = (problem.takes - problem.frees)[problem.sequence]
     most = np.zeros(problem.ranks, dtype=np.int64)
     for rank, order in enumerate(orders):
@@ -156,7 +152,7 @@ def peak(problem: Problem, orders: Orders) -> Ints:
 
 
 def value(problem: Problem, orders: Orders) -> int | None:
-    """Return the objective in ticks, or None if the orders deadlock or hold more than a cap."""
+    """Return the objective in ticks, or None if the orders deadlock or exceed a cap."""
     start = run(problem, orders)
     if start is None or bool((peak(problem, orders) > problem.cap).any()):
         return None

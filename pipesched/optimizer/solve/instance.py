@@ -1,13 +1,13 @@
-"""Make a problem in whole numbers from a placement, costs, a release rule and caps as users write them.
+"""The problem in integers, made from placement, costs, release rule and caps as users write them.
 
 Times become whole ticks, the longest tick of which all are multiples; memory becomes parts, of which every activation
-and every release is a whole number. A cap is rounded down to a whole number of parts. A placement is one of these, or
-the placement of a schedule:
+and every release is a whole number. A cap is rounded down to whole parts. A placement is one of these, or the placement
+of a schedule:
 
     linear   0 1 2 3                    one stage per rank
     loop     0 1 2 3 0 1 2 3            v stages per rank, always in the same direction
     vee      0 1 2 3 3 2 1 0            v stages per rank, forth and back
-    0,1,1,0                             the rank of each stage
+    0,1,1,0                             one rank per stage
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ OPTIMIZER = Consumer(
     },
 )
 BOUNDED = replace(OPTIMIZER, knows=(COPIES, EMPTY_RANKS, OVERLAP))
-"""The schedules that the optimizer's bounds hold for, if an overlapped pair takes as long as its parts."""
+"""Schedules for which the optimizer's bounds hold, if an overlapped pair takes as long as its parts."""
 
-NO_CAP = 2**40  # parts: more than any schedule holds
+NO_CAP = 2**40  # parts; more than any schedule holds
 PLACEMENTS = ("linear", "loop", "vee")
 MAX_OPS = 2_000_000
 

@@ -1,4 +1,4 @@
-"""The problem of the optimizer, in whole numbers.
+"""The optimization problem, in integers.
 
     Find a start for every operation, so that
       chain     F(s) before F(s+1), ..., I(s+1) before I(s), I before W         end + lag <= start
@@ -9,12 +9,12 @@
     span      on every rank, the time from its first start to its last end is at most C
 
 All microbatches of a route are alike, so some best schedule runs the operations of a kind and a stage in microbatch
-order (the FIFO lemma: sort the starts of each kind and stage; every inequality above still holds). It remains to decide
-how the *sequences* (one kind, one stage, one route) interleave on their rank:
+order (the FIFO lemma: sort the starts of each kind and stage; every inequality above still holds). What remains to
+decide is how the *sequences* (one kind, one stage, one route) interleave on their rank:
 
     sequence q   F of stage 0   x0 x1 x2 ...       operation i of sequence q is number first[q] + i
 
-A rank may begin later than it could: that makes its span shorter. Starts express such a delay directly. A schedule is
+A rank may begin later than it could, which makes its span shorter. Starts express such a delay directly. A schedule is
 an order, run as early as possible, and expresses a delay by the microbatch that goes first on a rank (`late_start`);
 only there the order of microbatches matters. So the objective of an order is never below the least over all starts,
 which bounds and engines are about; an order that reaches it is optimal.
@@ -76,7 +76,7 @@ class Problem:
     unit: Unit = NO_UNIT
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields alone: another process derives the other values anew."""
+        """Return only the fields: another process derives the other values anew."""
         return {x.name: getattr(self, x.name) for x in fields(self)}
 
     @property
@@ -124,7 +124,7 @@ class Problem:
 
     @cached_property
     def producers(self) -> tuple[list[int], list[int]]:
-        """(the operation that each operation waits for, -1 for none; the least time between their starts)."""
+        """The operation that each operation waits for (-1 for none), and the least time between their starts."""
         first, delay = np.full(self.operations, -1), np.zeros(self.operations, dtype=np.int64)
         for b, a, lag in zip(self.before.tolist(), self.after.tolist(), self.lag.tolist(), strict=True):
             i = np.arange(int(self.length[a]))
@@ -134,7 +134,9 @@ class Problem:
 
     @cached_property
     def precedence(self) -> tuple[Ints, Ints, Ints]:
-        """(later, earlier, delay): start of later >= start of earlier + delay, for chains and FIFO order."""
+        """The precedences (later, earlier, delay): start of later >= start of earlier + delay, for chains and FIFO
+        order.
+        """
         counts = self.length[self.after]
         edge = np.repeat(np.arange(len(self.after)), counts)
         i = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -172,7 +174,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Costs and caps of a problem: ticks of an operation and of a message by stage, memory in parts by stage.
+    """The costs and caps of a problem: ticks of an operation and of a message by stage, memory in parts by stage.
 
     ticks: by kind; takes, frees: by kind, without kinds that take or free no memory.
     """
@@ -241,7 +243,9 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
 
 
 class Repeat(NamedTuple):
-    """A part that repeats: for t in first .. last, `microbatches` more have started by t + period than by t."""
+    """A part that repeats: for t in first .. last, `microbatches` more operations have started by t + period than by
+    t.
+    """
 
     first: int
     last: int
@@ -272,8 +276,8 @@ class Question:
 class Answer:
     """The answer to a question. verdict: sat, unsat or unknown (which never counts as unsat; `reason` says why).
 
-    start: of a sat answer to a question about all ranks, int64, shape (operations,), else None. steps: the work done,
-    the same on every machine.
+    start: in a sat answer to a question about all ranks, int64, shape (operations,), otherwise None. steps: the work
+    done, the same on every machine.
     """
 
     verdict: str

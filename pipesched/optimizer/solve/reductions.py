@@ -1,7 +1,7 @@
-"""Reduce a problem to a smaller one, an equivalent one, or a coarser one.
+"""Reductions of a problem to a smaller, an equivalent or a coarser one.
 
     restrict    some ranks only; the others run any number of operations at a time, without caps. An objective that
-                these ranks alone cannot reach cannot be reached: one rank, with its memory, its round trips and the
+                these ranks alone cannot reach is unreachable: one rank, with its memory, its round trips and the
                 heads and tails of the whole problem, often decides the optimum
     merge       the W of a rank as one sequence
     coarsened   durations as multiples of a number of ticks. Neither an order nor its memory depends on durations, so an
@@ -9,7 +9,7 @@
 
 No operation waits for a W. If all W of a rank have the same duration and free the same amount, the n-th W of the rank
 to start may as well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no sum
-of memory. So there is one counter per rank instead of one per chunk:
+of memory. So one counter per rank suffices instead of one per chunk:
 
     W of the rank: n started by t   ->   at least n of the rank's I have ended by t
 
@@ -82,10 +82,10 @@ def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """A problem in which one sequence may stand for all W of a rank, and the time windows of its operations.
+    """A problem in which one sequence may represent all W of a rank, and the time windows of its operations.
 
     low, high: int64, shape (operations,). joins: (sequence of merged W, sequences of I that it waits for). origin: for
-    each sequence of the merged problem, the original sequences that it stands for.
+    each sequence of the merged problem, the original sequences that it represents.
     """
 
     problem: Problem
@@ -110,7 +110,9 @@ class Merged:
         return made
 
     def narrowed(self, original: Problem, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Time windows of the original operations, narrowed by the merged problem's for sequences that are in both."""
+        """Return the time windows of the original operations, narrowed by those of the merged problem for sequences
+        that are in both.
+        """
         low, high = low.copy(), high.copy()
         for q, (x, *others) in enumerate(self.origin):
             if not others:
@@ -125,7 +127,9 @@ def _operations(problem: Problem, q: int) -> Ints:
 
 
 def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
-    """Merge the W of every rank whose W are alike. The window of the n-th has the n-th least low and high of all."""
+    """Merge the W of every rank whose W are alike. The n-th has the n-th smallest low and the n-th smallest high of
+    all.
+    """
     groups = _groups(problem)
     inside = {q for group in groups for q in group}
     origin = [(q,) for q in range(problem.sequences) if q not in inside] + groups
@@ -183,7 +187,7 @@ def coarsened(problem: Problem, ticks: int) -> Problem:
     Durations above 0 become at least 1. Lags may become 0.
 
     Raises:
-        ValueError: ticks < 1.
+        ValueError: if ticks < 1.
     """
     if ticks < 1:
         raise ValueError(f"a grid of {ticks} ticks")

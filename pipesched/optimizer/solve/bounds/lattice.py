@@ -1,21 +1,21 @@
-"""Narrow time windows by all orders of one rank at once, and pass the result on to the other ranks.
+"""Narrowing of time windows by all orders of one rank at once, and its effect on the other ranks.
 
     state   the number of operations of each sequence of the rank that are done
     T       the earliest time at which a state can be reached        from the states with one operation less
     U       the latest time at which a state may be left             from the states with one operation more
 
 The sequences of a rank are chains of like operations, so its orders are the paths through a lattice of counts, and a
-cap cuts most of the lattice away. In every order the time at a state is at least T: one pass decides whether the rank,
-with the heads and tails of the whole problem, its memory and its own precedences, can do its work at all, and gives
-each operation a time window. The lattice has no delays of paths through other ranks; heads and tails include them, and
-a narrower window on one rank moves the heads and tails of the others (`tighten`), until nothing changes:
+cap cuts most of the lattice away. In every order the time at a state is at least T. One pass decides whether the rank
+can do its work at all, given the heads and tails of the whole problem, its memory and its own precedences; and it gives
+each operation a time window. The lattice has no delays of paths through other ranks; heads and tails include them. A
+narrower window on one rank moves the heads and tails of the others (`tighten`), until nothing changes:
 
     rank by rank: time windows by its lattice ──> longest paths ──> the next rank
 
-The result is narrower time windows that lose no schedule, or that there is no schedule. With several chunks per rank
-this gives the best lower bounds: on a folded placement the last rank alone, which has no such delays between its
-chunks, often decides the optimum. It refutes most objectives that can be refuted there in the time that writing the
-clauses takes; for the others fewer clauses remain. Dynamic programming over subsets, Held and Karp, 1962, with counts
+The result is either narrower time windows that lose no schedule, or that there is no schedule. With several chunks per
+rank this gives the best lower bounds: on a folded placement the last rank alone, which has no such delays between its
+chunks, often decides the optimum. Most refutable objectives are refuted here in the time that writing the clauses
+takes; for the others fewer clauses remain. This is dynamic programming over subsets (Held and Karp, 1962), with counts
 in place of subsets.
 """
 
@@ -32,7 +32,7 @@ from pipesched.optimizer.solve.bounds.longest_paths import Link, links, longest,
 from pipesched.optimizer.solve.problem import Problem
 from pipesched.optimizer.solve.reductions import Merged, restrict
 
-MOST = 400_000  # states of one rank; with more, its windows stay as they are
+MOST = 400_000  # most states of one rank; with more, its windows do not change
 _LATE = np.int64(2**60)
 
 
@@ -40,10 +40,10 @@ _LATE = np.int64(2**60)
 class Rank:
     """The sequences of one rank, numbered from 0.
 
-    By sequence, first: the number of its first operation in the problem; length; duration of an operation; peak: the
-    most that an operation adds to held memory while it runs; change: what it adds after its end. before: (q, b),
-    operation i of q comes after operation i of b. joins: (q, inputs), operation i of q comes after i + 1 operations of
-    all inputs together.
+    By sequence, first: the number of its first operation in the problem; length: its operations; duration of an
+    operation; peak: the most that an operation adds to held memory while it runs; change: what remains added after its
+    end. before: (q, b), operation i of q comes after operation i of b. joins: (q, inputs), operation i of q comes after
+    i + 1 operations of all inputs together.
     """
 
     first: Ints
@@ -57,16 +57,16 @@ class Rank:
 
     @cached_property
     def stride(self) -> Ints:
-        """The difference in the number of a state that one more operation makes, by sequence."""
+        """The amount by which one more operation changes a state's number, by sequence."""
         return np.concatenate([[1], np.cumprod(self.length + 1)[:-1]])
 
     @property
     def numbered(self) -> bool:
-        """True if every state's number fits in 64 bits."""
+        """True if the number of every state fits in 64 bits."""
         return float(np.prod(self.length + 1.0)) < 2.0**62
 
     def next(self, keys: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return (state, sequence, operation) of everything that can run next."""
+        """Return (state, sequence, operation) for every operation that can run next."""
         counts = keys // self.stride[:, None] % (self.length[:, None] + 1)
         may = counts < self.length[:, None]
         may &= self.change @ counts + self.peak[:, None] <= self.cap
@@ -79,7 +79,7 @@ class Rank:
 
 
 def alone(merged: Merged, rank: int) -> Rank:
-    """Make the problem of one rank."""
+    """Build the problem of one rank."""
     problem = merged.problem
     held = list(problem.on[rank])
     number = {q: i for i, q in enumerate(held)}
@@ -98,9 +98,9 @@ def alone(merged: Merged, rank: int) -> Rank:
 
 
 def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
-    """Return (earliest, latest) starts with which this rank can do its work; None if it cannot.
+    """Return the (earliest, latest) starts with which this rank can do its work; None if it cannot.
 
-    With more than MOST states low and high are returned unchanged.
+    With more than MOST states, low and high are returned unchanged.
 
     Args:
         rank: from `alone`.
@@ -117,8 +117,8 @@ def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
 class Step:
     """All steps from the states with n operations done to those with n + 1.
 
-    states: the number of states with n. source, target: indices of the states before and after a step. q, x: the
-    sequence and the operation. soonest: the earliest start of x from the source.
+    states: the number of states with n operations. source, target: indices of the states before and after a step. q, x:
+    the sequence and the operation. soonest: the earliest start of x from the source.
     """
 
     states: int
@@ -130,7 +130,7 @@ class Step:
 
 
 def forward(rank: Rank, low: Ints, high: Ints) -> list[Step] | None:
-    """Return all steps between states that lie on an order; None if there are too many states."""
+    """Return all steps between states that belong to an order; None if there are too many states."""
     if not rank.numbered:
         return None
     keys, time, states = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), 1
@@ -173,12 +173,12 @@ def backward(rank: Rank, steps: list[Step], low: Ints, high: Ints) -> tuple[Ints
     return (least, most) if late[0] > -_LATE else None
 
 
-_ENOUGH = 0.1  # fraction of the time windows: a round that removes less is the last
-_SWEEPS = 4  # times per round that narrower windows are passed on to the other ranks
+_ENOUGH = 0.1  # fraction of the time windows; a round that removes less is the last
+_SWEEPS = 4  # how often per round narrower windows are passed on to the other ranks
 
 
 def merged_links(original: Problem, merged: Merged) -> list[Link]:
-    """Return the links of the merged problem: the original's between sequences that remain, and the order of merged
+    """Return the links of the merged problem: the original's links between remaining sequences, and the order of merged
     ones.
     """
     number = {group[0]: q for q, group in enumerate(merged.origin) if len(group) == 1}
@@ -191,7 +191,7 @@ def merged_links(original: Problem, merged: Merged) -> list[Link]:
 
 
 def tighten(merged: Merged, paths: Sequence[Link], bound: int) -> Merged | None:
-    """Narrow the time windows; None if no schedule is within them.
+    """Narrow the time windows; return None if no schedule is within them.
 
     Args:
         merged: a problem, and valid time windows for the bound.

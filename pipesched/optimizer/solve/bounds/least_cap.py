@@ -1,12 +1,12 @@
-"""The least cap of every rank under which any schedule exists: the memory of one microbatch by itself.
+"""The least cap of every rank under which a schedule exists: the memory of one microbatch by itself.
 
     held[c]   memory that it holds on each rank after c operations of its chain F(0) .. F(S-1), I(S-1) .. I(0)
     most[c]   the most that it holds at once during the c-th of these operations
     need[c]   the most that it will later hold at once, beyond held[c]
 
 Each W runs right after its I. No order holds less: F and I must come in chain order, and a W only frees. When a rank
-has run the last of its F, it holds all its stages of the route; and if I takes memory (release torch), then when I of a
-stage has ended, it holds the stages up to that one, and the memory that this I took. Every schedule holds that much at
+has run the last of its F, it holds all its stages of the route. If I takes memory (release torch), then at the end of a
+stage's I the rank holds the stages up to that one, and the memory that this I took. Every schedule holds that much at
 some time, for every microbatch, and running one microbatch after another never holds more: a schedule exists exactly if
 each rank's cap is at least its largest `most`.
 """
@@ -39,9 +39,7 @@ class Alone:
 
 
 def alone(problem: Problem, route: int) -> Alone:
-    """Return the memory of a single microbatch of a route that has microbatches, from its first F to its last I and
-    W.
-    """
+    """Return the memory of a single microbatch of a nonempty route, from its first F to its last I and W."""
     mine = np.flatnonzero((problem.route == route) & (problem.op != Op.W)).tolist()
     forward = sorted((q for q in mine if problem.op[q] == Op.F), key=lambda q: int(problem.stage[q]))
     back = sorted((q for q in mine if problem.op[q] != Op.F), key=lambda q: -int(problem.stage[q]))
@@ -61,7 +59,7 @@ def alone(problem: Problem, route: int) -> Alone:
 
 
 def least_cap(problem: Problem) -> Ints:
-    """Return the least cap of every rank, in parts; int64, shape (ranks,), 0 for a rank without stages."""
+    """Return the least cap of every rank, in parts; int64, shape (ranks,), 0 for ranks without stages."""
     least = np.zeros(problem.ranks, dtype=np.int64)
     for route in set(problem.route.tolist()):
         least = np.maximum(least, alone(problem, route).most.max(axis=0))

@@ -1,4 +1,4 @@
-"""Longest paths: the earliest and the latest start of every operation, if the objective is to be at most C.
+"""Longest paths: the earliest and the latest start of every operation for an objective of at most C.
 
     head          the longest path to the operation: no schedule starts it sooner
     tail          the longest path from its end: every schedule takes at least as long after it
@@ -11,8 +11,8 @@ The span is counted on each rank separately. From the rank's first start on,
 
 and no path begins on another rank: other ranks may begin sooner, and this rank later (`framed`).
 
-A path follows links between sequences, the same for every microbatch: operation i of one waits for operation i - offset
-of the other.
+A path follows links between sequences, which are the same for every microbatch: operation i of one waits for operation
+i - offset of the other.
 
     chain    offset 0            order    offset 1, of a sequence to itself            memory    offset k, as follows
 
@@ -23,8 +23,8 @@ Suppose F of stage s, microbatch i, starts, and some backward w of microbatch i 
                                   w = I or B of stage t: all stages of the rank up to s, t     (no I after it has ended)
 
 so if base + k * slope exceeds the cap, this F waits for that w. With one stage on a rank, released at W, the links
-express the memory constraint in full; else only a part of it. If I takes memory, the cap must also hold at the end of I
-of microbatch i - k: then the memory that I takes is held too, and of microbatch i all stages up to s, t.
+express the memory constraint completely; otherwise only a part of it. If I takes memory, the cap must also hold at the
+end of I of microbatch i - k: then the memory that I takes is held too, and all stages of microbatch i up to s, t.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from pipesched.optimizer.solve.reductions import restrict
 
 
 class Link(NamedTuple):
-    """Operation i of `later` starts at least delay after the start of operation i - offset of `earlier`."""
+    """A constraint: operation i of `later` starts at least delay after the start of operation i - offset of
+    `earlier`.
+    """
 
     later: int
     earlier: int
@@ -51,7 +53,7 @@ class Link(NamedTuple):
 
 
 def linked_ranks(problem: Problem) -> tuple[int, ...]:
-    """Return the ranks whose memory the links express in full: one sequence takes, one frees."""
+    """Return the ranks whose memory the links express completely: one sequence takes, one frees."""
     sequences = [[q for q in held if problem.takes[q] or problem.frees[q]] for held in problem.on]
     return tuple(
         rank
@@ -61,9 +63,7 @@ def linked_ranks(problem: Problem) -> tuple[int, ...]:
 
 
 def memory_links(problem: Problem) -> list[Link]:
-    """Return the links by memory on all ranks, without those that others imply; no links for an F that exceeds the cap
-    alone.
-    """
+    """Return the memory links of all ranks without implied ones; none for an F that exceeds the cap alone."""
     made: list[Link] = []
     for rank, held in enumerate(problem.on):
         for f in held:
@@ -74,7 +74,7 @@ def memory_links(problem: Problem) -> list[Link]:
 
 
 def _needed(problem: Problem, f: int, waits: list[int], cap: int) -> list[Link]:
-    """Return the links by memory of one F, latest waits first: a wait for an earlier backward at no smaller offset is
+    """Return the memory links of one F, latest waits first: a wait for an earlier backward at no smaller offset is
     implied.
     """
     stage, takes = problem.stage, problem.takes
@@ -104,8 +104,8 @@ def _slope(problem: Problem, held: list[int], w: int) -> int:
 
 
 def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:
-    """Return the memory of one microbatch when I of the stage of w has ended and taken; 0 if it takes nothing or has no
-    F here.
+    """Return the memory of one microbatch at the end of I of w's stage, with the memory that I takes; 0 if I takes none
+    or no F is here.
     """
     same = [q for q in problem.on[problem.rank[w]] if problem.route[q] == problem.route[w] and problem.op[q] == Op.I]
     more = sum(max(0, -int(problem.frees[q])) for q in same if problem.stage[q] == problem.stage[w])
@@ -122,12 +122,12 @@ def _precedes(problem: Problem, one: int, two: int) -> bool:
 
 _NEVER = np.int64(-(2**40))
 _ROUNDS = 3
-_SMALL = 1_000_000  # operations times ranks
+_SMALL = 1_000_000  # most operations times ranks of a small problem
 
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """head, tail: int64, shape (operations,), in ticks."""
+    """The longest paths. head, tail: int64, shape (operations,), in ticks."""
 
     head: Ints
     tail: Ints
@@ -138,7 +138,7 @@ class Paths:
 
 
 def links(problem: Problem) -> list[Link]:
-    """Return the links between sequences by chains, orders and memory."""
+    """Return the links between sequences for chains, orders and memory."""
     table = zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True)
     duration = problem.duration.tolist()
     made = [Link(a, b, 0, duration[b] + lag) for b, a, lag in table]
@@ -162,8 +162,9 @@ def entry(problem: Problem) -> int:
 def framed(problem: Problem, frame: int) -> Paths:
     """Return the heads and tails for the objective; for the span, those in the frame of one rank.
 
-    An operation of another rank has a head if a path leads to it from the frame, and a tail if one leads back; else
-    they are far below 0. In a large problem the order and memory of other ranks are left out, unless frame is `entry`.
+    An operation of another rank has a head if a path leads to it from the frame, and a tail if one leads back;
+    otherwise they are far below 0. In a large problem the order and memory of other ranks are left out, unless frame is
+    `entry`.
     """
     if problem.objective == "makespan":
         return paths(problem)
@@ -192,11 +193,10 @@ def _paths(problem: Problem, least: Ints) -> Paths:
 
 
 def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -> tuple[Ints, Ints]:
-    """Return (low, high): the earliest and the latest start of every operation, if the objective is to be at most
-    `bound`.
+    """Return (low, high), the earliest and the latest start of every operation for an objective of at most `bound`.
 
-    ranks: those that the question is about, None for all. For the span of one rank, times count from its first start;
-    else from the first start of all, which is that of the rank of stage 0.
+    ranks: the ranks of the question, None for all. For the span of one rank, times count from its first start;
+    otherwise from the first start of all, on the rank of stage 0.
     """
     duration = problem.duration[problem.sequence]
     if problem.objective == "makespan" or (ranks is not None and len(ranks) == 1):
@@ -206,7 +206,7 @@ def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -
     first = np.full(problem.ranks, -_NEVER)
     first[entry(problem)] = 0
     high = np.full(problem.operations, -_NEVER)
-    for _ in range(_ROUNDS):  # windows after each round are valid; more rounds narrow them
+    for _ in range(_ROUNDS):  # the windows are valid after each round; more rounds narrow them
         high = np.minimum(high, first[rank] + bound - duration)
         high = -longest_from(problem.length, made, -high)
         np.minimum.at(first, rank, high)
@@ -242,7 +242,7 @@ def longest(length: Ints, links: list[Link], least: Ints) -> Ints:
 
 
 def longest_from(length: Ints, links: list[Link], least: Ints) -> Ints:
-    """Return the longest paths against the links, by the mirror image, last microbatch first."""
+    """Return the longest paths against the links, by mirroring the problem in time."""
     last = len(length) - 1
     mirrored = [Link(last - x.earlier, last - x.later, x.offset, x.delay) for x in links]
     return longest(length[::-1], mirrored, least[::-1])[::-1].copy()

@@ -2,13 +2,13 @@
 
     path          the longest path through chains, orders and memory
     one-machine   a set of operations of a rank: least head + work + least tail
-    ends          a rank's work, minus the work that fits before a time and after another one          `warmup`
+    ends          a rank's work, minus the work that fits before one time and after another          `warmup`
 
-The best over all ranks is the lower bound. Each consists of two times and a few sums. The checker (`proof`) derives the
-first two anew as work between two times, and the third by its own dynamic programming over counts. Every kind holds for
-the span with heads and tails in the frame of the rank (`longest_paths.framed`), which count from its first start and to
-its last end, whenever it begins. The work of a rank also bounds the span of another rank, the frame, if it lies on
-paths from the frame's start to its end.
+The lower bound is the best over all ranks. Each bound consists of two times and a few sums. The checker (`proof`)
+derives the first two anew as work between two times, and the third by its own dynamic programming over counts. Every
+kind holds for the span with heads and tails in the frame of the rank (`longest_paths.framed`), which count from its
+first start and to its last end. The work of a rank also bounds the span of another rank, the frame, if it is on paths
+from the frame's start to its end.
 
 One machine: jobs with heads and tails run one at a time, so no schedule ends before least head + work + least tail of
 any set of them. The largest value over all sets is the length of Jackson's preemptive schedule: always run the job with
@@ -43,7 +43,7 @@ class Busy:
 
 
 def busiest(head: Ints, work: Ints, tail: Ints) -> Busy:
-    """Return the set of largest value; all jobs, if their value is as large. O(n log n).
+    """Return the set with the largest value; all jobs, if their value is as large. O(n log n).
 
     Jobs without work count too: a path is a set of one job.
     """
@@ -103,7 +103,7 @@ class Bound:
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """Return the best bound of all ranks and kinds; of equal ones the simplest kind, and then the one with most
+    """Return the best bound of all ranks and kinds; of equal bounds the simplest kind, and then the one with the most
     work.
     """
     best = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0), 0)
@@ -137,7 +137,7 @@ def _in_frame(problem: Problem, rank: int, own: Ints, frame: int) -> list[Bound]
         Bound(path.value, f"longest path, through rank {rank}", "path", rank, path, frame),
         Bound(busy.value, f"work of rank {rank} from the first of it to the last", "one-machine", rank, busy, frame),
     ]
-    if frame == rank and rank not in linked_ranks(problem):  # else heads and tails include all of memory
+    if frame == rank and rank not in linked_ranks(problem):  # otherwise heads and tails include all of memory
         both = ends(problem, rank, found.head, found.tail)
         made.append(Bound(both.value, f"warm-up and cool-down of rank {rank} under its cap", "ends", rank, both, frame))
     return made

@@ -1,12 +1,12 @@
-"""Lower bound by warm-up and cool-down: the work of a rank that fits before a time, and after another.
+"""A lower bound by warm-up and cool-down: the work of a rank that fits before one time, and after another.
 
-Early in a step few inputs of a rank have arrived, and late in it little work is left; and memory lets it neither run
-ahead with F nor put off W. So, for times t from the beginning and u from the end,
+Early in a step few inputs of a rank have arrived, and late in it little work is left; memory prevents running ahead
+with F and delaying W. So, for times t from the beginning and u from the end,
 
     before(t)   the most work that can be done before t                heads, and held memory just before t <= cap
     after(u)    the most work that can be done in the last u           tails, and held memory just after C - u <= cap
     C >= t + (work - before(t) - after(u)) + u                         the rest is done in between, one at a time;
-                                                                       only if there is a rest: else they may overlap
+                                                                       if there is a rest: otherwise they may overlap
 
 With a V placement on p ranks, unit costs and a cap of k chunks, rank p - 1 takes k chunks, then waits for the first
 gradient at 3p - 1; and after its last F of 3p ticks it has only I and W of k chunks left:
@@ -25,8 +25,8 @@ from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimizer.solve.problem import Problem
 
-_TIMES = 500  # first heads or tails of a rank that are tried: warm-up and cool-down are over by then
-_FEW = 48  # up to this number of times all are tried
+_TIMES = 500  # most heads or tails of a rank that are tried: warm-up and cool-down are over by then
+_FEW = 48  # up to this number, all times are tried
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,9 @@ def ends(problem: Problem, rank: int, head: Ints, tail: Ints) -> Ends:
 
 
 def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[Chunk]:
-    """Yield the chunks of a rank, kinds in chain order. back: times are tails, made to fall along the microbatches."""
+    """Yield the chunks of a rank, kinds in chain order. back: times are tails, reversed so that they rise along the
+    microbatches.
+    """
     held = problem.on[rank]
     for f in held:
         if problem.op[f] == Op.F:
@@ -117,7 +119,7 @@ def _fits(chunks: list[Chunk], cap: int, t: int, *, back: bool) -> int:
 
 
 def _pareto(held: Ints, work: Ints) -> tuple[Ints, Ints]:
-    """Return the Pareto front of (held, work): no other choice holds no more and does at least as much work."""
+    """Return the Pareto front of (held, work): less memory, more work."""
     order = np.lexsort((-work, held))
     held, work = held[order], work[order]
     better = np.concatenate([[True], work[1:] > np.maximum.accumulate(work)[:-1]])
@@ -125,7 +127,7 @@ def _pareto(held: Ints, work: Ints) -> tuple[Ints, Ints]:
 
 
 def _begun(chunk: Chunk, t: int) -> list[Ints]:
-    """By kind, the work done before t by the first n operations, for every n that can have begun."""
+    """Return, by kind, the work done before t by the first n operations, for every n that can have begun."""
     made = []
     for work, times in zip(chunk.work, chunk.times, strict=True):
         n = int(np.searchsorted(times, t))
@@ -142,7 +144,7 @@ def _over(chunk: Chunk, t: int, which: int) -> int:
 
 
 def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
-    """Return (held just before t, work before t), for every number of F, with as many backwards as possible.
+    """Return (held just before t, work before t) for every number of F, with as many backwards as possible.
 
     An I that takes memory is counted as ended only if its W has ended too.
     """
@@ -155,7 +157,7 @@ def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
 
 
 def _backward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
-    """Return (held just after t from the end, work after that), for every number of W and I that are left; F follow."""
+    """Return (held just after t from the end, work after that) for every number of remaining W and I; F follow."""
     done, change = _begun(chunk, t), chunk.change
     split = len(done) > 2
     w, i = _both(chunk, len(done[2]), len(done[1])) if split else (np.arange(len(done[1])),) * 2
@@ -170,8 +172,8 @@ def _sum(done: list[Ints], counts: list[Ints]) -> Ints:
 
 
 def _both(chunk: Chunk, n: int, limit: int) -> tuple[Ints, Ints]:
-    """Return the pairs (W, I) of numbers that are left, I <= W; for each W only the most I, if more I do not hold more
-    memory.
+    """Return the pairs (W, I) of remaining operations, I <= W; for each W only the largest I, if more I do not hold
+    more memory.
     """
     w = np.arange(n)
     if chunk.change[1] >= 0:

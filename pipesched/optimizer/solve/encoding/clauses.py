@@ -1,4 +1,4 @@
-"""Clauses as arrays with a column per literal, so that one expression makes a million; the variables of a question.
+"""Clauses as arrays with a column per literal, so that one expression builds many; and the variables of a question.
 
 Literals are those of DIMACS. TRUE and -TRUE are constants: a clause with a true literal is dropped, and a false literal
 is left out of its clause. The start of an operation is a unary counter:
@@ -18,7 +18,7 @@ from pipesched.model.columns import Bools, Column, Ints
 from pipesched.optimizer.solve.problem import Problem
 
 TRUE = np.int64(2**40)
-_SLICE = 8192  # clauses that are converted to Python lists at a time
+_SLICE = 8192  # clauses converted to Python lists at a time
 
 
 @dataclass(eq=False)
@@ -30,13 +30,13 @@ class Clauses:
     impossible: bool = False
 
     def new(self, count: int) -> Ints:
-        """Make `count` new variables."""
+        """Create `count` new variables."""
         made = np.arange(self.variables + 1, self.variables + 1 + count)
         self.variables += count
         return made
 
     def add(self, *columns: Ints) -> None:
-        """Add a clause per row; columns of literals are broadcast against each other."""
+        """Add one clause per row; columns of literals are broadcast against each other."""
         block = np.stack(np.broadcast_arrays(*columns), axis=-1).reshape(-1, len(columns))
         if (block == TRUE).any():
             block = block[(block != TRUE).all(axis=1)]
@@ -87,8 +87,8 @@ Joins = tuple[tuple[int, tuple[int, ...]], ...]
 class Encoding:
     """The clauses for one C, and the variables of the counters.
 
-    low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]], which
-    those of later t follow. joins: the sequences of merged W, see `reductions`.
+    low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]]; those
+    of later t follow it. joins: the sequences of merged W, see `reductions`.
     """
 
     problem: Problem
@@ -118,7 +118,7 @@ class Encoding:
 
 
 def over(low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """Return (index, step) of every entry with every step 0, 1, .. high - low - 1."""
+    """Return (index, step) for every entry and every step 0, 1, .. high - low - 1."""
     count = np.maximum(high - low, 0)
     which = np.repeat(np.arange(len(count)), count)
     return which, np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)

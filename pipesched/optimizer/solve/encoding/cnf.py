@@ -1,4 +1,4 @@
-"""Encode "there is a schedule with objective at most C" as clauses over unary counters.
+"""The encoding of "there is a schedule with objective at most C" as clauses over unary counters.
 
     y[x, t]   operation x has started by t       t from head to latest start; false before, true from then
     a[q, t]   sequence q is running at t
@@ -10,9 +10,9 @@
     span      first start on a rank by t ->  last end by t + C           if the objective is the span
     instant   an operation without duration starts at t  ->  no operation of its rank starts before t and ends after t
 
-A sequence in FIFO order is one counter, so there is no variable for a pair of operations: O(operations x time window)
-in all. Memory that is not a precedence compares two sums of counters, see `memory_counters`. Clauses are made as
-arrays; no Python loop runs over operations. The order encoding of Crawford and Baker, AAAI 1994, one counter per
+A sequence in FIFO order is one counter, so no variable stands for a pair of operations: O(operations x time window) in
+all. Memory that is not a precedence compares two sums of counters, see `memory_counters`. Clauses are built as arrays;
+no Python loop runs over operations. This is the order encoding of Crawford and Baker, AAAI 1994, with one counter per
 sequence.
 """
 
@@ -77,7 +77,7 @@ def encode(
 
 
 def ends(problem: Problem, held: Iterable[int]) -> tuple[list[int], list[int]]:
-    """Return (operations that can be the first of a rank, those that can be the last)."""
+    """Return the operations that can be the first of a rank, and those that can be the last."""
     used = [q for q in held if problem.length[q]]
     first = [int(problem.first[q]) for q in used if problem.op[q] == Op.F]
     return first, [int(problem.first[q + 1]) - 1 for q in used if problem.op[q] in (Op.W, Op.B)]
@@ -111,7 +111,7 @@ def _chains(made: Encoding, precedences: Edges) -> None:
 
 
 def _machine(made: Encoding, held: tuple[int, ...]) -> None:
-    """Add: a rank runs one operation at a time, and operations without duration between two others."""
+    """Add the clauses for: a rank runs one operation at a time, and operations without duration between two others."""
     duration = {q: int(made.problem.duration[q]) for q in held}
     running = [_during(made, q, 0, duration[q]) for q in held if duration[q]]
     for one, two in combinations(running, 2):
@@ -144,9 +144,9 @@ def _exclude(made: Encoding, one: tuple[int, Ints], two: tuple[int, Ints]) -> No
 
 
 def _periodic(made: Encoding, repeat: Repeat) -> None:
-    """Add: for t in first .. last, n more operations of q have started by t + period than by t.
+    """Add the clauses for: for t in first .. last, n more operations of q have started by t + period than by t.
 
-    Operations of index below 0 count as started, those after the last one as not started.
+    Operations with an index below 0 count as started, those after the last one as not started.
     """
     first, last, n, period = repeat
     t = np.arange(first, last + 1)

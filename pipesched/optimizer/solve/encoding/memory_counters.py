@@ -1,13 +1,14 @@
-"""Encode memory as a comparison of two sums of counters.
+"""The encoding of memory as a comparison of two sums of counters.
 
 At every t, on a rank:   taken by started operations  -  freed by ended operations   <=  cap
 
-    "taken >= v"   must be true if it is the case          one >= u and two >= v      ->   sum >= u + v
-    "freed >= v"   must be false if it is not the case     one <= u and two <= v      ->   sum <= u + v
+    "taken >= v"   must be true if it holds                one >= u and two >= v      ->   sum >= u + v
+    "freed >= v"   must be false if it does not hold     one <= u and two <= v      ->   sum <= u + v
     cap            taken >= v  ->  freed >= v - cap
 
 Each sum needs one of the two directions, so a sum of two is a clause for every pair of values. At equal times, releases
-precede allocations, as a rank can order them. Totalizers of Bailleux and Boufkhad, CP 2003, weighted.
+precede allocations, since a rank can order them so. These are the totalizers of Bailleux and Boufkhad, CP 2003, with
+weights.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def memory(made: Encoding, rank: int) -> None:
 
 
 def join(made: Encoding, q: int, inputs: tuple[int, ...]) -> None:
-    """Add: n operations of q have started by t -> n operations of all inputs have ended by t."""
+    """Add the clauses for: if n operations of q have started by t, n operations of all inputs have ended by t."""
     low, high = made.low[made.of(q)], made.high[made.of(q)]
     for t in range(int(low.min(initial=0)), int(high.max(initial=0)) + 1):
         started = _counter(made, q, t, 1)
@@ -68,9 +69,9 @@ def join(made: Encoding, q: int, inputs: tuple[int, ...]) -> None:
 
 
 def takes_before(problem: Problem, rank: int) -> bool:
-    """Return True if an end that takes may come just before an end that frees, at one time.
+    """Return True if an end that takes memory may come just before an end that frees some, at the same time.
 
-    That is so if I takes memory at its end (release torch) and W has no duration: in between, that memory is held.
+    This happens if I takes memory at its end (release torch) and W has no duration: in between, that memory is held.
     """
     held = problem.on[rank]
     return any(problem.frees[q] < 0 for q in held) and any(
@@ -79,7 +80,7 @@ def takes_before(problem: Problem, rank: int) -> bool:
 
 
 def _at(made: Encoding, rank: int, t: int, *, early: bool) -> None:
-    """Add: taken - freed <= cap at t; early: just before the starts at t."""
+    """Add the clauses for: taken - freed <= cap at t; early: just before the starts at t."""
     problem, cap = made.problem, int(made.problem.cap[rank])
     taken, freed = [], []
     for q in problem.on[rank]:
@@ -97,7 +98,7 @@ def _at(made: Encoding, rank: int, t: int, *, early: bool) -> None:
 
 
 def _counter(made: Encoding, q: int, t: int, weight: int) -> Sum:
-    """Weight times the number of operations of q that have started by t."""
+    """Return weight times the number of operations of q that have started by t."""
     ops = made.of(q)
     sure = int(np.searchsorted(made.high[ops], t, side="right"))
     maybe = int(np.searchsorted(made.low[ops], t, side="right"))
@@ -128,7 +129,9 @@ def _shifted(total: Sum, by: int) -> Sum:
 
 
 def _at_least(clauses: Clauses, one: Sum, two: Sum, floor: int) -> Sum:
-    """Add: one >= u and two >= v -> sum >= u + v; values up to the floor have no literal."""
+    """Return the sum of two, with clauses for: one >= u and two >= v -> sum >= u + v; values up to the floor have no
+    literal.
+    """
     if not len(one.values) or not len(two.values):
         return _shifted(two, one.base) if not len(one.values) else _shifted(one, two.base)
     (u, of_one), (v, of_two) = one.above(), two.above()
@@ -142,7 +145,9 @@ def _at_least(clauses: Clauses, one: Sum, two: Sum, floor: int) -> Sum:
 
 
 def _at_most(clauses: Clauses, one: Sum, two: Sum, ceiling: int) -> Sum:
-    """Add: one <= u and two <= v -> sum <= u + v; values above the first one at the ceiling have no literal."""
+    """Return the sum of two, with clauses for: one <= u and two <= v -> sum <= u + v; values from the ceiling on share
+    a literal.
+    """
     if not len(one.values) or not len(two.values):
         return _shifted(two, one.base) if not len(one.values) else _shifted(one, two.base)
     (u, of_one), (v, of_two) = one.below(), two.below()

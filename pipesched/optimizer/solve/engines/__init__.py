@@ -1,9 +1,9 @@
-"""Engines, which decide one question: is there a schedule with objective at most C?
+"""Engines: they decide whether there is a schedule with objective at most C.
 
     decide     question -> time windows -> clauses ─┬─ sat_engines    CaDiCaL, Z3's SAT core
                                    intervals ───────┴─ cp_sat         OR-Tools
     worker_pool    two processes that decide while the search continues
 
-A model is accepted only if its starts keep every rule of the problem; a refutation can be written as a proof. An engine
-that cannot decide answers unknown, with a reason. Unknown never counts as unsat.
+A model is accepted only if its starts satisfy every rule of the problem; a refutation can be written as a proof. An
+engine that cannot decide answers unknown, with a reason. Unknown never counts as unsat.
 """

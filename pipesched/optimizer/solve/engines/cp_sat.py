@@ -22,8 +22,8 @@ from pipesched.optimizer.solve.problem import Problem, Repeat
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
 
-WORKERS = 2  # search strategies, taken in turn by one thread: the result does not depend on which is quicker
-STEPS = 1_000_000  # per unit of CP-SAT's deterministic time
+WORKERS = 2  # search strategies, run in turn by one thread: the result does not depend on which is faster
+STEPS = 1_000_000  # steps per unit of CP-SAT's deterministic time
 
 
 def require() -> None:
@@ -76,7 +76,7 @@ def solve(
 def _starts(
     model: CpModel, problem: Problem, low: Ints, high: Ints, edges: Edges, linked: tuple[int, ...], span: int | None
 ) -> list[IntVar]:
-    """Make a variable for every start, and add its constraints to the model."""
+    """Create a variable for every start, and add its constraints to the model."""
     starts = [model.new_int_var(a, b, "") for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     for later, earlier, delay in zip(*(column.tolist() for column in edges), strict=True):
         model.add(starts[later] >= starts[earlier] + delay)
@@ -97,7 +97,7 @@ def _solver(effort: Effort) -> CpSolver:
 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = WORKERS
-    solver.parameters.catch_sigint_signal = False  # else CP-SAT replaces Python's handler in the calling process
+    solver.parameters.catch_sigint_signal = False  # otherwise CP-SAT replaces Python's handler in the calling process
     solver.parameters.interleave_search = True
     solver.parameters.random_seed = effort.seed
     if effort.limit is not None:

@@ -1,10 +1,10 @@
-"""Decide one question in this process, and write its refutation for other checkers.
+"""The decision of one question in this process, and its refutation written for other checkers.
 
     heads, tails ──> each rank alone ──> clauses or intervals ──> an engine ──> starts, checked again
          └── a time window is empty: unsat ──┘
 
-C bounds every start from above: it is at most C - tail - duration. A question about some ranks alone has the heads
-and tails of the whole problem. Where time windows become empty before an engine is asked, the answer names the reason.
+C bounds every start from above by C - tail - duration. A question about some ranks alone has the heads and tails of the
+whole problem. If time windows become empty before an engine is asked, the answer gives the reason.
 
 A refutation is the clauses, and a DRAT proof that they have no model:
 
@@ -12,8 +12,8 @@ A refutation is the clauses, and a DRAT proof that they have no model:
     PATH.drat   each line a clause that follows from those before it, or `d` and a clause no longer used; the last is
                 empty
 
-Any DRAT checker reads the two files. It confirms that the clauses contradict each other; that they encode the question
-must be read from the comments, `cnf` and `memory_counters`.
+Any DRAT checker reads the two files. It confirms that the clauses contradict each other; whether they encode the
+question must be seen from the comments, `cnf` and `memory_counters`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pipesched.optimizer.solve.problem import Answer, Problem, Question
 from pipesched.optimizer.solve.reductions import Merged, merge, restrict, unmerged
 from pipesched.support import files
 
-_PREPARED, _WRITTEN = 100, 3  # steps per operation, and per clause
+_PREPARED, _WRITTEN = 100, 3  # steps per operation and per clause
 
 ENGINES = ("cadical", "z3", "cpsat")
 
@@ -65,12 +65,12 @@ class Task:
 def decide(question: Question, report: Callable[[int], None] = lambda steps: None) -> Answer:
     """Decide whether there is a schedule with objective at most `question.bound`.
 
-    If an engine cannot decide, the answer is unknown with a reason, as for lack of memory; without a reason if the
+    If an engine cannot decide, the answer is unknown with a reason, such as lack of memory; without a reason if the
     engine reached its limit. report: called now and then with the steps so far.
 
     Raises:
         PipeschedError: PS820, the engine is not installed.
-        ValueError: there is no such engine.
+        ValueError: if there is no such engine.
     """
     if question.engine not in ENGINES:
         raise ValueError(f"unknown engine {question.engine!r}")
@@ -83,9 +83,9 @@ def decide(question: Question, report: Callable[[int], None] = lambda steps: Non
 
 
 def task(question: Question) -> Task:
-    """Make the task of a question, with time windows by longest paths in the whole problem.
+    """Build the task of a question, with time windows by longest paths in the whole problem.
 
-    W are not merged if a part must repeat. Time windows express a span of one rank exactly; of several ranks the span
+    W are not merged if a part must repeat. Time windows express the span of one rank exactly; the span of several ranks
     needs clauses (`spanned`).
     """
     whole = question.problem
@@ -99,7 +99,7 @@ def task(question: Question) -> Task:
 
 
 def beyond(problem: Problem) -> str:
-    """Return the reason why no engine supports the problem, empty if they do."""
+    """Return the reason why no engine supports the problem; empty if they do."""
     if bool((problem.duration[problem.op == Op.F] == 0).any()):
         return "a forward takes no time"
     for rank, held in enumerate(problem.on):
@@ -114,7 +114,7 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
     if bool((question.problem.takes > question.problem.cap[question.problem.rank]).any()):
         return Answer("unsat", engine="ranks", reason="a forward alone takes more than a cap")
     made = task(question)
-    if question.proof is None:  # a proof is of the plain clauses
+    if question.proof is None:  # a proof refutes the plain clauses
         if made.empty:
             return Answer("unsat", engine="ranks", reason="a path is longer")
         merged = tighten(made.merged, made.links, question.bound)
@@ -140,7 +140,7 @@ def _by_intervals(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, 
 
 
 def spanned(question: Question) -> int | None:
-    """Return the limit on the span of every rank, if time windows do not express it; else None."""
+    """Return the limit on the span of every rank if time windows do not express it; otherwise None."""
     alone = question.ranks is not None and len(question.ranks) == 1
     return question.bound if question.problem.objective == "span" and not alone else None
 
@@ -179,7 +179,7 @@ def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, in
 
 
 def _believed(made: Task, start: Ints) -> Answer:
-    """Return the answer for a model: sat if its starts are a schedule, else unknown."""
+    """Return the answer for a model: sat if its starts are a schedule, otherwise unknown."""
     question = made.question
     if wrong := fault(made.problem, start, question.bound):
         return Answer("unknown", reason=f"internal error: the model of {question.engine} is not a schedule: {wrong}")

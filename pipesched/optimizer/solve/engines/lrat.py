@@ -1,10 +1,10 @@
-"""CaDiCaL's refutation of clauses, as the text of LRAT: every step with the clauses from which it follows.
+"""CaDiCaL's refutation of clauses in LRAT: every step names the clauses from which it follows.
 
     learnt   every clause that CaDiCaL derives, with its hints               hundreds of thousands
     kept     clauses that the empty clause needs, backward over hints        hundreds to some ten thousands
 
-CaDiCaL numbers given and derived clauses in one sequence; in the result the given ones have the caller's numbers.
-None of this needs to be trusted: a checker follows the result.
+CaDiCaL numbers given and derived clauses in one sequence; in the result the given ones have the caller's numbers. None
+of this needs to be trusted, since a checker follows the result.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 
-MOST_BYTES = 400_000_000  # of a proof before it is trimmed
-_CONFLICTS = 2_000  # between two checks of the clock
+MOST_BYTES = 400_000_000  # most bytes of a proof before trimming
+_CONFLICTS = 2_000  # conflicts between two checks of the clock
 _DELETED = re.compile(rb"(?m)^\d+ d .*\n")
 
 
@@ -29,7 +29,7 @@ def require() -> None:
     """Check by a small proof that this python-sat can write LRAT, which uses undocumented parts of it.
 
     Raises:
-        PipeschedError: PS820, it cannot.
+        PipeschedError: PS820, it cannot write LRAT.
     """
     try:
         made = refutation({1: [1, 2], 2: [-1, 2], 3: [-2]}, 3, math.inf)
@@ -41,9 +41,10 @@ def require() -> None:
 
 
 def refutation(clauses: Mapping[int, list[int]], count: int, until: float) -> bytes | None:
-    """Refute clauses, given by number; steps of the proof are numbered from count + 1.
+    """Refute numbered clauses; steps of the proof are numbered from count + 1.
 
-    until: deadline, in seconds of CPU. Empty if there is a model; None if the deadline or MOST_BYTES is reached.
+    until: deadline, in CPU seconds. The result is empty if there is a model; None if the deadline or MOST_BYTES is
+    reached.
     """
     empty = next((number for number, literals in clauses.items() if not literals), None)
     if empty is not None:

@@ -1,10 +1,10 @@
-"""SAT solvers: they read the clauses and answer sat with a model, or unsat, CaDiCaL with a proof.
+"""SAT solvers: they read the clauses and answer sat with a model, or unsat; CaDiCaL with a proof.
 
-CaDiCaL finds models best in its stable mode: after `tighten` most questions have a model, and many restarts lose it.
-Z3's SAT core is a second, independent solver; it reads DIMACS text, because building the clauses one by one as Z3 terms
-takes far longer.
+CaDiCaL finds models best in its stable mode: after `tighten` most questions have a model, and frequent restarts miss
+it. Z3's SAT core is a second, independent solver; it reads DIMACS text, because building the clauses one by one as Z3
+terms takes far longer.
 
-Solvers work in slices of a number of conflicts, or of Z3's own count of resources, and count work, not time: the same
+Solvers run in slices of a number of conflicts, or of Z3's own count of resources. They count work, not time: the same
 question has the same answer, after the same number of steps, however busy the machine is.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from pipesched.model.columns import Bools
 from pipesched.optimizer.solve.encoding.clauses import Clauses
 
-_SLICE = 50_000_000  # variables times conflicts: some tenths of a second
+_SLICE = 50_000_000  # variables times conflicts of a slice: some tenths of a second
 _PROPAGATIONS, _CONFLICT = 6, 10  # propagations per step; steps per conflict
 _Z3_SLICE, _Z3_RESOURCES = 2_000_000, 8  # steps of the first slice; Z3's resources per step
 _Z3_OVER = ("sat.canceled", "canceled", "max. resource limit exceeded")
@@ -44,7 +44,7 @@ class Solver(Protocol):
 
 
 class Dimacs(Protocol):
-    """The clauses that can be written as DIMACS."""
+    """A value that can be written as DIMACS."""
 
     variables: int
 
@@ -65,7 +65,7 @@ class Outcome:
 
 
 class UnknownError(Exception):
-    """An engine cannot decide. reason: why, or empty if it reached its limit after `steps`."""
+    """An engine cannot decide. reason: empty if it reached its limit after `steps`."""
 
     def __init__(self, reason: str = "", steps: int = 0) -> None:
         super().__init__(reason)

@@ -1,16 +1,17 @@
-"""Processes that decide questions while the caller continues: the pool in this process, and `main` in each of them.
+"""Worker processes that decide questions while the caller continues: the pool in this process, and `main` in each
+worker.
 
     submit ──> ticket ── a free worker, or the queue ──> wait ──> (ticket, Answer)
                  │                                  └──> steps: its work so far
                  └────── cancel: its worker is killed, and a new one started
 
-Which answer comes first depends on the machine; `search.lanes` puts answers into an order that does not.
+Which answer comes first depends on the machine; `search.lanes` orders the answers independently of it.
 
 Workers are started with the pool, by their own command line and never by a fork or a second import of the caller's main
-module. A worker reads questions from its stdin; to the pipe of its stdout it writes the steps so far, now and then, and
-the answer; both pipes are private. A worker ends when its stdin closes, so with the pool and with the parent, however
-the parent ends: while it works, any event on stdin ends it, because an engine in C cannot read messages. Workers ignore
-SIGINT; the parent handles it.
+module. A worker reads questions from its stdin. To the pipe of its stdout it writes the steps so far, now and then, and
+the answer; both pipes are private. A worker ends when its stdin closes, and so with the pool and with the parent,
+however the parent ends. While it works, any event on stdin ends it, because an engine in C cannot read messages.
+Workers ignore SIGINT; the parent handles it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Pool:
 
     @property
     def idle(self) -> int:
-        """The number of further questions that would begin at once."""
+        """The number of further questions that could begin at once."""
         return max(0, sum(worker.ticket is None for worker in self._workers) - len(self._queue))
 
     def submit(self, question: Question) -> int:
@@ -82,7 +83,7 @@ class Pool:
         return self._tickets
 
     def wait(self, timeout: float | None = None) -> tuple[int, Answer] | None:
-        """Return (ticket, answer) that comes next; None after `timeout` seconds, or if there is no open question."""
+        """Return the next (ticket, answer); None after `timeout` seconds, or if there is no open question."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._done and any(worker.ticket for worker in self._workers):
             left = None if until is None else max(0.0, until - time.monotonic())
@@ -121,7 +122,7 @@ class Pool:
                     self._done.append((ticket, worker.lost()))
 
     def listen(self, timeout: float | None) -> bool:
-        """Receive messages of workers; True if there was one before the timeout."""
+        """Receive messages from workers; return True if one arrived before the timeout."""
         busy = {x.output: (x, x.ticket) for x in self._workers if x.ticket is not None}
         ready = wait(list(busy), timeout)
         for worker, ticket in (entry for output, entry in busy.items() if output in ready):
@@ -144,14 +145,14 @@ class _Worker:
     def _start(self) -> None:
         self.ticket: int | None = None
         self.engine = ""
-        self.known: dict[int, Problem] = {}  # kept alive, so that no other problem gets its number
+        self.known: dict[int, Problem] = {}  # kept alive, so that no other problem gets the same number
         self.process = subprocess.Popen(
             child.command(_WORKER),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"),  # NumPy must not start threads
-            process_group=0,  # Ctrl-C is for the parent
+            env=child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"),  # keep NumPy from starting threads
+            process_group=0,  # Ctrl-C goes to the parent
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -161,20 +162,20 @@ class _Worker:
         self.process.stdout.close()
 
     def ask(self, ticket: int, question: Question) -> bool:
-        """Send a question; False if the process has died."""
+        """Send a question; return False if the process has died."""
         self.ticket, self.engine = ticket, question.engine
         self.known[id(question.problem)] = question.problem
         try:
             self.input.send((id(question.problem), question))
         except OSError:
             return False
-        except BaseException:  # half a question may have been sent
+        except BaseException:  # a part of the question may have been sent
             self.renew()
             raise
         return True
 
     def heard(self) -> Answer | int:
-        """Receive a message: an answer, or the steps so far; blocks until there is one."""
+        """Receive a message, an answer or the steps so far; block until there is one."""
         try:
             message: Answer | int = self.output.recv()
         except (EOFError, OSError):
@@ -184,8 +185,8 @@ class _Worker:
         return message
 
     def lost(self) -> Answer:
-        """Return the answer for a process that has died, which is replaced."""
-        with suppress(subprocess.TimeoutExpired):  # its pipe may close a little before it ends
+        """Replace a process that has died, and return the answer for its question."""
+        with suppress(subprocess.TimeoutExpired):  # its pipe may close shortly before it ends
             self.process.wait(1)
         engine, status = self.engine, self.end()
         self._start()
@@ -198,22 +199,22 @@ class _Worker:
         self._start()
 
     def end(self) -> int:
-        """End the process; returns its exit status."""
+        """End the process; return its exit status."""
         if self.process.poll() is None:
             self.process.kill()
         status = self.process.wait()
         self.output.close()
-        with suppress(OSError):  # the rest of a question
+        with suppress(OSError):  # discards the rest of a question
             self.input.close()
         return status
 
 
 def main() -> None:
-    """Answer until stdin closes."""
+    """Answer questions until stdin closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     source, out = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
-    os.dup2(2, 1)  # prints of an engine must not mix with answers
-    problems: dict[int, Problem] = {}  # by number, the first copy received, which keeps its derived values
+    os.dup2(2, 1)  # output of an engine must not mix with answers
+    problems: dict[int, Problem] = {}  # by number: the first copy received, which keeps its derived values
     with suppress(EOFError):
         while True:
             number, question = source.recv()
@@ -231,10 +232,10 @@ def _answer(question: Question, report: Callable[[int], None]) -> Answer:
 
 
 def _alone(work: Callable[[], Answer]) -> Answer:
-    """Do the work, but end this process at any event on stdin: then the parent is gone.
+    """Do the work, but end this process at any event on stdin, since the parent is gone then.
 
     On Linux the kernel sends SIGIO, which by default ends the process at once. Elsewhere a thread waits for the event;
-    an engine that holds the interpreter delays it until it is done.
+    an engine that holds the interpreter delays this until it is done.
     """
     done = threading.Event()
     if _BY_SIGNAL:

@@ -1,15 +1,15 @@
-"""Good orders without a solver: upper bounds, with which the search begins.
+"""Good orders without a solver: upper bounds with which the search begins.
 
-    zero_bubble       one F and one I at a time, W in the gaps         one stage per rank
+    zero_bubble       alternate F and I, with W in the gaps           one stage per rank
     repeating         a pattern that repeats, without a bubble         where memory is scarce
     list_scheduling   the most urgent operation that can start         any placement, any caps
-    justify           all of these, pushed forward and backward        improves warm-up and cool-down
+    justify           all of these, compacted in both directions        improves warm-up and cool-down
     local_search      moves along the longest paths                    the rest of the time
-    late_start        a rank begins later                              for the span
+    late_start        ranks that begin later                              for the span
 
 Work is counted in steps, not in time, so that the result does not depend on how busy the machine is.
 
-The orders are schedules: they do not deadlock, and keep the caps. The caller measures them again.
+The orders are schedules: they do not deadlock, and respect the caps. The caller measures them again.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from pipesched.optimizer.solve.portfolio.repeating import building_blocks, patte
 from pipesched.optimizer.solve.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-SMALL = 20_000  # operations beyond which pushing each better order takes too long
-FAMILIES, PUSHES = 0.5, 0.75  # fractions of the first look after which these pause
+SMALL = 20_000  # operations beyond which compacting each better order takes too long
+FAMILIES, PUSHES = 0.5, 0.75  # fractions of the first look after which these families pause
 LATE = ", ranks begin later"
-SHARE = 500_000  # steps of each family in turn, after the first look
-ZERO, PATTERN = 8, 1  # steps per operation, for families that do not count them themselves
+SHARE = 500_000  # steps of each family per turn, after the first look
+ZERO, PATTERN = 8, 1  # steps charged per operation, for families that do not count them
 
 Family: TypeAlias = Iterator[tuple[str, Orders]]
 
 
 def orders(problem: Problem, steps: int, seed: int = 0) -> Iterator[tuple[str, Orders]]:
-    """Yield (name, orders), each better than all before, until `steps` are done or no family has more orders.
+    """Yield (name, orders), each better than all before, until `steps` are used or no family has more orders.
 
-    Yields nothing if a cap is below `least_cap`, else at least once.
+    It yields nothing if a cap is below `least_cap`, and otherwise at least once.
     """
     meter, any_found = Meter(), False
     for found in search(problem, steps, meter, seed):
@@ -52,10 +52,10 @@ def orders(problem: Problem, steps: int, seed: int = 0) -> Iterator[tuple[str, O
 
 
 def search(problem: Problem, look: int, meter: Meter, seed: int = 0) -> Iterator[tuple[str, Orders] | None]:
-    """Yield (name, orders), each better than all before, without a limit; None in between, to let the caller check
+    """Yield (name, orders), each better than all before, without a limit; None in between, so that the caller can check
     the meter.
 
-    look: steps of the first look, in which every family has its turn.
+    look: steps of the first look, in which every family gets its turn.
     """
     if bool((problem.cap < least_cap(problem)).any()):
         return
@@ -73,7 +73,9 @@ def search(problem: Problem, look: int, meter: Meter, seed: int = 0) -> Iterator
 
 
 def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
-    """Yield candidates: the families, then all of the pool pushed together, then local search and families in turn."""
+    """Yield candidates: from the families, then all of the pool compacted together, then from local search and families
+    in turn.
+    """
     problem, meter = pool.problem, pool.meter
     justifier = Justifier(problem)
     yield from _until(_counted(zero_bubble(problem), meter, ZERO * problem.operations), meter, int(PUSHES * look))

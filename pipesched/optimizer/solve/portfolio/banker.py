@@ -1,10 +1,11 @@
-"""Decide which forwards are safe to start: an unfinished microbatch needs memory on every rank that it will visit.
+"""Decides which forwards are safe to start: an unfinished microbatch needs memory on every rank that it has yet to
+visit.
 
-    `least_cap.alone` gives the memory that it holds after each operation of its chain, and its later need beyond that
+    `least_cap.alone` gives the memory that it holds after each operation of its chain, and how much more it needs later
 
-A state is *safe* if the unfinished microbatches can be finished one after another (Dijkstra's banker's algorithm).
-A schedule that stays in safe states never deadlocks; in a route the oldest microbatch is finished first, as it needs no
-more than a younger one behind it. If every rank has one stage, and I takes no memory, all states are safe.
+A state is *safe* if the unfinished microbatches can be finished one after another (Dijkstra's banker's algorithm). A
+schedule that stays in safe states never deadlocks. In a route the oldest microbatch is finished first, since it needs
+no more than a younger one. If every rank has one stage, and I takes no memory, all states are safe.
 """
 
 from __future__ import annotations
@@ -19,13 +20,11 @@ from pipesched.model.ops import Op
 from pipesched.optimizer.solve.bounds.least_cap import alone
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-Amounts: TypeAlias = tuple[tuple[int, int], ...]  # (rank, parts), parts > 0
+Amounts: TypeAlias = tuple[tuple[int, int], ...]  # (rank, parts) with parts > 0
 
 
 def one_by_one(problem: Problem) -> Orders:
-    """Return the orders that run one microbatch after another, W right after I: with the least memory, and the most
-    time.
-    """
+    """Return the orders that run one microbatch after another, W right after I: least memory, most time."""
     weight = {(int(problem.route[q]), int(problem.stage[q])): q for q in np.flatnonzero(problem.op == Op.W).tolist()}
     orders: list[list[int]] = [[] for _ in range(problem.ranks)]
     first, rank = problem.first.tolist(), problem.rank.tolist()
@@ -40,7 +39,7 @@ def one_by_one(problem: Problem) -> Orders:
 
 
 class Room:
-    """The memory of the ranks while operations start: which ones fit, and which are safe."""
+    """The memory of the ranks while operations start: decides which operations fit, and which are safe."""
 
     def __init__(self, problem: Problem) -> None:
         self.cap: list[int] = problem.cap.tolist()
@@ -59,7 +58,7 @@ class Room:
         self.total = [0] * problem.ranks
 
     def fits(self, q: int) -> bool:
-        """Return True if the rank of sequence q has room for its next operation now."""
+        """Return True if the rank of sequence q has room for its next operation."""
         rank = self.rank[q]
         return self.held[rank] + self.peak[q] <= self.cap[rank]
 
@@ -87,9 +86,7 @@ class Room:
             self.total[rank] -= by * parts
 
     def _finishes(self) -> bool:
-        """Return True if all microbatches can be finished: oldest first in each route, routes in any order that
-        works.
-        """
+        """Return True if all microbatches can be finished: oldest first in each route, routes in any possible order."""
         left = list(self.total)
         open_ways = [self._groups(way) for way in range(len(self.counts))]
         while any(open_ways):
@@ -105,7 +102,7 @@ class Room:
         return True
 
     def _groups(self, way: int) -> list[tuple[int, int]]:
-        """Return (operations done, number of microbatches) of unfinished microbatches, the youngest first."""
+        """Return (operations done, number of microbatches) of the unfinished microbatches, the youngest first."""
         counts = self.counts[way]
         return [(c, counts[c] - counts[c + 1]) for c in range(1, len(counts) - 1) if counts[c] > counts[c + 1]]
 

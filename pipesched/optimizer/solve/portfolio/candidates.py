@@ -11,19 +11,20 @@ from typing import TypeAlias
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-ROOM = 300  # orders that are kept
+ROOM = 300  # most orders that are kept
 
 Entry: TypeAlias = tuple[int, str, Orders]
 """The value in ticks, name, orders."""
 Candidate: TypeAlias = tuple[str, Orders | None]
-"""Name, and orders, or None if there are no new ones: the caller can check the meter."""
+"""A name with orders; None for the orders if there are no new ones, so that the caller can check the meter."""
 
 
 @dataclass(eq=False)
 class Meter:
-    """The meter of work in steps: a step is about a microsecond, and the same work takes the same number everywhere.
+    """A meter of work in steps. A step is about a microsecond, and the same work takes the same number of steps
+    everywhere.
 
-    until: deadline, in seconds, monotonic; if it ends the work, the result depends on the machine.
+    until: deadline, in monotonic seconds; if it ends the work, the result depends on the machine.
     """
 
     until: float = inf
@@ -40,7 +41,7 @@ class Meter:
 
 @dataclass(eq=False)
 class Pool:
-    """The best orders so far. entries: the best first; only orders that do not deadlock and keep the caps."""
+    """The best orders so far. entries: the best first; only orders that do not deadlock and respect the caps."""
 
     problem: Problem
     meter: Meter = field(default_factory=Meter)
@@ -53,7 +54,7 @@ class Pool:
         return self.entries[0][0]
 
     def offer(self, name: str, found: Orders) -> bool:
-        """Add orders to the pool if they are new and valid; True if they are better than all before."""
+        """Add orders to the pool if they are new and valid; return True if they are better than all before."""
         mark = hash(tuple(tuple(order) for order in found))
         if mark in self.seen:
             return False

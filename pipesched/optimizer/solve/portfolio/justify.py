@@ -1,11 +1,11 @@
-"""Push a schedule together, forward and backward in turn: every operation as early as a gap allows, then as late.
+"""Compacts a schedule, forward and backward in turn: every operation as early as a gap allows, then as late.
 
     forward    in the order of starts: each operation goes into the first gap of its rank that is long enough, after
-               the operations that it waits for, and from which on the cap has room for it
+               the operations that it waits for, and at a time from which the cap has room for it
     backward   the same for the reversed problem: time runs backward, frees take memory, and takes free it
 
 No pass makes the schedule longer (Tormos and Lova, 2001, for projects with scarce resources). The memory held between
-two operations is the same in both directions, so the caps are too.
+two operations is the same in both directions, and so are the caps.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pipesched.optimizer.solve.portfolio.candidates import Meter
 from pipesched.optimizer.solve.problem import Orders, Problem
 
 PUSHED = ", pushed together"
-PASS = 3  # steps per operation
+PASS = 3  # steps charged per operation
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
     """The problem in one direction of time, by operation.
 
-    into: (operation that must start before, least time from its start), the order of the sequence included.
+    into: (operation that must start before, least time from its start), including the order of the sequence.
     """
 
     duration: list[int]
@@ -42,7 +42,7 @@ class Network:
 
 
 def network(problem: Problem) -> tuple[Network, Network]:
-    """Make the networks of the problem, forward and backward."""
+    """Build the networks of the problem, forward and backward."""
     later, earlier, delay = (column.tolist() for column in problem.precedence)
     q = problem.sequence
     duration, rank = problem.duration[q].tolist(), problem.rank[q].tolist()
@@ -57,9 +57,10 @@ def network(problem: Problem) -> tuple[Network, Network]:
 
 
 def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
-    """Put each operation, in its turn, into the first gap: starts, int64, shape (operations,); None if one has no room.
+    """Put each operation, in its turn, into the first gap; return starts, int64, shape (operations,), or None if one
+    has no room.
 
-    turn: all operations, each behind those that it waits for.
+    turn: all operations, each after those that it waits for.
     """
     start = [0] * len(turn)
     starts: list[list[int]] = [[] for _ in range(ranks)]
@@ -90,18 +91,18 @@ def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
 
 
 def _with_room(states: list[int], room: int, k: int) -> int:
-    """Return the first place from k on after which every state leaves room; -1 if there is none."""
+    """Return the first place from k on after which every state has room; -1 if there is none."""
     least = len(states)
     if states and states[-1] > room:
         return -1
     while least >= max(k, 1) and states[least - 1] <= room:
         least -= 1
-    found = max(k, least + 1 if least else 0)  # the state just before it must leave room too
+    found = max(k, least + 1 if least else 0)  # the state just before it must have room too
     return -1 if found == 0 and room < 0 else found
 
 
 def pushed(name: str) -> str:
-    """Return the name of pushed orders; the suffix is not repeated."""
+    """Return the name of compacted orders; the suffix is not repeated."""
     return name.removesuffix(PUSHED) + PUSHED
 
 
@@ -115,11 +116,11 @@ class Justifier:
 
     @cached_property
     def networks(self) -> tuple[Network, Network]:
-        """Networks forward and backward; large, so made on first use."""
+        """The networks forward and backward; large, so built on first use."""
         return network(self.problem)
 
     def push(self, orders: Orders, meter: Meter | None = None) -> Orders:
-        """Push orders backward and forward while that improves them and there is time."""
+        """Compact orders backward and forward while that improves them and there is time."""
         meter = meter or Meter()
         best, value = orders, inf
         start = convert.run(self.problem, orders)

@@ -1,9 +1,9 @@
-"""Shorten the span of ranks that begin later: a later microbatch goes first.
+"""Shorter spans for ranks that begin later: such a rank runs a later microbatch first.
 
     FIFO        rank 1   F0 .. F1 ..       F1 has not arrived yet: its rank waits within its span
     late        rank 1      F1 F0 ..       it begins when microbatch 1 has arrived, and does not wait
 
-An order is run as early as possible, so a rank begins late only if its first F is of a later microbatch. Otherwise
+An order is run as early as possible, so a rank begins late only if its first F is that of a later microbatch. Otherwise
 microbatches keep the order in which they arrive: every stage runs them in the order of the stage before it.
 """
 
@@ -19,15 +19,15 @@ from pipesched.model.ops import Op
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-MOST = 8  # microbatches that are tried as the first of a rank
-WORK = 2_000_000  # limit on operations that are run
+MOST = 8  # most microbatches that are tried as the first of a rank
+WORK = 2_000_000  # most operations that are run
 
 
 def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[Orders, int]:
     """Return (orders with the same sequences in the same places and no larger span, number of orders that were run).
 
-    start: starts of a schedule with such late ranks, from which the first microbatch of each rank is taken; None to
-    begin with microbatch 0 everywhere. Then the choice is improved rank by rank.
+    start: the starts of a schedule with such late ranks, from which the first microbatch of each rank is taken; None to
+    begin with microbatch 0 everywhere. The choice is then improved rank by rank.
     """
     entries = _late_ranks(problem, orders)
     if problem.objective != "span" or problem.placement.routes > 1 or not entries:
@@ -61,7 +61,7 @@ def _spans(problem: Problem, orders: Orders) -> list[int]:
 
 
 def _wanted(problem: Problem, entries: Sequence[int], start: Ints) -> dict[int, int]:
-    """Return the last microbatch that has arrived when the first operation of a rank starts, by rank."""
+    """Return, by rank, the last microbatch that has arrived when the rank's first operation starts."""
     chosen, arrival = {}, dict(zip(problem.after.tolist(), range(len(problem.after)), strict=True))
     for rank in entries:
         own = [q for q in problem.on[rank] if problem.op[q] == Op.F]
@@ -74,7 +74,7 @@ def _wanted(problem: Problem, entries: Sequence[int], start: Ints) -> dict[int, 
 
 
 def labelled(problem: Problem, words: Sequence[Ints], first: dict[int, int]) -> Orders:
-    """Make orders of these sequences, in which a rank runs the microbatch that arrives as number first[rank] first."""
+    """Make orders of these sequences, in which a rank first runs the microbatch that arrives as number first[rank]."""
     labels = _labels(problem, first)
     orders = []
     for word in words:
@@ -86,7 +86,7 @@ def labelled(problem: Problem, words: Sequence[Ints], first: dict[int, int]) -> 
 
 
 def _labels(problem: Problem, first: dict[int, int]) -> dict[int, Ints]:
-    """Return the microbatches in their order, by sequence."""
+    """Return the microbatches in the order in which they run, by sequence."""
     by_name = {(int(o), int(s)): q for q, (o, s) in enumerate(zip(problem.op, problem.stage, strict=True))}
     ranks = problem.placement.rank_of[0].tolist()
     labels: dict[int, Ints] = {}

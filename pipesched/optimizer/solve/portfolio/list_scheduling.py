@@ -3,8 +3,8 @@
     key[x]     the most urgent operation has the smallest key; compared only among arrived operations
     W          runs in a gap that is long enough, and to free memory if a forward has no room
 
-A forward starts only if all unfinished microbatches can still be finished (`safe`), so a run does not deadlock for any
-placement with a schedule. Events: O(operations x log ranks), without the time of `safe`.
+A forward starts only if all unfinished microbatches can still be finished (`safe`), so a run deadlocks for no placement
+that has a schedule. Events: O(operations x log ranks), without the time of `safe`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVENT = 4  # steps per event
 
 
 def listed(problem: Problem, key: Ints, meter: Meter | None = None) -> Orders | None:
-    """Make orders by keys, int64, shape (operations,); None if no schedule is within the caps, or time is up."""
+    """Return orders by keys, int64, shape (operations,); None if no schedule is within the caps, or time is up."""
     run = _Run(problem, key)
     run.all(meter or Meter())
     return run.orders if run.left == 0 else None
@@ -89,7 +89,7 @@ class _Run:
         return -1
 
     def _candidates(self, rank: int, now: int) -> tuple[list[tuple[int, int]], list[int]]:
-        """Return ((key, sequence) of arrived operations, most urgent first; arrival times of those on their way)."""
+        """Return ((key, sequence) of arrived operations, most urgent first; arrival times of those in transit)."""
         here, coming = [], []
         for q in self.chains[rank]:
             i = self.next[q]
@@ -105,7 +105,7 @@ class _Run:
         return here, coming
 
     def _filler(self, rank: int) -> int:
-        """Return the sequence of the most urgent W that waits, -1 for none."""
+        """Return the sequence of the most urgent waiting W, -1 for none."""
         best, least = -1, 0
         for q in self.fillers[rank]:
             i = self.next[q]
@@ -135,10 +135,8 @@ class _Run:
 
 
 def policies(problem: Problem) -> list[tuple[str, Ints]]:
-    """Return (name, sort keys of all operations) of every policy, most useful first; the name says what gets
-    priority.
-    """
-    alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of each first microbatch
+    """Return (name, sort keys of all operations) by policy, most useful first; the name says what has priority."""
+    alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of first microbatches
     depth, index = alone[problem.sequence], problem.index
     forward = problem.op[problem.sequence] == Op.F
     far = int(depth.max(initial=0)) + 1

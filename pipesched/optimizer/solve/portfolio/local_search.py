@@ -1,12 +1,12 @@
-"""Local search: move one operation on its rank, next to a pair on a longest path.
+"""Local search: moves one operation on its rank, next to a pair on a longest path.
 
     a longest path   ... u v ...       u right before v on one rank, no idle time between
     a move           v goes before u, or some operations further; or u goes behind v, or further
 
 Only a move that breaks such a pair on every longest path can shorten the schedule (van Laarhoven, Aarts and Lenstra,
-1992). A move keeps the order of each sequence, each operation behind the one it waits for, and the rank's cap; a move
-that makes a deadlock is undone. A worse schedule is accepted with a probability that falls (simulated annealing): the
-same seed and number of steps give the same orders.
+1992). A move keeps the order of each sequence, each operation after its input, and the rank's cap; a move that causes a
+deadlock is undone. A worse schedule is accepted with a probability that falls (simulated annealing): the same seed and
+number of steps give the same orders.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ LOOK = 64_000  # steps of work between two checks of the clock
 
 
 class Search:
-    """A walk through the orders of a problem. best, value: the best orders so far, and their objective in ticks."""
+    """A random walk through the orders of a problem. best, value: the best orders so far, and their objective in
+    ticks.
+    """
 
     def __init__(self, problem: Problem, orders: Orders, seed: int = 0, meter: Meter | None = None) -> None:
         self.problem = problem
         self.meter = meter or Meter()
-        self.work = problem.operations + 50  # half steps of a move
+        self.work = problem.operations + 50  # half of the steps charged for a move
         self.random = random.Random(seed)
         self.orders = [list(order) for order in orders]
         self.sequence: list[int] = problem.sequence.tolist()
@@ -50,7 +52,7 @@ class Search:
         self.best: Orders = [list(order) for order in self.orders]
 
     def steps(self, count: int, hot: float, cold: float) -> Iterator[int]:
-        """Make `count` moves, from temperature `hot` to `cold`, in ticks; yield the best value now and then."""
+        """Make `count` moves, cooling from temperature `hot` to `cold`, in ticks; yield the best value now and then."""
         now = self.energy
         path = self._path()
         often = max(1, 2 * LOOK // self.work)
@@ -111,7 +113,7 @@ class Search:
         return pairs
 
     def _move(self, path: Sequence[tuple[int, int]]) -> tuple[int, int, int] | None:
-        """Return (rank, from, to) of a random move, or None if the pair drawn has no valid move."""
+        """Return (rank, from, to) for a random move, or None if the drawn pair has no valid move."""
         if not path:
             return None
         u, v = self.random.choice(path)
@@ -135,7 +137,7 @@ class Search:
         return (rank, i, j) if i != j and self._room(rank, i, j) else None
 
     def _tied(self, earlier: int, later: int) -> bool:
-        """Return True if `later` must stay behind `earlier`: they are of one sequence, or it waits for it."""
+        """Return True if `later` must stay after `earlier`: both are in one sequence, or it waits for `earlier`."""
         return self.sequence[earlier] == self.sequence[later] or self.needs[later] == earlier
 
     def _room(self, rank: int, i: int, j: int) -> bool:
@@ -154,13 +156,15 @@ class Search:
 
 
 def temperatures(problem: Problem) -> tuple[float, float]:
-    """Return (hot, cold): the median duration, and a twentieth of it."""
+    """Return the temperatures (hot, cold): the median duration, and a twentieth of it."""
     typical = float(np.median(problem.duration[problem.duration > 0])) if (problem.duration > 0).any() else 1.0
     return typical, typical / 20
 
 
 def walks(pool: Pool, justifier: Justifier, seed: int = 0) -> Iterator[Candidate]:
-    """Yield better and better orders, by walks from the best of the pool, in ever longer rounds; None now and then."""
+    """Yield better and better orders, by walks from the best of the pool, in longer and longer rounds; None now and
+    then.
+    """
     if not pool.problem.operations:
         return
     problem, meter, (hot, cold) = pool.problem, pool.meter, temperatures(pool.problem)

@@ -4,20 +4,20 @@ One microbatch of every route runs through its chain; each operation takes the f
 its duration, *counted modulo a period T*. Repeated every T the pattern never overlaps itself:
 
     T = the work of the busiest rank for one microbatch of each route     no bubble in the steady state
-    T larger                                                              operations end sooner, and less is held
+    T larger                                                              operations end sooner, and less memory is held
 
-Now and then an operation skips a free time (at random, from a seed), which leaves it to another operation; many
-patterns are tried. If no free time is long enough, an operation overlaps others: the times only give the order, and the
+Sometimes (at random, from a seed) an operation skips a free time, which leaves it to another operation; many patterns
+are tried. If no free time is long enough, an operation overlaps others: the times determine only the order, and the
 order is run as early as possible. The method is Rau's (Iterative modulo scheduling, MICRO 1994) without eviction.
 
 A building block (Qi et al., 2024, arXiv:2405.15362) gives the slots of one unit in which a microbatch runs its four
 operations on each rank: a, b = F of the rank's first and second stage, and B, A = their backwards. It is repeated every
-6 slots, and W take the two slots that are left:
+6 slots, and W take the two free slots:
 
     slot on position j     a: 0 + up j      b: b0 - j      B: B0 + up j      A: A0 - j        up = 1: V-Min, 2: V-Half
 
-The time from a to A and from b to B, divided by 6, is the memory of a rank. All blocks whose four slots never collide
-are tried, with one `up` for the first positions and another for the rest; V-Min and V-Half are two of them.
+The memory of a rank is the time from a to A plus the time from b to B, divided by 6. All blocks whose four slots never
+collide are tried, with one `up` for the first positions and another for the rest; V-Min and V-Half are two of them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from pipesched.optimizer.solve.bounds.least_cap import alone
 from pipesched.optimizer.solve.portfolio.shape import way
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-TRIES = 60  # patterns of every period
-STRETCH = (0, 1, 2, 4, 8, 16, 32)  # excess of a period over the work, in 48ths of the work
+TRIES = 60  # patterns tried for every period
+STRETCH = (0, 1, 2, 4, 8, 16, 32)  # excess of the period over the work, in 48ths of the work
 SKIP = (0.0, 0.1, 0.3, 0.5)  # probability that a free time is skipped
 
 
@@ -87,7 +87,7 @@ class _Table:
         self.taken: list[list[tuple[int, int]]] = [[] for _ in range(problem.ranks)]
 
     def put(self, q: int, ready: int, skip: float, draw: random.Random) -> int:
-        """Take the first time from `ready` on that is free, or now and then the one after it."""
+        """Take the first free time from `ready` on, or sometimes the one after it."""
         rank, length = int(self.problem.rank[q]), int(self.problem.duration[q])
         taken = self.taken[rank]
         times = [ready, *sorted(ready + (end - ready) % self.period for _, end in taken)]
@@ -120,7 +120,7 @@ class Block:
 
     @property
     def chunks(self) -> int:
-        """Most chunks that a rank holds while the block repeats."""
+        """The most chunks that a rank holds while the block repeats."""
         a, b, _, _, done_b, done_a = self.slots[:, None, :]
         t = np.arange(PERIOD)[:, None]
         held = (t - a) // PERIOD + (t - b) // PERIOD - (t - done_a - 1) // PERIOD - (t - done_b - 1) // PERIOD
@@ -128,8 +128,8 @@ class Block:
 
 
 def block(name: str, steps: tuple[int, ...], starts: tuple[int, ...]) -> Block | None:
-    """Make the block with these steps between positions and these residues of b, B, A on position 0; None if its slots
-    collide.
+    """Return the block with these steps between positions and these residues of b, B, A on position 0; None if its
+    slots collide.
     """
     size = len(steps) + 1
     up = np.array([0, *accumulate(steps)], dtype=np.int64)
@@ -159,9 +159,9 @@ def _after(residue: int, least: int) -> int:
 
 
 def blocks(size: int) -> list[Block]:
-    """Make all blocks whose step changes at most once, without duplicates; those that hold most first.
+    """Return all blocks whose step changes at most once, without duplicates; those that hold most first.
 
-    With more than FEW positions only blocks of a constant step: the others would be too many.
+    With more than FEW positions, only blocks with a constant step: the others would be too many.
     """
     found: dict[bytes, Block] = {}
     for first, then in product(range(1, PERIOD), repeat=2):

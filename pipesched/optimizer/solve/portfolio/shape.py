@@ -1,6 +1,6 @@
-"""Recognize placements of the literature: linear, with one stage per rank, or vee, with two, forth and back.
+"""Recognition of placements of the literature: linear, with one stage per rank, or vee, with two, forth and back.
 
-Ranks may be in any order: their position along the stages counts.
+Ranks may be in any order: only their position along the stages counts.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Schedules for every number of microbatches: the seam, and the search for one."""
+"""Schedules for every number of microbatches: the seam at which one is extended, and the search for it."""

@@ -1,4 +1,4 @@
-"""Search for a seam (`seam`): a few microbatches, a kernel that repeats, and the bound itself as objective.
+"""The search for a seam (`seam`): a few microbatches, a repeating kernel, and the lower bound as objective.
 
     period = K * work of the busiest rank      the least possible; if the bound is met too: optimal for every m
     period > K * work of the busiest rank      if memory or round trips keep every rank from being busy: scanned upward
@@ -30,7 +30,7 @@ from pipesched.optimizer.solve.search.state import Limits, State
 
 _FACTORS = (1.5, 2, 2.5, 3, 4, 5)
 _MOST = 8  # limit on the microbatches of a kernel whose period is longer than the work
-_STEPS = 40  # parts of a microbatch's time by which longer periods grow
+_STEPS = 40  # parts of a microbatch's time, by which longer periods grow
 _LIMIT, _LOADING = 3_000_000, 10  # steps per question, and more per operation and tick of it
 _KNOWN = 200_000  # steps of heuristics
 _AHEAD = 2  # questions per worker, one of which waits
@@ -40,7 +40,7 @@ _AHEAD = 2  # questions per worker, one of which waits
 class Periodic:
     """A seam. optimal: True if the schedule is optimal for every number of microbatches that the seam reaches.
 
-    bound: at the seam's own size; found_by: the engine or heuristic; rate: `least_rate`.
+    bound: at the seam's own size; found_by: the engine or heuristic; rate: of `least_rate`.
     """
 
     seam: Seam
@@ -50,7 +50,7 @@ class Periodic:
     rate: Fraction
 
     def reachable(self, microbatches: int) -> int:
-        """Return the least number of microbatches that the seam reaches, not below this one."""
+        """Return the least number of microbatches that the seam reaches, at least this one."""
         return self.seam.microbatches + self.seam.every * max(
             0, ceil((microbatches - self.seam.microbatches) / self.seam.every)
         )
@@ -63,7 +63,7 @@ class Periodic:
         return Kernel(self.seam.every, low, high, copies)
 
     def state_at(self, problem: Problem) -> State:
-        """Return the result of a search that found the unrolled schedule."""
+        """Return the state of a search that found the unrolled schedule."""
         state = State(problem, lower_bound(problem), time.monotonic())
         state.offer(self.found_by, self.seam.unrolled(problem))
         if not state.proved:
@@ -90,8 +90,7 @@ class Try:
 def periodic(
     instance: Instance, limits: Limits, progress: Callable[[State], None] = lambda state: None, until: float = inf
 ) -> Periodic | None:
-    """Return the search for a schedule for every number of microbatches, optimal for all if proved; None if none was
-    found.
+    """Search for a schedule for every number of microbatches, optimal for all if proved; return None if none was found.
 
     until: deadline (monotonic).
     """
@@ -101,7 +100,7 @@ def periodic(
         if found is None:
             found = first(_above(instance))
             while found is not None and (shorter := first(_less(instance, found))) is not None:
-                found = shorter  # the same period, with less before and after it
+                found = shorter  # the same period, with less before and after the kernel
     return found
 
 
@@ -161,18 +160,17 @@ def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:
 
 
 def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Periodic | None:
-    """Check the seam at a few sizes: None if it fails, optimal if the bound grows with it."""
+    """Check the seam at a few sizes: return None if it fails, and mark it optimal if the bound grows with it."""
     if not all(holds(seam, instance.problem, copies) for copies in (0, 1, 2, 5)):
         return None
     return Periodic(seam, _optimal(instance, seam), bound, found_by, least_rate(instance))
 
 
 def _optimal(instance: Instance, seam: Seam) -> bool:
-    """Return True if the bound grows as the objective of the seam does: computed at a few sizes, derived for all
-    others.
+    """Return True if the bound grows as the seam's objective does: computed at a few sizes, derived for all others.
 
-    The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound that
-    has all the rank's work in between grows with it. A longest path grows if a part of it can be repeated.
+    The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound with all
+    the rank's work in between grows with it. A longest path grows if a part of it can be repeated.
     """
     for copies in range(4):
         problem = instance.problem(seam.microbatches + copies * seam.every)
@@ -201,7 +199,7 @@ def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
 
 
 def _work(problem: Problem) -> int:
-    """Compute time of the busiest rank per microbatch, in ticks."""
+    """Return the compute time of the busiest rank per microbatch, in ticks."""
     return int(problem.work.max()) // problem.placement.microbatches
 
 
@@ -269,7 +267,7 @@ def _above(instance: Instance) -> Iterator[Try | Periodic]:
 
 
 def _less(instance: Instance, found: Periodic) -> Iterator[Try | Periodic]:
-    """Yield tries to shorten a schedule with the same period: by fewer microbatches, then by a smaller objective."""
+    """Yield attempts to shorten a schedule with the same period: by fewer microbatches, then by a smaller objective."""
     seam = found.seam
     fewer = seam.microbatches - seam.every
     if fewer > seam.every:

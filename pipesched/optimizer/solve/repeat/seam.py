@@ -1,6 +1,6 @@
-"""The seam: extend one small schedule to every number of microbatches.
+"""The seam, at which one small schedule can be extended to every number of microbatches.
 
-Let n_q(t) be how many operations of sequence q have started by t. If for every q
+Let n_q(t) be the number of operations of sequence q that have started by t. If for every q
 
     n_q(t + P) = n_q(t) + K     for all t in  seam - A - 1 .. seam - 1,     A >= P + the longest duration and lag
 
@@ -27,7 +27,7 @@ from pipesched.model.columns import Ints
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.problem import Orders, Problem, Repeat
 
-MOST_PER_KERNEL = 4  # microbatches
+MOST_PER_KERNEL = 4  # most microbatches of a kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ def _seam_at(problem: Problem, start: Ints, every: int, period: int) -> int | No
 def _repeats(tables: list[Ints], every: int, period: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges of t with n_q(t + period) = n_q(t) + every for all q, as (first, last), the longest first.
 
-    Each n_q changes only at starts, so one t between two changes decides for all of them, however fine ticks are.
+    Each n_q changes only at starts, so one t between two changes decides for all of them, however fine the ticks.
     """
     end = max(int(table[-1]) for table in tables if len(table)) + 1
     changes = np.unique(np.concatenate([[-1, end + 1], *tables, *(table - period for table in tables)]))
@@ -134,7 +134,7 @@ def _repeats(tables: list[Ints], every: int, period: int) -> Iterator[tuple[int,
 
 
 def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Seam:
-    """Cut a schedule at a time: its words before, in the last period before, and after."""
+    """Cut a schedule at a time, into its words before, in the last period before, and after."""
     orders = convert.by_start(problem, start)
     words = [[(int(problem.sequence[x]), int(start[x])) for x in order] for order in orders]
     return Seam(
@@ -151,8 +151,8 @@ def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Se
 
 
 def holds(seam: Seam, problem_of: Callable[[int], Problem], copies: int) -> bool:
-    """Return True if the schedule with this number of copies keeps every constraint, and ends as early as the theorem
-    says.
+    """Return True if the schedule with this number of copies satisfies every constraint, and ends as early as the
+    theorem says.
     """
     problem = problem_of(seam.microbatches + copies * seam.every)
     value = convert.value(problem, seam.unrolled(problem))

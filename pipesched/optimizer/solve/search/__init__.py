@@ -1,1 +1,3 @@
-"""Search from both sides until they meet: known orders and engines from above, bounds and refutations from below."""
+"""The search from both sides until they meet: known orders and engines from above, bounds and refutations from
+below.
+"""

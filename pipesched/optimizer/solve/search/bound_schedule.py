@@ -1,14 +1,14 @@
-"""The bound schedule: it chooses the next objective to ask an engine about.
+"""The bound schedule, which chooses the next objective to ask an engine about.
 
-    value ─┬─ find     value - step; the step halves when there is no answer in time
+    value ─┬─ find     value - step; the step halves if no answer comes in time
            │
            ├─ alone    one rank at value - 1: "unsat" ends the search, "sat" is quick
            │
     lower ─┴─ refute   all ranks at the bound itself: "sat" ends the search too
 
-One engine searches downward from the best known objective, one raises the bound. A question that is not answered
-within its limit is asked again later, with three times the limit. Limits are steps, which engines count, not seconds,
-which depend on the load of the machine.
+One engine searches downward from the best known objective, one raises the bound. A question that is not answered within
+its limit is asked again later, with three times the limit. Limits are steps, which engines count, not seconds, which
+depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pipesched.optimizer.solve.bounds.longest_paths import within
 from pipesched.optimizer.solve.bounds.lower_bound import rank_bounds
 from pipesched.optimizer.solve.problem import Answer, Problem, Question
 
-FIRST_LIMIT = 2_000_000  # steps
-LOADING = 20  # steps per variable, for making the clauses and passing them to the engine
-MOST_TRIES = 12  # of one kind of question, each with three times the limit of the one before
-DECLINED = 4  # tries that a refusal by the engine counts as
-MOST_INTERVALS = 5_000  # operations up to which CP-SAT is useful
-MOST_VARIABLES = 6_000_000  # of one encoding: more do not fit the memory of a small machine
+FIRST_LIMIT = 2_000_000  # steps of the first limit
+LOADING = 20  # steps per variable, for building the clauses and passing them to the engine
+MOST_TRIES = 12  # most tries of one kind of question, each with three times the limit of the one before
+DECLINED = 4  # tries charged for a refusal by the engine
+MOST_INTERVALS = 5_000  # most operations for which CP-SAT is useful
+MOST_VARIABLES = 6_000_000  # most variables of one encoding: more exceed the memory of a small machine
 
 
 @dataclass(frozen=True)
@@ -40,26 +40,26 @@ class Step:
 
 @dataclass(eq=False)
 class BoundSchedule:
-    """The questions about a problem, and the state from which the next one follows.
+    """The questions about a problem, and the state that determines the next one.
 
     lower: lower bound; value: of the best known schedule, None before the first one. reached: the least objective for
-    which an engine found starts but no order was found that is as good: it is not asked about again, nor any above.
+    which an engine found starts that no known order attains: it is not asked about again, nor any above.
     """
 
     problem: Problem
-    slack: int  # operations' heads, tails and durations, summed: variables = operations * C - slack
+    slack: int  # sum of the operations' heads, tails and durations: variables = operations * C - slack
     engine: str
     lower: int
     value: int | None
     horizon: int
-    ranks: tuple[int, ...]  # the most promising first, for refutations by one rank
+    ranks: tuple[int, ...]  # ranks for refutations by one rank, the most promising first
     step: int = 0
     guess: int = 0
     seed: int = 0
     reached: int | None = None
-    intervals: bool = False  # True if CP-SAT may be asked when there are too many ticks for clauses
+    intervals: bool = False  # whether CP-SAT may be asked if there are too many ticks for clauses
     tried: dict[object, int] = field(default_factory=dict)
-    alone: dict[int, int] = field(default_factory=dict)  # by rank, the least objective that it is known to reach alone
+    alone: dict[int, int] = field(default_factory=dict)  # by rank, the least objective that the rank alone can reach
 
     def _variables(self, bound: int, ranks: tuple[int, ...] | None = None) -> int:
         """Return the estimated number of variables of the clauses."""
@@ -67,7 +67,7 @@ class BoundSchedule:
         return max(0, self.problem.operations * bound - self.slack) * part // len(self.ranks)
 
     def _engine(self, bound: int, ranks: tuple[int, ...] | None = None) -> str | None:
-        """Return the engine to ask, or None if the question is too large for every engine allowed."""
+        """Return the engine to ask, or None if the question is too large for every allowed engine."""
         if self.engine == "cpsat" or (self.intervals and self._variables(bound, ranks) > MOST_VARIABLES):
             return "cpsat" if self.problem.operations <= MOST_INTERVALS else None
         if self._variables(bound, ranks) > MOST_VARIABLES:
@@ -75,8 +75,8 @@ class BoundSchedule:
         return "z3" if self.engine == "z3" else "cadical"
 
     def find(self) -> Step | None:
-        """Return the next question for a better schedule, or for any schedule, at ever larger guesses; None if there is
-        none.
+        """Return the next question for a better schedule, or, if there is none yet, for any at growing guesses; None if
+        there is none.
         """
         if self.value is None:
             self.guess = min(max(self.guess, self.lower + self.lower // 8 + 1), self.horizon)
@@ -91,7 +91,9 @@ class BoundSchedule:
         step = self._step(Question(self.problem, bound, engine), "find", key)
         if self.step > 1 or self.value is None:
             return step
-        return replace(step, question=replace(step.question, limit=None))  # just below the best: it ends the search
+        return replace(
+            step, question=replace(step.question, limit=None)
+        )  # just below the best: an answer ends the search
 
     @property
     def _top(self) -> int:
@@ -100,7 +102,7 @@ class BoundSchedule:
         return top if self.reached is None else min(top, self.reached - 1)
 
     def refute(self) -> Step | None:
-        """Return the next question for a better bound: the one with the least limit; None if there is none."""
+        """Return the next question for a better bound: the one with the smallest limit; None if there is none."""
         if self._top < self.lower:
             return None
         open_ = [(q, key) for q, key in self._refutations(self._top) if self.tried.get(key, 0) < MOST_TRIES]
@@ -127,7 +129,7 @@ class BoundSchedule:
         return Step(replace(question, limit=limit, seed=self.seed), limit, role, key)
 
     def take(self, step: Step, answer: Answer) -> None:
-        """Take an answer; `unknown` includes a reached limit. A schedule that was found is reported by `found`."""
+        """Process an answer; `unknown` includes a reached limit. A schedule that was found is reported by `found`."""
         question = step.question
         if answer.verdict == "unsat":
             self.lower = max(self.lower, question.bound + 1)
@@ -141,17 +143,17 @@ class BoundSchedule:
                 self.guess += self.guess // 4
 
     def found(self, value: int) -> None:
-        """Take the objective of a better schedule."""
+        """Record the objective of a better schedule."""
         self.value = value if self.value is None else min(self.value, value)
         self.step = 0
 
     def unrealised(self, bound: int) -> None:
-        """Record that starts exist for the bound, but that no order was found that is as good."""
+        """Record that starts exist for the bound, but no order was found that is as good."""
         self.reached = bound if self.reached is None else min(self.reached, bound)
 
 
 def bound_schedule(problem: Problem, engine: str, lower: int, value: int | None, seed: int = 0) -> BoundSchedule:
-    """Make the bound schedule of a problem. Its horizon is the time of all operations one after another."""
+    """Build the bound schedule of a problem. Its horizon is the time of all operations one after another."""
     low, high = within(problem, lower)
     slack = problem.operations * lower - int((high - low).sum())
     horizon = int((problem.length * problem.duration).sum() + (problem.length[problem.after] * problem.lag).sum())

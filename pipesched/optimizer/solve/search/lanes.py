@@ -1,11 +1,11 @@
-"""Ask questions in parallel, and return answers in an order that does not depend on the machine.
+"""Questions asked in parallel, with answers in an order that does not depend on the machine.
 
     lane 1     |---- question a ----------|-- c --|         time is counted in steps of work,
     lane 2     |- b -|---------- d ---------------|         not in seconds
     heuristics |..|..|..|..|..|..|..|..|..|..|..|..|        in this process, in slices
 
-The event that is first by this clock is returned first. So an answer that has arrived waits until every lane has come
-that far, and two runs see the same events in the same order, on an idle machine and on a busy one.
+The event that is first by this clock is returned first. So an answer that has arrived waits until every lane has
+reached its time, and two runs see the same events in the same order, on an idle machine and on a busy one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Slice = tuple[int, Found | None]
 
 @dataclass(eq=False)
 class Lanes:
-    """The lanes of questions. pool: its workers are the lanes. heuristics: their slices, or None when they have ended.
+    """Lanes of questions. pool: its workers are the lanes. heuristics: their slices, or None when they have ended.
 
     weight: steps of the lanes per step of the heuristics. now: the time of the last event, in steps of the lanes.
     """
@@ -62,7 +62,7 @@ class Lanes:
         return self.pool.size - len(self._since)
 
     def ask(self, question: Question) -> int:
-        """Ask a question on a free lane from now on; returns its ticket."""
+        """Ask a question on a free lane; return its ticket."""
         ticket = self.pool.submit(question)
         self._since[ticket] = self.now
         return ticket
@@ -95,7 +95,7 @@ class Lanes:
         return None
 
     def _at(self, ticket: int) -> int:
-        """Return the time at which a question ended, or up to which it is known to run."""
+        """Return the time at which a question ended, or until which it is known to run."""
         answer = self._answers.get(ticket)
         return self._since[ticket] + (self.pool.steps.get(ticket, 0) if answer is None else answer.steps)
 
@@ -104,7 +104,7 @@ class Lanes:
         self._answers.update(self.pool.arrived())
 
     def _slice(self) -> Found | None:
-        """Return the orders of the last slice, whose time has come; else run one more slice and return None."""
+        """Return the orders of the last slice if their time has come; otherwise run one more slice and return None."""
         if self._found is not None:
             found, self._found, self.now = self._found, None, max(self.now, self._heuristics_at)
             return found

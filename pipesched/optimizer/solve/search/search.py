@@ -1,4 +1,4 @@
-"""Search from both sides until they meet: the best objective falls, the lower bound rises.
+"""The search from both sides until they meet: the best objective falls, the lower bound rises.
 
     found    ─ known orders, list scheduling, local search ─ an engine says sat at C ──────────> best
     refuted  ─ bounds ─ an engine says unsat at C, for all ranks or for some of them alone ────> lower
@@ -6,10 +6,10 @@
     best == lower: proved optimal.   Out of time: best, lower and the gap between them.
 
 Heuristics run first; then two engines run in parallel, while heuristics continue. One engine is asked to find a
-schedule, below the best by a step that shrinks when it does not answer; the other to refute, first at the bound, then
-just below the best, where a single rank with its memory and its round trips often cannot do its work, which is decided
-far sooner than for all ranks together. The result does not depend on the machine (`lanes`), unless the time limit ends
-the search.
+schedule, below the best by a step that shrinks when it does not answer. The other is asked to refute: first at the
+bound, then just below the best, where often a single rank with its memory and its round trips cannot do its work, which
+is decided far sooner than for all ranks together. The result does not depend on the machine (`lanes`), unless the time
+limit ends the search.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from pipesched.optimizer.solve.search.state import INTERRUPTED, Limits, Refutati
 
 _FINE = 400_000  # variables of one encoding above which durations are rounded first
 _COARSE = 20_000_000  # steps per rounding
-_LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start; per operation; at most
-_A_SECOND, _THOROUGH = 300_000, 10_000_000  # steps for ranks one by one, per second of the limit; at most
+_LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start: base, per operation, at most
+_A_SECOND, _THOROUGH = 300_000, 10_000_000  # steps for single ranks: per second of the limit, at most
 _SLICE = 20_000  # steps of heuristics per slice, between events of the engines
-_WEIGHT = 4  # heuristics do a fourth of an engine's work
+_WEIGHT = 4  # heuristics do a quarter of an engine's work
 
 Progress = Callable[[State], None]
 Heuristics = Iterator[tuple[str, Orders] | None]
@@ -53,13 +53,12 @@ def search(
     floor: int = 0,
     refutes: Callable[[int, int], bool] = lambda bound, steps: False,
 ) -> State:
-    """Return the search for the best schedule and the best bound; KeyboardInterrupt ends the search with the state so
-    far.
+    """Search for the best schedule and the best bound; KeyboardInterrupt ends the search with the state so far.
 
     The caller has made sure that some schedule exists (`least_cap.infeasible`). progress: called when either improves,
     and about every second. until: deadline (monotonic); None for the seconds of the limits from now. floor: lower bound
-    in ticks. refutes: called with ticks and a limit of steps; True if certainly, without an engine, no schedule has at
-    most these ticks.
+    in ticks. refutes: called with ticks and a limit of steps; returns True if certainly, without an engine, no schedule
+    has at most these ticks.
     """
     started = time.monotonic()
     meter = Meter(started + limits.seconds if until is None else until)
@@ -87,7 +86,7 @@ def _look(problem: Problem) -> int:
 
 
 def _ask_ranks(state: State, refutes: Callable[[int, int], bool], steps: int) -> None:
-    """Record a refutation if ranks one by one show that the best schedule is optimal."""
+    """Record a refutation if single ranks show that the best schedule is optimal."""
     if state.value is not None and not state.proved and refutes(state.value - 1, steps):
         state.refuted = Refutation(state.value - 1, "ranks", None)
 
@@ -123,7 +122,7 @@ def _slices(heuristics: Heuristics, meter: Meter) -> Iterator[Slice]:
 
 
 def _on_a_coarse_grid(state: State, limits: Limits, meter: Meter, progress: Progress) -> None:
-    """Search for orders with rounded durations, which are few ticks, and measure them with the true ones."""
+    """Search for orders with durations rounded to few ticks, and measure them with the true ones."""
     if state.value is None or limits.engine == "cpsat":
         return
     low, high = within(state.problem, state.value)
@@ -228,8 +227,8 @@ def write_refutation(state: State, path: str, seconds: float) -> str:
     """Write PATH.cnf and PATH.drat, a refutation of lower bound - 1 tick for other checkers. seconds: per question.
 
     Returns the result in one line, which begins with ``refutation`` exactly if the files were written. If one rank,
-    with its memory and its round trips, shows the bound, that rank alone is refuted, which is faster and shorter; else
-    all ranks are. CaDiCaL writes the proof.
+    with its memory and its round trips, shows the bound, only that rank is refuted, which is faster and shorter;
+    otherwise all ranks are. CaDiCaL writes the proof.
     """
     value = state.problem.unit.below(state.problem.time(state.lower - 1), state.problem.time(state.lower), "")
     reason = f"no refutation of {value} in {seconds:g} s"
@@ -249,7 +248,7 @@ def write_refutation(state: State, path: str, seconds: float) -> str:
 
 
 def _refutations(state: State, path: str) -> Iterator[Question]:
-    """Yield the question on the ranks that show the bound, then the question on all ranks, which it implies."""
+    """Yield the question on the ranks that show the bound, then the question on all ranks, which follows from it."""
     refuted, bound = state.refuted, state.lower - 1
     by_engine = refuted is not None and refuted.bound == bound
     ranks = refuted.ranks if refuted is not None and by_engine else (state.bound.rank,)

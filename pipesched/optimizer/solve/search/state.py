@@ -15,9 +15,10 @@ MOST_SEED = 2_000_000_000  # the largest seed that every engine accepts
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits and means of a search. engine: auto, z3, sat or cpsat; portfolio: True to try known orders and heuristics.
+    """The limits and means of a search. engine: auto, z3, sat or cpsat; portfolio: True to try known orders and
+    heuristics.
 
-    proof: PATH to which the refutation is written; seed: of random choices; steps: at most, None for no limit.
+    proof: PATH to which the refutation is written; seed: of random choices; steps: most steps, None for no limit.
     """
 
     seconds: float = 60.0
@@ -79,7 +80,7 @@ class State:
         return f"{self.seconds:.1f}s  {best}  ({self.source})  {self.doing}"
 
     def offer(self, name: str, orders: Orders) -> bool:
-        """Take the orders if they are valid and better than the best; True if so."""
+        """Accept the orders if they are valid and better than the best; return True if so."""
         value = convert.value(self.problem, orders)
         if value is None or (self.value is not None and value >= self.value):
             return False
