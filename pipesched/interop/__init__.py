@@ -1,1 +1,1 @@
-"""Read and write schedules of other software: frameworks, trainers, recorded runs, other targets."""
+"""Schedules of other software, read and written: frameworks, trainers, recorded runs, other targets."""

@@ -1,4 +1,4 @@
-"""`pipesched.check`: is a trainer's configuration right."""
+"""The API function `pipesched.check`: judges a trainer's configuration."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def check(
     variables: Mapping[str, object] | Sequence[str] = (),
     dry_run_script: bool = False,
 ) -> Checked:
-    """Is a trainer's configuration right: as ``pipesched check``; what is wrong in the file is in the result.
+    """Check a trainer's configuration, as ``pipesched check`` does. Errors in the file are part of the result.
 
-    file: the path of its TOML, YAML or JSON, or of a script with its command line; a `Source`; or the words of a
-    command, as a shell has expanded them. trainer: its name and release, ``torchtitan==0.2.2``. p: ranks, where the
-    file does not say. processes: those of every replica. variables: of a script, set from outside. dry_run_script:
-    execute the script, its programs replaced by recorders.
+    file: the path of a TOML, YAML or JSON file, or of a script with a command line; a `Source`; or the words of a
+    command, as expanded by a shell. trainer: its name and release, ``torchtitan==0.2.2``. p: ranks, if the file does
+    not give them. processes: those of all replicas. variables: of a script, set from outside. dry_run_script: execute
+    the script with its programs replaced by recorders.
 
     Raises:
-        PipeschedError: PS225, an option that means nothing; PS809, there is no such file.
+        PipeschedError: PS225, an invalid option; PS809, there is no such file.
     """
     given, _ = keywords.read("check", locals() | {"parameters": {}})
     from pipesched.interop import check as verb
@@ -54,10 +54,10 @@ check_config = check
 
 
 def _read(path: object) -> Source:
-    """Return the text of a file, by its path.
+    """Read the file at a path.
 
     Raises:
-        PipeschedError: PS809; PS225, no path.
+        PipeschedError: PS809; PS225, not a path.
     """
     if not isinstance(path, str | PathLike):
         raise fail(Code.USAGE, f"no file is named by a value of type {type(path).__name__}", help="give its path")

@@ -1,4 +1,4 @@
-"""Check a trainer's configuration by every rule of its trainer, verify its CSV, and name its schedule.
+"""The check of a trainer's configuration: applies every rule of its trainer, verifies its CSV, and names its schedule.
 
     text ──read──> settings ──trainer?──> case ──rules──> facts, notes, diagnostics ──> Checked, with the next command
 
@@ -31,8 +31,8 @@ from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.support.source import Source
 
 _COMMAND = "the command"
-_OPTION = re.compile(r"(?<!\S)#.*|(?<![\w-])(?P<name>--[A-Za-z][\w-]*)")  # outside comments
-_MOST = 32  # commands of a script that are judged
+_OPTION = re.compile(r"(?<!\S)#.*|(?<![\w-])(?P<name>--[A-Za-z][\w-]*)")  # outside of comments
+_MOST = 32  # most commands of a script that are judged
 _EXPANDED = "let your shell read it: pipesched check -- COMMAND and its arguments"
 
 
@@ -51,10 +51,10 @@ class Asked:
 
 
 def check(source: Source, asked: Asked) -> Checked:
-    """Check a configuration. Its errors are in the result, not raised.
+    """Check a configuration. Errors are part of the result, not raised.
 
     Raises:
-        PipeschedError: PS225, an option has a wrong value.
+        PipeschedError: PS225, if an option has a wrong value.
     """
     return _of(source, lambda: texts.commands(source, dict(asked.variables)), asked)
 
@@ -63,14 +63,14 @@ def check_command(words: Sequence[str], asked: Asked) -> Checked:
     """Check a command that a shell has expanded.
 
     Raises:
-        PipeschedError: PS225, an option has a wrong value.
+        PipeschedError: PS225, if an option has a wrong value.
     """
     source = Source(_COMMAND, shlex.join(words))
     return _of(source, lambda: of_words(_COMMAND, words), asked)
 
 
 def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
-    """Check a file. run: it is a script, which is executed with recorders in place of its programs.
+    """Check a file. run: the file is a script, which is executed with recorders in place of its programs.
 
     Raises:
         PipeschedError: PS225, an option has a wrong value; PS809, there is no such file; PS820, bash is not installed.
@@ -89,7 +89,7 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
 
 
 def _as_run(settings: Settings, script: Source) -> Settings:
-    """Open the values and options that a run of a script without its arguments and variables cannot determine."""
+    """Open the values and options that running a script without its arguments and variables cannot determine."""
     given = dict(settings.given)
     for row in TRAINERS:
         keys = row.keys(settings) if row.known(settings) else {}
@@ -107,7 +107,7 @@ def _as_run(settings: Settings, script: Source) -> Settings:
 
 
 def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
-    """Judge each command with a trainer's options by itself."""
+    """Judge each command that has a trainer's options by itself."""
     _require_counts(asked)
     row, release = named(asked.trainer) if asked.trainer else (None, None)
     try:
@@ -127,7 +127,7 @@ def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes:
 
 
 def _require_counts(asked: Asked) -> None:
-    """Raise PipeschedError: PS225, a count is below 1."""
+    """Raise PipeschedError, PS225, if a count is below 1."""
     for name, count in (("p", asked.p), ("processes", asked.processes)):
         if count is not None and count < 1:
             raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
@@ -164,7 +164,7 @@ def _judged(row: Trainer | None, release: str | None, settings: Settings, asked:
 
 
 def _require_text(row: Trainer, settings: Settings) -> None:
-    """Raise PipeschedError: PS871, the trainer reads no text of this kind."""
+    """Raise PipeschedError, PS871, if the trainer reads no text of this kind."""
     if settings.kind not in row.texts:
         kinds = " and ".join(row.texts)
         message = f"{settings.source.name} is {settings.kind}; {row.name} is read from {kinds}"
@@ -172,9 +172,7 @@ def _require_text(row: Trainer, settings: Settings) -> None:
 
 
 def _telling(row: Trainer, case: Case) -> Diagnostic | None:
-    """Return the diagnostic on the first setting that shows that the configuration is for an unknown release, or
-    None.
-    """
+    """Return the diagnostic on the first setting that only an unknown release has, or None."""
     keys = row.keys(case.settings)
     told = next((x for x in case.settings if x.key in keys and keys[x.key].telling), None)
     if told is None:
@@ -187,7 +185,7 @@ def _telling(row: Trainer, case: Case) -> Diagnostic | None:
 def _case(
     row: Trainer, release: str | None, settings: Settings, asked: Asked
 ) -> tuple[Case, list[tuple[str, TorchVersion]]]:
-    """Return the case to judge, and the releases, each with a version of torch, that it may be for."""
+    """Return the case to judge, and the releases, each with a version of torch, for which it may be."""
     settled = row.settled(settings)
     releases = (release,) if release else row.candidates(settled)
     newest = releases[-1]
@@ -209,7 +207,9 @@ def _case(
 
 
 def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Checked:
-    """Report only the sizes of a configuration of an unknown trainer, if its options are those of a trainer's forks."""
+    """Report only the sizes of a configuration for an unknown trainer, if it has the options of a known trainer's
+    forks.
+    """
     name, row = settings.source.name, None if asked.trainer else like(settings)
     if row is None:
         unread = () if settings.given else _holes(settings)
@@ -222,7 +222,7 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
 
 
 def _without_defaults(row: Trainer, case: Case) -> Plan:
-    """Return the schedule that the settings alone ask for, without the trainer's defaults."""
+    """Return the schedule that the settings alone request, without the trainer's defaults."""
     return row.plan(replace(case, settings=replace(case.settings, defaults={})))
 
 
@@ -245,7 +245,7 @@ def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
 
 
 def _holes(settings: Settings) -> Iterator[Diagnostic]:
-    """Report the parts of a command that are not read and may hold options."""
+    """Report the unread parts of a command that may contain options."""
     for hole in settings.open_at:
         message = f"line {hole.at.line} is not read: {hole.name}" if hole.at else f"not read: {hole.name}"
         labels = (Label(hole.at, "not read"),) if hole.at else ()
@@ -261,9 +261,9 @@ _LAUNCHED = (  # launchers' options: processes per node, number of nodes
 
 
 def _processes(settings: Settings) -> tuple[int | None, str]:
-    """Return the number of processes by the launcher's options, None if not known, and these options for a message.
+    """Return the number of processes by the launcher's options, None if unknown, and these options for a message.
 
-    It is the number of processes per node times that of nodes (default 1).
+    The number is processes per node times nodes (default 1).
     """
     given = {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
     given |= {name: x.value for name, x in settings.launch.items()}
@@ -280,7 +280,7 @@ def _processes(settings: Settings) -> tuple[int | None, str]:
 
 
 def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
-    """Report the number of processes if it is from the launcher's options, and a configuration file that is missing."""
+    """Report the number of processes if it comes from the launcher's options, and a missing configuration file."""
     if case.processes is not None and asked.processes is None:
         yield Fact("processes", f"{case.processes}, by {_processes(case.settings)[1]}")
     file = case.settings("job.config_file").value
@@ -301,7 +301,7 @@ def _with_file(settings: Settings) -> Settings:
 
 
 def _require_ranks(case: Case, plan: Plan, asked: Asked) -> None:
-    """Raise PipeschedError: PS225, --p differs from the ranks in the file."""
+    """Raise PipeschedError, PS225, if --p differs from the ranks in the file."""
     if asked.p is not None and plan.ranks not in (None, asked.p):
         message = f"{case.settings.source.name} has {plan.ranks} ranks; {asked.p} were given"
         raise fail(Code.USAGE, message, help="leave out --p: the file says it")

@@ -14,7 +14,7 @@ _BEHIND = "pipesched.check.behind"
 
 
 class _Check(click.Command):
-    """A command that takes the words behind ``--`` as another command."""
+    """A command whose words after ``--`` are another command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
@@ -37,13 +37,13 @@ def check(file: str | None, **given: Any) -> int:
       pipesched check ds_config.json --p 4
 
     \b
-    Of a script the text is read, which knows less than a shell. The shell's own words:
+    A script is only read, so less is known than in a shell. To check the words that a shell expands:
       pipesched check --trainer megatron==0.16 -- torchrun --nproc_per_node 8 pretrain_gpt.py $ARGS
       pipesched check --dry-run-script train.sh     EXECUTES train.sh, its programs replaced by recorders
 
-    Does the release have the schedule, do p, v, m and the batch agree, is the CSV right, does the combination work.
-    Each finding names its source. The last line says which schedule it is, and how to verify that. What is not read or
-    not known is not judged: exit status 4.
+    Does the release have the schedule, do p, v, m and the batch agree, is the CSV right, does the combination work?
+    Each finding names its source. The last line names the schedule and the command that verifies it. Anything unread or
+    unknown is not judged: exit status 4.
     """
     from pipesched.command.options import request
     from pipesched.interop import check as verb

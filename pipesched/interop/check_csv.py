@@ -1,4 +1,4 @@
-"""Check the CSV that replaces a schedule's order: it exists, has the sizes of the settings, and passes `verify`."""
+"""Checks of the CSV that replaces a schedule's order: it exists, has the sizes of the settings, and passes `verify`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Replaced:
 
 
 def _placement(plan: Plan) -> list[int] | None:
-    """Return the rank of every stage by the schedule's name, None if not known."""
+    """Return the rank of every stage by the schedule's name, None if unknown."""
     if plan.ranks is None or plan.stages is None:
         return None
     if plan.placement == "vee":

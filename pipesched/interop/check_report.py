@@ -1,4 +1,4 @@
-"""Report on a configuration, as text and as an object; for a script, one part for each of its commands."""
+"""The report on a configuration, as text and as JSON; for a script, one part for each of its commands."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pipesched.diagnostics import NOT_JUDGED, Diagnostic, Judged
 from pipesched.interop.trainers.case import Fact, Plan, samples
 from pipesched.interop.trainers.worlds import Possible
 
-_SHOWN = 6  # settings that no rule knows
+_SHOWN = 6  # most settings shown of those that no rule knows
 
 
 @dataclass(frozen=True)
 class Checked(Judged):
-    """The report on a configuration. assumed: ``release``, ``torch``, if they were not given.
+    """The report on a configuration. assumed: ``release`` or ``torch``, if not given.
 
     not_judged: settings that no rule knows. possible: errors in some releases only. command: the command that verifies
     the schedule, or the reason why there is none. commands: reports on the commands of a script that has several; then
@@ -43,11 +43,11 @@ class Checked(Judged):
 
     @property
     def verdict(self) -> str:
-        """``ok``, ``fail``, or ``not judged`` if there is no error but a part was not read or is not known."""
+        """``ok``, ``fail``, or ``not judged`` if there is no error but a part was unread or unknown."""
         return "ok" if self.ok else "not judged" if self.exit_status == NOT_JUDGED else "fail"
 
     def text(self, *, color: bool = False) -> str:
-        """Return the text of the report: diagnostics with their places, one line per fact, and the schedule on the last
+        """Return the report as text: diagnostics with their places, one line per fact, and the schedule on the last
         line.
         """
         if self.commands:
@@ -75,7 +75,7 @@ class Checked(Judged):
         return [*self.notes, *possible, *aside]
 
     def line(self) -> str:
-        """Return the report on one line: its verdict."""
+        """Return the verdict as one line."""
         return f"{self.verdict}  {self._head()}"
 
     def _head(self) -> str:
@@ -132,7 +132,7 @@ def _placed(found: Diagnostic) -> str:
 
 
 def several(source: str, commands: list[Checked]) -> Checked:
-    """Join the reports on a script's commands into one; a single report is returned as it is."""
+    """Combine the reports on a script's commands into one; a single report is returned unchanged."""
     if len(commands) == 1:
         return commands[0]
     found = dict.fromkeys(x for made in commands for x in made.diagnostics)

@@ -1,4 +1,4 @@
-"""Codes of the findings of interop."""
+"""Codes of interop's findings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pipesched.diagnostics import NOT_JUDGED, AnyCode
 
 
 class InteropCode(AnyCode):
-    """The kinds of finding of interop."""
+    """Kinds of findings of interop."""
 
     TORCH_LAST_STAGE = "PS804"
     TORCH_SHARDING = "PS805"

@@ -1,4 +1,4 @@
-"""Rows of interop: targets, checks, listings and verbs for frameworks, trainers and recorded runs."""
+"""The rows of interop: targets, checks, listings and verbs for frameworks, trainers and recorded runs."""
 
 from pipesched.extension import Check, Codes, Later, Lazy, Listing, Names, Needs, Option, Row, Target, Verb, flag
 

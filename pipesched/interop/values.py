@@ -1,4 +1,4 @@
-"""Readers of the options of interop: variables of a script, a folder."""
+"""Converters of interop's option values: variables of a script, a folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipesched.command.values import Not, text, texts
 
 
 def variable(value: object) -> tuple[str, str]:
-    """``PP=4``: a name and its value."""
+    """Parse ``PP=4`` as a name and its value."""
     name, equals, given = text(value).partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise Not(value, "NAME=VALUE")
@@ -18,7 +18,7 @@ def variable(value: object) -> tuple[str, str]:
 
 
 def variables(value: object) -> tuple[tuple[str, str], ...]:
-    """Return the names with their values: ``{"PP": 4}``, or ``PP=4`` and so on."""
+    """Return the variables by name: from ``{"PP": 4}``, or from ``PP=4`` and so on."""
     given = [f"{name}={x}" for name, x in value.items()] if isinstance(value, Mapping) else texts(value)
     return tuple(map(variable, given))
 

@@ -1,4 +1,4 @@
-"""Make the command that verifies a configuration's schedule, or the reason why there is none.
+"""The command that verifies a configuration's schedule, or the reason why there is none.
 
 order from      a CSV            the trainer's code   the library          torch only
 command         verify a.csv …   verify megatron:…    verify interleaved   verify torch:LoopedBFS
@@ -78,8 +78,6 @@ _ROWS: tuple[tuple[Callable[[_Order], object], Callable[[_Order], str | None]], 
 
 
 def command(case: Case, plan: Plan) -> str | None:
-    """Return ``pipesched verify …`` for the schedule, or the reason why there is no command; None without a
-    pipeline.
-    """
+    """Return ``pipesched verify …`` for the schedule, or the reason why there is none; None without a pipeline."""
     x = _Order(case, plan)
     return next((says(x) for when, says in _ROWS if when(x)), "its order is not in the library")

@@ -1,1 +1,1 @@
-"""Schedules of frameworks, recorded by executing the framework's own code in a process of its own."""
+"""Schedules of frameworks, recorded by executing the framework's own code in a separate process."""

@@ -1,4 +1,4 @@
-"""Record DeepSpeed's pipeline schedules: the instructions that a `PipeSchedule` has every stage run.
+"""Recording of DeepSpeed's pipeline schedules: the instructions that a `PipeSchedule` gives every stage.
 
     deepspeed:TrainSchedule, deepspeed:InferenceSchedule, …    a class of the installed `runtime/pipe/schedule.py`
     deepspeed:module:Class, deepspeed:path/to/file.py:Class    your own subclass
@@ -37,7 +37,7 @@ FILE = "deepspeed.runtime.pipe.schedule"
 
 
 def record(name: str, options: Options) -> Recorded:
-    """Record the instructions that a schedule has every stage run."""
+    """Record the instructions that a schedule gives every stage."""
     schedule = _schedule()
     kind = _class(schedule, name)
     p, m = needed(options, "p", "m")
@@ -61,7 +61,7 @@ class _DeepSpeed(Finder):
 
 @cache
 def _schedule() -> ModuleType:
-    """Import the file with the schedules; its instructions remember the line that made them."""
+    """Import the file with the schedules; its instructions remember the line that created them."""
     package = find_spec("deepspeed")
     if package is None or not package.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'deepspeed'", name="deepspeed")
@@ -82,7 +82,7 @@ def _schedule() -> ModuleType:
 
 
 def _class(schedule: ModuleType, name: str) -> type:
-    """Find a schedule class: a name of that file, or `module:Class` of any subclass of `PipeSchedule`."""
+    """Find a schedule class: a name in that file, or `module:Class` for any subclass of `PipeSchedule`."""
     base = schedule.PipeSchedule
     kinds = {
         key: x for key, x in vars(schedule).items() if inspect.isclass(x) and issubclass(x, base) and x is not base
@@ -102,7 +102,7 @@ def _class(schedule: ModuleType, name: str) -> type:
 def _instructions(
     schedule: ModuleType, steps: Iterable[Iterable[object]], most: float
 ) -> Iterator[tuple[object, Place]]:
-    """Yield the instructions of a stage, each with the line that made it."""
+    """Yield the instructions of a stage, each with the line that created it."""
     files: dict[str, str] = {}
     for count, given in enumerate(one for step in steps for one in step):
         if not isinstance(given, schedule.PipeInstruction):

@@ -1,11 +1,11 @@
-"""Run files of a framework as they are, with Fakes in place of the modules that they import.
+"""Execution of a framework's files unchanged, with Fakes in place of the modules that they import.
 
     a named file             as it is; its imports follow the same rules
     standard library         as it is
     any other module         a Fake: any attribute, any call, any base class; as a decorator it returns the function
 
 A Fake has no value. If the code needs one (for a branch, a length, a number, a call that moves data), `Undecided` is
-raised with the name of the Fake, so no part of an order is made up. Afterwards `sys.modules` is as before.
+raised with the name of the Fake, so no part of an order is made up. `sys.modules` is restored afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NoReturn
 
 
 class Undecided(Exception):
-    """The code needs the value of a Fake of this name to decide."""
+    """The code needs the value of a Fake. The argument is its name."""
 
     help = "its order depends on code that is not executed: leave out the option that leads there"
 
@@ -77,7 +77,7 @@ class Fake(ModuleType):
     __hash__ = object.__hash__
 
     def __instancecheck__(self, other: object) -> bool:
-        """Return False for real objects, which are never instances of a Fake; undecided for a Fake."""
+        """Return False for real objects, which are never instances of a Fake; raise Undecided for a Fake."""
         return isinstance(other, Fake) and self._undecided()
 
     def __eq__(self, other: object) -> bool:
@@ -85,7 +85,7 @@ class Fake(ModuleType):
 
 
 def _loaded(name: str) -> ModuleType | None:
-    """Return the module of that name as an attribute of its package, if a Finder is active; else None."""
+    """Return the module of that name as an attribute of its package, if a Finder is active; otherwise None."""
     finder = next((x for x in sys.meta_path if isinstance(x, Finder)), None)
     if finder is None:
         return None
@@ -93,7 +93,8 @@ def _loaded(name: str) -> ModuleType | None:
 
 
 class Finder(MetaPathFinder, Loader):
-    """While entered: loads `files` as they are, takes modules from `made`, and makes Fakes for all other modules.
+    """An import hook that, while entered, loads `files` unchanged, takes modules from `made`, and makes Fakes of all
+    others.
 
     silent: packages whose Fakes must not be called.
     """
@@ -141,7 +142,7 @@ def _foreign(name: str) -> bool:
 
 
 def lines(folder: str) -> Iterator[tuple[str, int]]:
-    """Yield the lines of the folder's files that are on the stack, innermost first."""
+    """Yield the lines of the folder's files that are on the call stack, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.startswith(folder):

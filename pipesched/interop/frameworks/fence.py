@@ -1,10 +1,10 @@
-"""Fence in the code of a framework: it may change files of one folder only, and use limited memory.
+"""A fence around the code of a framework: it may change files of one folder only, and use limited memory.
 
-    hooks      Python's audit events, in the process itself: an action is refused at the line that tried it
-    Landlock   Linux 5.13 and later: the kernel refuses it, also to C code, sqlite, a shell and all child processes
+    hooks      Python's audit events, in the process itself: an action is refused at the line that attempts it
+    Landlock   Linux 5.13 and later: the kernel refuses it, also for C code, sqlite, shells and all child processes
     limits     memory of each process, size of each file
 
-If the kernel has no Landlock, no process may be started, since nothing would fence it in. As in `recording`, nothing
+If the kernel has no Landlock, no process may be started, since nothing would confine it. As in `recording`, nothing
 here is newer than Python 3.9.
 """
 
@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-MEMORY = 4 * 2**30  # bytes of a process, without mapped files
-FILE = 2**30  # bytes of a file
+MEMORY = 4 * 2**30  # most bytes of a process, without mapped files
+FILE = 2**30  # most bytes of a file
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 _CHANGES = {
@@ -29,7 +29,8 @@ _BEGINS = {
     *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "pty.spawn"),
 }
 
-# Numbers of Linux: include/uapi/linux/landlock.h, prctl.h; the three calls have the same numbers on every architecture.
+# Numbers from Linux's include/uapi/linux/landlock.h and prctl.h; the three calls have the same numbers on every
+# architecture.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _NO_NEW_PRIVILEGES = 38
 _WRITE, _TRUNCATE = 1 << 1, 1 << 14
@@ -39,7 +40,7 @@ _SCOPES = 0b11  # from version 6: abstract sockets of others, signals to others
 
 
 def close(folder: str, refuse: Callable[[str], None]) -> None:
-    """Fence this process in, for good. refuse: called with a text for a forbidden action of Python code; raises."""
+    """Confine this process permanently. refuse: called with a text for a forbidden action of Python code; raises."""
     _limit()
     held = _landlock(folder)
     inside = os.path.realpath(folder) + os.sep
@@ -81,7 +82,7 @@ def _database(name: object) -> str | None:
 
 
 def _limit() -> None:
-    """Limit memory and file size of each process, if the system has such limits; a lower limit stays."""
+    """Limit the memory and file size of each process, if the system has such limits; a lower existing limit is kept."""
     with suppress(ImportError):
         import resource
 
@@ -93,7 +94,7 @@ def _limit() -> None:
 
 
 def _landlock(folder: str) -> bool:
-    """Have the kernel refuse this process and its children changes outside of `folder`; True if it does."""
+    """Make the kernel refuse this process and its children changes outside of `folder`; return True if it does."""
     if not sys.platform.startswith("linux"):
         return False
     with suppress(OSError, AttributeError):

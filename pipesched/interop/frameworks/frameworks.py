@@ -1,12 +1,12 @@
-"""FRAMEWORKS: one row per source of schedules that are not in a file: ``FRAMEWORK:NAME``, with options by ``-D``.
+"""FRAMEWORKS: one row per source of schedules other than files: ``FRAMEWORK:NAME``, with options by ``-D``.
 
     torch:Interleaved1F1B       a schedule class of the installed torch
     megatron:interleaved        Megatron-core's own pipeline code, on tokens
     deepspeed:TrainSchedule     a schedule class of DeepSpeed's pipeline engine, or of your own
     python:module:function      your own function, from the current folder or a package
 
-The rows are tables of `frameworks.toml`. A row's recorder is a module that runs in a process of its own (`recording`),
-with the framework and without the rest of pipesched. A new framework needs its recorder and a row.
+The rows are tables of `frameworks.toml`. A row's recorder is a module that runs in a separate process (`recording`),
+with the framework and without the rest of pipesched. A new framework needs a recorder and a row.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pipesched.support.source import Source
 class Framework:
     """A framework that gives schedules.
 
-    title: text that says what is executed. package: the package that must be installed, or empty. recorder: our module
-    that runs it. tried: versions that it was tried with, as the beginnings of their numbers. names: names that may
-    follow the colon. options: options of ``-D`` besides p, v and m, each with its meaning. open: the recorder takes
-    more options than these.
+    title: a description of the code that is executed. package: the package that must be installed, or empty. recorder:
+    our module that runs it. tried: tested versions, as the beginnings of their numbers. names: names that may follow
+    the colon. options: options of ``-D`` besides p, v and m, each with its meaning. open: the recorder takes more
+    options than these.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Framework:
 
 @dataclass(frozen=True, repr=False)
 class Call(Source):
-    """The source that names a schedule of a framework; its text is that name."""
+    """A source that names a schedule of a framework; its text is that name."""
 
     origin: ClassVar[str] = "framework"
 
@@ -54,7 +54,7 @@ class Call(Source):
 
 
 def call(target: str) -> Call | None:
-    """Make the call that a target names, None if it names no framework."""
+    """Parse a target as a call; return None if it names no framework."""
     name, colon, _ = target.partition(":")
     return Call(target, target) if colon and name in FRAMEWORKS else None
 
@@ -80,7 +80,7 @@ def names() -> list[str]:
 def meant(target: str) -> str | None:
     """Return the help for a target that names an unknown framework; None if it names no framework."""
     name, colon, rest = target.partition(":")
-    if not (colon and rest and name.isidentifier()) or len(name) == 1:  # a Windows drive
+    if not (colon and rest and name.isidentifier()) or len(name) == 1:  # a drive of Windows
         return None
     near = get_close_matches(name.lower(), FRAMEWORKS, 1, 0.8)
     return f"did you mean `{near[0]}:{rest}`?" if near else f"frameworks are {', '.join(FRAMEWORKS)}"

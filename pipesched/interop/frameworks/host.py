@@ -1,8 +1,8 @@
-"""Ask a framework for a schedule: its code runs in a process of its own, which gives one answer.
+"""Requests for a framework's schedule: its code runs in a separate process, which gives one answer.
 
-    record(call, options) ── a process ──> recording.main ──> Answer: rows, where each was made, version, notes
+    record(call, options) ── a process ──> recording.main ──> Answer: rows with source lines, version, notes
 
-Every failure is an error with a code; the output of the process is kept apart, and shown with the error.
+Every failure is an error with a code; the output of the process is kept separately, and shown with the error.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
     from pipesched.interop.frameworks.recording import Line, Place, Refusal, Request
 
 TIME = 60.0
-PATIENCE = 10.0  # seconds after the time limit in which the process may end by itself
-_SHOWN = 3  # last lines of its output that an error shows
+PATIENCE = 10.0  # seconds after the time limit in which the process may still end by itself
+_SHOWN = 3  # most last lines of its output that an error shows
 _MODULE = "pipesched.interop.frameworks.recording"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A recording: rows of words or cells, each with file and line if known. The other fields are as in `Recorded`."""
+    """A recording: rows of words or cells, each with file and line if known. The other fields are those of
+    `Recorded`.
+    """
 
     rows: Sequence[str | Sequence[str]]
     places: Sequence[Sequence[Place | None]]
@@ -79,7 +81,7 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
 
     Raises:
         PipeschedError: PS850, the framework is not installed; PS851, its code raised an error; PS852, it took too long;
-            PS853, it gave no order; PS854, the fence refused an action; PS855, unknown name or option.
+            PS853, it returned no order; PS854, the fence refused an action; PS855, unknown name or option.
     """
     command, asked = _request(call, options, path, limit)
     head, body = _run(command, asked, limit)
@@ -87,7 +89,7 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
 
 
 def _request(call: Call, options: Mapping[str, object], path: str | None, limit: float) -> tuple[list[str], Request]:
-    """Return the command line that starts the process, and the request that it reads.
+    """Return the command line that starts the process, and the request to write to it.
 
     Raises:
         PipeschedError: PS850, PS855.
@@ -118,7 +120,7 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
 
 
 def _site(path: str | None) -> tuple[list[str], list[str]]:
-    """Return the folders to put before the installed packages, and the command line. path: as in `record`.
+    """Return the folders to search before the installed packages, and the command line. path: as in `record`.
 
     Raises:
         PipeschedError: PS850, `path` is not a folder.
@@ -160,8 +162,8 @@ def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]
             process.stdin.write(json.dumps(asked).encode() + b"\n")
             head, _, body = _all(process.stdout, limit + PATIENCE).partition(b"\n")
         except BrokenPipeError:
-            pass  # it ended at once: its stderr is shown
-        finally:  # when this pipe closes, the keeper kills all processes that it began
+            pass  # it ended at once; its stderr is shown
+        finally:  # when this pipe closes, the keeper kills all processes that it started
             process.stdin.close()
             try:
                 process.wait(PATIENCE)
@@ -179,7 +181,7 @@ def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]
 
 
 def _all(stream: IO[bytes], seconds: float) -> bytes:
-    """Read a pipe to its end, or as far as it comes within `seconds`."""
+    """Read a pipe to its end, or as much as arrives within `seconds`."""
     made, until = bytearray(), time.monotonic() + seconds
     while len(made) <= files.LARGEST and (left := until - time.monotonic()) > 0:
         if select.select([stream], [], [], min(left, 3600))[0]:
@@ -194,7 +196,7 @@ def _found(call: Call, limit: float, head: Head, body: bytes) -> Found:
     """Parse the answer of a process.
 
     Raises:
-        PipeschedError: PS852, the process took too long; PS853, its answer is too large, or it gave none.
+        PipeschedError: PS852, the process took too long; PS853, its answer is too large or missing.
     """
     here, printed = Label(call.span(0, len(call.text)), "this is executed"), _printed(head["said"])
     ended = head["ended"]
@@ -235,7 +237,7 @@ def _answer(call: Call, options: Mapping[str, object], found: Found, printed: tu
 
 
 def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tuple[str, ...]) -> PipeschedError:
-    """Convert an error of the recorder into a PipeschedError at the framework's line that caused it."""
+    """Convert an error of the recorder to a PipeschedError at the framework's line that caused it."""
     kind, said, help = found["error"], found["message"], found.get("help")
     there = (*_line(found), here)
     match kind:

@@ -1,10 +1,10 @@
-"""Check the buffers of a framework: no microbatch may be put into a place before the previous one was taken.
+"""Checks of a framework's buffers: no microbatch may be put into a buffer before the previous one was taken.
 
     ForwardPass(0)  F0.0     output buffer 0 holds microbatch 0 from here
     ForwardPass(0)  F0.1     overwritten by microbatch 1, which B0.0 then takes   PS865
     BackwardPass(0) B0.0     to here
 
-An engine whose instructions name a buffer reads its latest value. It may have one place for the loss, or for a
+An engine whose instructions name a buffer reads its latest value. It may have a single buffer for the loss, or for a
 received gradient, of all microbatches: then the B of each microbatch must run before the next loss or gradient arrives.
 """
 
@@ -21,12 +21,13 @@ from pipesched.interop.codes import InteropCode
 from pipesched.model.schedule import Program, Schedule
 
 Kept = tuple[str, int, int, int, int, int, int]
-"""Place, stage, microbatch; then step and index in the row of its first instruction there, and of its last one."""
+"""A buffer, stage and microbatch; then step and index in the row of its first instruction there, and of its last
+one."""
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """For each rank: the places in which the framework keeps microbatches."""
+    """The buffers in which the framework keeps microbatches, by rank."""
 
     by_rank: Sequence[Sequence[Kept]] = ()
 
@@ -37,7 +38,7 @@ def check(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def check_kept(order: Program | Schedule, kept: Sequence[Sequence[Kept]]) -> Iterator[Diagnostic]:
-    """Yield PS865 for the first microbatch of each rank that is put where another still is. kept: by rank."""
+    """Yield PS865 for the first microbatch of each rank that is put where another one still is. kept: by rank."""
     for rank, spans in enumerate(kept):
         ordered = sorted(spans, key=lambda one: (one[1], one[0], one[3]))
         early = [(one, then) for one, then in pairwise(ordered) if one[:2] == then[:2] and then[3] < one[5]]

@@ -1,4 +1,4 @@
-"""Load a framework's answer to a call, as the reader of a file does; each word knows the line that made it."""
+"""Loading of a framework's answer to a call, like a file; each word knows the line that created it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _POSTED = "its posts are waited for later, so the model is one-stream unless --c
 
 @dataclass(frozen=True)
 class Framework:
-    """framework_path: a folder of packages or an environment that has it. framework_time: seconds that it may take."""
+    """Options of frameworks. framework_path: a folder of packages, or an environment. framework_time: seconds for the
+    framework's process.
+    """
 
     framework_path: str | None = None
     framework_time: float = 60
@@ -42,7 +44,7 @@ def read(
     max_ops: int,
     owned: tuple[object, ...],
 ) -> Loaded:
-    """Run a framework in a process of its own, and load the schedule that it gives for a call.
+    """Run a framework in a separate process, and load the schedule that it returns.
 
     Raises:
         PipeschedError: PS85x, the framework gives no schedule; as `answered`.
@@ -55,7 +57,7 @@ def read(
 
 
 def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
-    """Load the order that a framework answered to a call, by the reader of its format.
+    """Load the order that a framework returned for a call, with the reader of its format.
 
     Raises:
         PipeschedError: PS853, the answer is not an order; PS8xx, the errors of that reader.
@@ -84,7 +86,7 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
 
 
 def _written(call: Source, answer: Answer) -> tuple[Source, TorchVersion | None]:
-    """Write an answer as a source; return it with the version of torch, None if the version is not one of torch.
+    """Convert an answer to a source; return it with the version of torch, None if the version is not one of torch.
 
     Raises:
         PipeschedError: PS853, the rows are neither an order nor a torch CSV.
@@ -103,7 +105,7 @@ def _written(call: Source, answer: Answer) -> tuple[Source, TorchVersion | None]
 
 
 def _made_at(text: Source, answer: Answer) -> dict[int, str]:
-    """Map the offset of each word or cell to `file:line` of the code that made it."""
+    """Map the offset of each word or cell to `file:line` of the code that created it."""
     found: dict[int, str] = {}
     pattern = _TOKEN[text.name[-4:]]
     for rank, row in enumerate(answer.places):

@@ -1,11 +1,11 @@
-"""Run Megatron-core's own pipeline code on tokens, and record each rank's computes, posts and waits.
+"""Execution of Megatron-core's own pipeline code on tokens, with a record of each rank's computes, posts and waits.
 
     megatron:1f1b          forward_backward_pipelining_without_interleaving
     megatron:interleaved   forward_backward_pipelining_with_interleaving
 
-The files of `REAL` run as they are installed; torch and all other modules are Fakes. Two functions that compute,
-`forward_step` and `backward_step`, are replaced by ours, which only record their arguments. torch.distributed is
-replaced by `megatron_rank`.
+The files of `REAL` run as installed; torch and all other modules are Fakes. Two functions that compute, `forward_step`
+and `backward_step`, are replaced by ours, which only record their arguments. torch.distributed is replaced by
+`megatron_rank`.
 
 Ranks run one after the other, since no branch of this code depends on data. Options are the fields of the release's own
 ModelParallelConfig, and `forward_only`, an argument of the functions.
@@ -71,7 +71,7 @@ class Module:
 
 
 class _Version(tuple[int, ...]):
-    """packaging.version.Version."""
+    """A stand-in for packaging.version.Version."""
 
     def __new__(cls, text: object) -> _Version:
         parts = str(text).split("+")[0].split(".")
@@ -138,7 +138,7 @@ def installed() -> Core:
 
 
 def _setting(core: Core, name: str, value: object) -> object:
-    """Return the value of an option, converted to the type of its default."""
+    """Convert the value of an option to the type of its default."""
     known = core.options()
     if name not in known:
         near = get_close_matches(name, known, 1)
@@ -189,7 +189,7 @@ def load(folder: Path) -> Core:
 
 
 def _release(folder: Path) -> str:
-    """Release number as `package_info.py` has it; the file is parsed, since executing it would call git."""
+    """Return the release number in `package_info.py`; the file is only parsed, since executing it would call git."""
     try:
         tree = ast.parse((folder / "package_info.py").read_text(encoding="utf-8"))
     except OSError:
@@ -205,13 +205,15 @@ def _release(folder: Path) -> str:
 
 
 def _gives_pairs(schedules: ModuleType) -> bool:
-    """Return True if this release's `forward_step` returns a pair: output and number of tokens."""
+    """Return True if this release's `forward_step` returns a pair of output and number of tokens."""
     tree = ast.parse(inspect.getsource(schedules.forward_step))
     return any(isinstance(x, ast.Return) and isinstance(x.value, ast.Tuple) for x in ast.walk(tree))
 
 
 def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:
-    """Run the real function for one rank; return the options that it read but its configuration lacks, taken as off."""
+    """Run the real function for one rank; return the options that it read but its configuration lacks, which count as
+    off.
+    """
     ranks, chunks, microbatches = sizes
     _enter(core, rank, chunks if name == "interleaved" else None)
     asked: set[str] = set()

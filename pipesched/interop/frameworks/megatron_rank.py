@@ -1,6 +1,6 @@
-"""torch.distributed of one rank, on tokens: it records each post, wait and compute with the line that made it.
+"""torch.distributed of one rank, on tokens: records each post, wait and compute with the line that made it.
 
-A tensor is a token, which gets its label when it is used. So the record says for which message the schedule *takes* a
+A tensor is a token that gets its label when it is used. So the record shows for which message the schedule *uses* a
 tensor, not which message arrives. The record is then written in the order notation, one word per event.
 """
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Token:
-    """A tensor. label: the compute that made it, ("F", stage, microbatch); a received tensor gets it at its use.
+    """A tensor. label: the compute that made it, ("F", stage, microbatch); a received tensor is labelled when it is
+    used.
 
-    of: the tensor whose shape this one holds, if any. shape: the received shape with which this one was made, if any.
+    of: the tensor whose shape this one holds, if any. shape: the received shape with which this one was created, if
+    any.
     """
 
     label: tuple[str, int, int] | None = None
@@ -51,7 +53,7 @@ class Size(tuple[int, ...]):
 
 
 class Dimensions(list[int]):
-    """Dimensions read from a received tensor of three numbers; they remember that tensor."""
+    """Dimensions read from a received tensor of three numbers; they remember the tensor."""
 
     def __init__(self, token: Token) -> None:
         super().__init__((1, 1, 1))
@@ -95,21 +97,23 @@ Op: TypeAlias = "tuple[str, object, int, object, Lines]"
 
 @dataclass(eq=False)
 class Event:
-    """An action of a rank. what: compute, send, recv, wait or reduce. place: the framework's lines, as `Rank.place`."""
+    """An action of a rank. what: compute, send, recv, wait or reduce. place: lines of the framework, as in
+    `Rank.place`.
+    """
 
     what: str
     place: Lines = ()
-    label: tuple[str, int, int] | None = None  # of a compute
+    label: tuple[str, int, int] | None = None  # for a compute
     token: Token | None = None
     peer: int = -1
     communicator: int = 0
     batch: int = -1
     awaited: Event | None = None
-    stage: int = -1  # of a reduction
+    stage: int = -1  # for a reduction
 
 
 class Request:
-    """The Work that a post returns."""
+    """The Work object that a post returns."""
 
     def __init__(self, rank: Rank, posts: list[Event]) -> None:
         self.rank, self.posts = rank, posts
@@ -123,7 +127,7 @@ class Request:
 
 @dataclass(eq=False)
 class Rank:
-    """torch.distributed of one rank, which records the calls that it gets."""
+    """torch.distributed of one rank, which records its calls."""
 
     folder: str
     ranks: int
@@ -177,11 +181,11 @@ class Rank:
                 self.events.append(Event("wait", self.place(), awaited=post))
 
     def synchronize(self, *given: object) -> None:
-        """Wait for all posts under way."""
+        """Wait for all pending posts."""
         self.wait([*self.under_way])
 
     def take(self, tensor: object, label: tuple[str, int, int]) -> None:
-        """Label the tensor that a compute uses; it may not have another label already."""
+        """Label the tensor that a compute uses, which must not have another label."""
         if tensor is None:
             return
         if not isinstance(tensor, Token):
@@ -194,7 +198,7 @@ class Rank:
         self.events.append(Event("compute", self.place(), label))
 
     def made(self, token: Token) -> None:
-        """Hook for a token that a compute has made."""
+        """Handle a token that a compute has made; a hook for subclasses."""
 
     def finalize(self, model: Iterable[Module], *given: object, **named: object) -> None:
         """Record the reduction of all chunks, whose gradients are complete."""
@@ -212,7 +216,7 @@ def place_of(found: Lines) -> tuple[str, int] | None:
 
 
 def words(rank: Rank) -> list[tuple[str, Lines]]:
-    """Return the words of the order notation, one per event, each with its place. Waits for receives are left out."""
+    """Return the words of the order notation, one per event, each with its place; waits for receives are omitted."""
     found: list[tuple[str, Lines]] = []
     batch = -1
     for event in rank.events:

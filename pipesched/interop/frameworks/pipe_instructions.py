@@ -1,9 +1,9 @@
-"""Translate the instructions of DeepSpeed's pipeline engine, which name buffers, into words and uses of buffers.
+"""Translation of the instructions of DeepSpeed's pipeline engine, which name buffers, to words and uses of buffers.
 
-The instructions name no microbatch. The first and the last stage load the microbatches in their order, and the others
-receive them from the stage before; the i-th instruction of a kind on a buffer belongs to the i-th microbatch in it.
+The instructions name no microbatch. The first and the last stage load the microbatches in order, and the others receive
+them from the stage before; the i-th instruction of a kind on a buffer belongs to the i-th microbatch in it.
 
-    instruction         word          place of the microbatch        held there
+    instruction         word          place of the microbatch        held until
     LoadMicroBatch(0)                 input buffer 0, first stage    until F
                                       label buffer 0, last stage     until F
     RecvActivation(0)   recv:F1.4<1   input buffer 0                 until F, and SendGrad
@@ -43,7 +43,7 @@ KNOWN = (*WORDS, LOAD, REDUCE, STEP, COMMIT, "ReduceTiedGrads")
 
 @dataclass
 class _One:
-    """An instruction. phase: 0 or 1, the stage of its rank in DualPipeV. word: index of its word in the row."""
+    """An instruction. phase: 0 or 1, the stage of its rank in DualPipeV. word: the index of its word in the row."""
 
     name: str
     buffer: int
@@ -55,7 +55,7 @@ class _One:
 
 @dataclass
 class _Stage:
-    """A stage with its instructions. before, after: the ranks of the stages before and after it."""
+    """A stage with its instructions. before, after: the ranks of the neighbouring stages."""
 
     number: int
     rank: int
@@ -78,7 +78,9 @@ def known(given: object) -> str:
 
 
 def recorded(given: Iterable[Iterable[tuple[object, Place | None]]], version: str) -> Recorded:
-    """Translate the instructions of all ranks. given: for each rank its instructions, with the lines that made them."""
+    """Translate the instructions of all ranks. given: for each rank its instructions, with the lines that created
+    them.
+    """
     rows = [list(row) for row in given]
     unknown = {type(one).__name__ for one, _ in chain(*rows) if not known(one)}
     ranks = [[_read(one, place) for one, place in row if known(one)] for row in rows]
@@ -105,9 +107,7 @@ def _read(one: object, place: Place | None) -> _One:
 
 
 def _stages(ranks: list[list[_One]]) -> list[_Stage]:
-    """Return the stages in the order in which an activation passes them: down the ranks, and up again if there are two
-    phases.
-    """
+    """Return the stages in the order of an activation: down the ranks, and up again if there are two phases."""
     p, folded = len(ranks), any(one.phase for row in ranks for one in row)
     home = [*range(p), *(reversed(range(p)) if folded else ())]
     made = []
@@ -149,7 +149,7 @@ def _entered(stage: _Stage, arrived: list[int]) -> dict[int, list[int]]:
 
 
 def _row(row: list[_One], stages: list[_Stage], batched: bool) -> tuple[list[str], list[Place | None]]:
-    """Return the words of a rank, and for each word the line that made it."""
+    """Return the words of a rank, and the line that created each word."""
     words: list[str] = []
     places: list[Place | None] = []
     posted: list[_One] = []
@@ -197,9 +197,9 @@ def _word(one: _One, stage: _Stage) -> str:
 
 
 def _kept(stage: _Stage, *, alone: bool) -> Iterator[Kept]:
-    """Yield for each place and microbatch: place, stage, microbatch, step and word of the first and last instruction.
+    """Yield, for each place and microbatch: place, stage, microbatch, step and word of the first and last instruction.
 
-    alone: True if the engine has one place for a loss and one for a received gradient.
+    alone: True if the engine has one place for all losses and one for all received gradients.
     """
     spans: dict[tuple[str, int], tuple[int, int, int, int]] = {}
     for step, one in enumerate(stage.own):

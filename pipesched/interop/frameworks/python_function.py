@@ -1,13 +1,14 @@
-"""Record a user's function: ``module:function`` or ``path/to/file.py:function``, called with the options that it takes.
+"""Recording of a user's function: ``module:function`` or ``path/to/file.py:function``, called with the options that it
+takes.
 
     def order(p, m):                    rows = ["0F0,0B0", "1F0,1B0"]       cells of torch's CSV, or words of an order
-        return rows                     {0: [F, F, None, B], 1: …}          objects that print as such; None is a bubble
+        return rows                     {0: [F, F, None, B], 1: …}          objects that print so; None is a bubble
                                         an object with `pipeline_order`     a schedule of torch
-                                        instructions as DeepSpeed's: `ForwardPass` with a `buffer_id`, and so on
+                                        instructions like DeepSpeed's: `ForwardPass` with a `buffer_id`, …
     def order(p, m, rank):              one row; called for every rank
         yield "F0.0"                    a finding names the line of the yield
 
-A step of several instructions may be a list of its own.
+A step with several instructions may be a nested list.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ def record(name: str, options: Options) -> Recorded:
 
 
 def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | None, *, every: bool) -> None:
-    """Require that a function takes all given options, and that all options that it needs are given.
+    """Require that a function takes all given options, and that all required options are given.
 
     Raises:
-        Unknown: an option is not taken, or a needed one is not given.
+        Unknown: if an option is not taken, or a required one is missing.
     """
     known = {*takes, *(["p"] if rank else ()), *(given if every else ())}
     if strangers := [key for key in given if key not in known]:
@@ -67,7 +68,7 @@ def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | N
 
 
 def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
-    """Return the parameters of a function by name, True if required; and True if the function takes any other option
+    """Return the parameters of a function by name, True if required; and True if the function takes any further option
     (`**`).
     """
     try:
@@ -80,7 +81,7 @@ def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
 
 
 def _recorded(order: object, version: str, most: int) -> Recorded:
-    """Convert a function's result into rows of texts."""
+    """Convert a function's result to rows of texts."""
     rows: list[str | list[str]] = []
     places: list[list[Place | None]] = []
     actions: list[list[tuple[object, Place | None]]] = []
@@ -106,7 +107,7 @@ def _rows(order: object) -> Iterable[object]:
     """Return the rows of a function's result, by rank.
 
     Raises:
-        Nonsense: the result has no rows.
+        Nonsense: if the result has no rows.
     """
     if hasattr(order, "pipeline_order"):
         order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order

@@ -3,11 +3,11 @@
     host ── request ──> keeper ── fork ──> recorder: `fence`, import, record(name, options) -> Recorded
          <── answer ───        <── answer, and its output
 
-The keeper ends after its time limit, or when the host is gone; every process that the recorder began is then killed. A
-guard, the parent of the keeper, kills them if the keeper itself is killed. HOME and the current folder are temporary.
+The keeper ends after its time limit, or when the host is gone; every process that the recorder started is then killed.
+A guard, the parent of the keeper, kills them if the keeper itself is killed. HOME and the current folder are temporary.
 The code of a generator runs with the rights of the user.
 
-The interpreter may be another one than the host's, so nothing here or in a recorder is newer than Python 3.9.
+The interpreter may differ from the host's, so nothing here or in a recorder is newer than Python 3.9.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from pipesched.interop.frameworks import fence
 if TYPE_CHECKING:
     from pipesched.interop.frameworks.kept import Kept
 
-LARGEST = 256 * 2**20  # bytes of an answer
-SAID = 4096  # last bytes of its output that are kept
-FOLDERS: list[str] = []  # folders that are searched for modules before the installed packages
+LARGEST = 256 * 2**20  # most bytes of an answer
+SAID = 4096  # last bytes of the output that are kept
+FOLDERS: list[str] = []  # folders searched for modules before the installed packages
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -77,14 +77,14 @@ class Recorded:
     """The result of a recorder.
 
     rows: one per rank, words of the order notation or cells of torch's CSV, as a text or as a list. places: for each
-    word or cell of each row, file (`shown`) and line at which the framework made it, or None; brackets are words.
-    version: of the framework; empty if it has none. notes: assumptions, as texts. kept: places in which the framework
-    keeps microbatches, by rank. later: a rank computes between a post and its wait.
+    word or cell of each row, the file (`shown`) and line at which the framework created it, or None; brackets are
+    words. version: of the framework; empty if it has none. notes: assumptions, as texts. kept: places in which the
+    framework keeps microbatches, by rank. later: a rank computes between a post and its wait.
 
     A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the given sizes p,
-    v and m, the options of ``-D``, and `max-ops`, the limit of operations, which ``-D`` does not take. It raises
-    `Unknown` for a name, a size or an option that it does not have, and `Nonsense` for a result that is not an order;
-    every error of the framework passes through.
+    v and m, the options of ``-D``, and `max-ops`, the limit on operations, which ``-D`` cannot set. It raises `Unknown`
+    for a name, a size or an option that it does not have, and `Nonsense` for a result that is not an order; every error
+    of the framework passes through.
     """
 
     rows: Sequence[str | Sequence[str]]
@@ -96,7 +96,7 @@ class Recorded:
 
 
 class Nonsense(Exception):
-    """The result of a generator is not an order. help: the remedy, if it is not simply to give an order."""
+    """The result of a generator is not an order. help: the remedy, if it is not simply to return an order."""
 
     def __init__(self, message: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -108,10 +108,10 @@ class Refused(PermissionError):
 
 
 def needed(options: Options, *names: str) -> list[int]:
-    """Return the sizes of these names (p, m, …).
+    """Return the sizes with these names (p, m, …).
 
     Raises:
-        Unknown: a size is not given.
+        Unknown: if a size is not given.
     """
     for name in names:
         if name not in options:
@@ -120,7 +120,7 @@ def needed(options: Options, *names: str) -> list[int]:
 
 
 def version_of(package: str) -> str:
-    """Return the version of an installed package, empty if it is not known."""
+    """Return the version of an installed package, empty if it is unknown."""
     try:
         return installed(package)
     except PackageNotFoundError:
@@ -128,7 +128,7 @@ def version_of(package: str) -> str:
 
 
 def main() -> None:
-    """Guard a keeper: however it ends, no process and no file that it made is left."""
+    """Guard a keeper: however it ends, none of its processes and files is left."""
     folder = tempfile.mkdtemp(prefix="pipesched-")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper = os.fork()
@@ -145,7 +145,7 @@ def main() -> None:
 
 
 def keep(folder: str) -> None:
-    """Run a recorder and answer the host. The request is a line of stdin; stdin stays open while the host lives."""
+    """Run a recorder and answer the host. The request is a line of stdin; stdin stays open while the host runs."""
     request = json.loads(sys.stdin.readline())
     answer, answers = os.pipe()
     said, says = os.pipe()
@@ -196,12 +196,12 @@ def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, byt
         if time.monotonic() > until:
             return "limit", b"", bytes(printed)
         done, status = os.waitpid(recorder, os.WNOHANG)
-        if done:  # once more around, to read the rest of the pipes
+        if done:  # loop once more, to read the rest of the pipes
             ended = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
 
 
 def _end(recorder: int) -> None:
-    """Kill the recorder and every process that it began; orphans are found too, as children of the keeper."""
+    """Kill the recorder and every process that it started; orphans are found too, as children of the keeper."""
     for _ in range(1000):
         with suppress(OSError):
             os.killpg(recorder, signal.SIGKILL)
@@ -217,7 +217,7 @@ def _end(recorder: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """Process ids of all descendants, empty if the system has no /proc."""
+    """Return the process ids of all descendants, empty if the system has no /proc."""
     parent = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
         if name.isdigit():
@@ -233,7 +233,7 @@ def _descendants() -> list[int]:
 
 
 def _prctl(option: int, value: int) -> None:
-    """Call Linux's prctl; on other systems do nothing, and rely on the process group alone."""
+    """Call Linux's prctl; on other systems do nothing, and rely on the process group."""
     with suppress(ImportError, OSError, AttributeError):
         import ctypes
 
@@ -247,7 +247,7 @@ def _record(request: Request, folder: str, answers: int) -> NoReturn:
     try:
         with os.fdopen(answers, "w", encoding="utf-8") as stream:
             answer = _answer(request, folder, refused)
-            if os.getpid() != mine:  # a process that the code has forked and that got here by an error
+            if os.getpid() != mine:  # a process forked by the code, which got here by an error
                 os._exit(status)
             json.dump({**answer, "refused": refused[:3]}, stream)
             status = 0
@@ -264,7 +264,7 @@ def _answer(request: Request, folder: str, refused: list[Refusal]) -> dict[str, 
     try:
         os.chdir(folder)
         os.environ.update(HOME=folder, TMPDIR=folder, CUDA_VISIBLE_DEVICES="")
-        os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)  # set in a caller that has imported torch
+        os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)  # set by a caller that has imported torch
         tempfile.tempdir = folder
         sys.dont_write_bytecode = True
         _find(request["path"])
@@ -278,14 +278,14 @@ def _answer(request: Request, folder: str, refused: list[Refusal]) -> dict[str, 
 
 
 def _find(path: list[str]) -> None:
-    """Put folders into `sys.path` before the installed packages, but behind the standard library."""
+    """Put folders into `sys.path` before the installed packages, but after the standard library."""
     FOLDERS[:] = path
     at = next((i for i, entry in enumerate(sys.path) if "-packages" in entry), len(sys.path))
     sys.path[at:at] = path
 
 
 def _fence(folder: str, refused: list[Refusal]) -> None:
-    """Refuse every change outside of a folder, and record the line that tried it."""
+    """Refuse every change outside of a folder, and record the line that attempted it."""
 
     def refuse(what: str) -> NoReturn:
         refused.append({**_frame(sys._getframe(2)), "message": what})
@@ -318,8 +318,8 @@ def _place(error: BaseException) -> Line:
 
 
 def _frame(frame: FrameType | None) -> Line:
-    """Return the file and line of the first frame, from this one outwards, that is not pipesched's or the standard
-    library's.
+    """Return the file and line of the first frame, from this one outwards, that belongs neither to pipesched nor to the
+    standard library.
     """
     while frame is not None and not _theirs(frame.f_code.co_filename):
         frame = frame.f_back

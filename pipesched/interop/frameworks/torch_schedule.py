@@ -1,11 +1,11 @@
-"""Record the schedule classes of the installed torch, with stages that compute nothing.
+"""Recording of the installed torch's schedule classes, with stages that compute nothing.
 
     Interleaved1F1B, ZBVZeroBubble, …    `pipeline_order_with_comms`: the class's order as torch lowers it to actions;
                                          with ``-D lowered=false`` its computes alone, `pipeline_order`
-    1F1B, GPipe                          the class has a loop of its own, which is run for every rank: its posts
+    1F1B, GPipe                          the class has its own loop, which is run for every rank: its posts
 
-The class is built as a trainer builds it, with its own options (`defer_pp_recv` and the like), but without devices,
-processes and process groups: it reads only numbers of its stages. Each action remembers the line that made it; a
+The class is constructed as a trainer does it, with its own options (`defer_pp_recv` and the like), but without devices,
+processes and process groups: it reads only numbers from its stages. Each action remembers the line that created it; a
 receive that was moved remembers the pass that moved it.
 """
 
@@ -45,7 +45,7 @@ def record(name: str, options: Options) -> Recorded:
 
 
 def _computed(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
-    """Record the computes of a class that has a loop of its own."""
+    """Record the computes of a class that has its own loop."""
     p, m = sizes
     order = kind(stage=_Stage(0, 0, p, p), n_microbatches=m, loss_fn=print, **own).pipeline_order
     cells = [[str(action or "") for action in order[rank]] for rank in range(p)]
@@ -53,17 +53,17 @@ def _computed(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Op
 
 
 def _looped(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
-    """Record the computes and messages of a class that has a loop of its own."""
+    """Record the computes and messages of a class that has its own loop."""
     logs = [_run(schedules, kind, rank, sizes, own) for rank in range(sizes[0])]
     rows = [[word for word, _ in log] for log in logs]
     return Recorded(rows, [[at for _, at in log] for log in logs], version, later=any(map(_waits_later, rows)))
 
 
 def _own(kind: type, options: Options, version: str) -> Options:
-    """Return the options that go to the constructor of the class.
+    """Return the options for the constructor of the class.
 
     Raises:
-        Unknown: the class has no option of this name, or not of this type.
+        Unknown: if the class has no option of this name and type.
     """
     given = inspect.signature(kind).parameters
     takes = {key: x.default for key, x in given.items() if key not in _GIVEN and "_spec" not in key}
@@ -78,7 +78,7 @@ def _own(kind: type, options: Options, version: str) -> Options:
 
 
 def _class(schedules: ModuleType, name: str) -> type:
-    """Return the schedule class of a name, which may lack the prefix `Schedule`; upper and lower case are the same."""
+    """Return the schedule class of a name; the prefix `Schedule` is optional, and case does not matter."""
     base = schedules._PipelineSchedule
     classes = [x for x in vars(schedules).values() if inspect.isclass(x) and issubclass(x, base)]
     known = {x.__name__.removeprefix("Schedule"): x for x in classes if x.__name__.startswith("Schedule")}
@@ -94,7 +94,7 @@ def _class(schedules: ModuleType, name: str) -> type:
 
 
 class _Stage:
-    """Stand-in for a stage: the attributes that the constructor of a schedule reads."""
+    """A stand-in for a stage: the attributes that the constructor of a schedule reads."""
 
     def __init__(self, index: int, rank: int, ranks: int, stages: int) -> None:
         import torch
@@ -126,7 +126,7 @@ def _lowered(
 
 
 def _tracing(action: type) -> type:
-    """Subclass of `action` whose instances remember the line that made them."""
+    """Return a subclass of `action` whose instances remember the line that created them."""
 
     def new(cls: type, *args: object, **kwargs: object) -> object:
         made, frame = action.__new__(cls, *args, **kwargs), sys._getframe(1)
@@ -161,7 +161,7 @@ def _moved(moves: FunctionType) -> Callable[..., object]:
     return passed
 
 
-# Classes with a loop of their own, which is run on tokens
+# Classes with their own loop, which is run on tokens
 
 
 class _Loop(_Stage):
@@ -190,7 +190,7 @@ class _Loop(_Stage):
         self.note(f"reduce:{self.stage_index}")
 
     def release_fwd_send_outputs(self, *args: object) -> None:
-        """Frees memory in torch 2.15 and later; here nothing is to be freed."""
+        """Do nothing. In torch 2.15 and later this frees memory; here there is nothing to free."""
 
     def get_fwd_send_ops(self, microbatch: int) -> list[_Message]:
         return [] if self.is_last else [_Message(self, "send", "F", self.stage_index, microbatch, 1)]

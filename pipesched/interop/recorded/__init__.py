@@ -1,1 +1,1 @@
-"""Compare a recorded run with its schedule."""
+"""Comparison of a recorded run with its schedule."""

@@ -1,4 +1,4 @@
-"""Options that interop adds to `verify`: the recorded run with which a schedule is compared."""
+"""The options that interop adds to `verify`: the recorded run with which a schedule is compared."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Run:
-    """A recorded run. recorded: folder with the records of its ranks, empty if none is given."""
+    """The option for a recorded run. recorded: the folder with the records of its ranks, empty if none is given."""
 
     recorded: str = ""

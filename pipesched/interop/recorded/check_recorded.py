@@ -1,4 +1,4 @@
-"""Checks of a recorded run against its plan: messages that differ from it, and the cause of a run that stops.
+"""Checks of a recorded run against its plan: messages that differ from it, and the cause if the run stops.
 
 PS893   a rank left no record
 PS894   a rank sent or received another message than the plan has at that place of the channel, or on a channel that
@@ -23,11 +23,13 @@ from pipesched.interop.recorded.recorded_run import SCHEDULED, STATES, Held, Wai
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Instruction, Op, Result
 
-LISTED = 8  # ranks of a list that are named
+LISTED = 8  # most ranks of a list that are named
 
 
 def check_recorded(held: Held, *, written: bool) -> Iterator[Diagnostic]:
-    """Yield PS893 to PS896; O(messages log messages). written: the file names the messages, so their order is known."""
+    """Yield PS893 to PS896; O(messages log messages). written: the file contains the messages, so their order is
+    known.
+    """
     yield from _absent(held)
     if held.recorded.cut:
         yield _cut(held)
@@ -42,7 +44,7 @@ def check_recorded(held: Held, *, written: bool) -> Iterator[Diagnostic]:
 
 
 def _rank(held: Held, rank: int) -> str:
-    """Return the name of a rank of the pipeline, with its rank in the job if that is another number."""
+    """Return the name of a rank of the pipeline, with its rank in the job if that differs."""
     job = held.recorded.job
     return f"rank {rank}" if not job or job[rank] == rank else f"rank {rank} ({job[rank]} of the job)"
 
@@ -99,9 +101,7 @@ def _outside(held: Held) -> Iterator[Diagnostic]:
 
 
 def _first_by_channel(held: Held, wrong: Ints) -> list[int]:
-    """Return the first of these entries on each channel (of two ends the sender's), in the order in which ranks posted
-    them.
-    """
+    """Return the first of these entries on each channel (of two ends the sender's), in posting order."""
     by = wrong[np.lexsort((held.posted.key[wrong], held.position[wrong]))]
     _, first = np.unique(held.posted.key[by] // 2, return_index=True)
     chosen = by[first]
@@ -142,7 +142,7 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
 
 
 def _misplaced(held: Held) -> Iterator[Diagnostic]:
-    """Yield the report for each rank its first message on another channel than planned, in a record without names."""
+    """Report, for each rank, its first message on another channel than planned, in a record without names."""
     for i, more in limited([i for i in held.misplaced.tolist() if i >= 0 and held.planned[i] >= 0]):
         rank, planned = int(held.recorded.rank[i]), int(held.planned[i])
         yield Diagnostic(
@@ -192,7 +192,7 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
         return
     waits = {wait.rank: wait for wait in held.waits()}
     if waits.keys() <= set(held.recorded.absent):
-        return  # every rank with a record has posted all its messages
+        return  # every rank with a record has posted all of its messages
     cycle = shortest_cycle(waits, lambda rank: [x for x in (waits[rank].other,) if x in waits])
     step = "the run stops" + ("" if held.recorded.cut else f" in step {held.stands_in}")
     if cycle:
@@ -237,7 +237,7 @@ def _waiting(ranks: Sequence[int]) -> str:
 
 
 def _label(held: Held, wait: Wait) -> Iterator[Label]:
-    """Yield the label that says in which message a rank waits, at the place of that message in the plan."""
+    """Yield the label that names the message in which a rank waits, at its place in the plan."""
     if wait.planned < 0 and wait.entry < 0:
         return
     x = held.program[wait.planned] if wait.planned >= 0 else _posted(held, wait.entry)
@@ -255,7 +255,7 @@ def _label(held: Held, wait: Wait) -> Iterator[Label]:
 
 
 def _unposted(held: Held) -> str:
-    """Return the text of a note: the number of messages of the step that each rank did not post."""
+    """Return a note with the number of messages of the step that each rank did not post."""
     program = held.program
     if held.recorded.cut:
         return ""

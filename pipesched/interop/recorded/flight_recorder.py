@@ -1,14 +1,15 @@
-"""Dumps of torch's flight recorder: the messages that each rank gave to NCCL, and their states. Read, never run.
+"""Dumps of torch's flight recorder: the messages that each rank gave to NCCL, and their states. Dumps are read, never
+executed.
 
     {"version": "2.10", "pg_config": {"1": {"desc": "pp", "ranks": "[0, 4]", …}}, "entries": [
       {"profiling_name": "nccl:send 0->1", "process_group": ("1", "pp"), "p2p_seq_id": 7, "is_p2p": True,
        "state": "completed", "record_id": 12, "input_sizes": [[1, 512, 256]], "input_dtypes": ["BFloat16"], …},
       {"profiling_name": "nccl:coalesced", "p2p_seq_id": 7, "state": "started", …}]}
 
-One file per rank, pickled or as JSON, whose name ends in the rank. The ranks in a `profiling_name` are ranks within the
-process group. Each message of a batch has an entry, whose state says nothing; at the end of the batch a `coalesced`
-entry with the same p2p_seq_id has the state of the whole batch. gloo records collectives alone. A pickle may name code
-to be run; a dump holds plain containers, and a file with anything else is refused before any of it runs.
+There is one file per rank, pickled or as JSON, whose name ends in the rank. The ranks in a `profiling_name` are ranks
+within the process group. Each message of a batch has an entry with a meaningless state; at the end of the batch a
+`coalesced` entry with the same p2p_seq_id has the state of the whole batch. gloo records only collectives. A pickle may
+name code to be run; a dump holds plain containers, and a file with anything else is refused before any of it runs.
 
 Source: torch 2.13, torch.distributed.flight_recorder (components/loader.py, builder.py, types.py); version 2.10.
 """
@@ -38,11 +39,12 @@ BY = "torch's flight recorder"
 _PEERS = re.compile(r"\w+:(?:(send) (\d{1,9})->(\d{1,9})|recv (\d{1,9})<-(\d{1,9}))")
 _RANK = re.compile(r"(\d{1,9})(?:\.\w+)?$")
 _COUNTED = frozenset({"Bool", "Byte", "Char", "Int", "Long", "Short"})
-"""The types of shapes and of pickled objects, which the trainer sends with activations and gradients."""
+"""Types of the integer messages by which the trainer sends shapes and pickled objects with activations and
+gradients."""
 _DIGITS = re.compile(r"\s*[0-9]{1,9}\s*")
 _ENTRY = 32  # units of work per entry, which has at least a hundred bytes
-_WIDEST = 64  # most letters in the name of a type, and most dimensions of a tensor in torch
-_SHOWN = 16  # ranks of a group that a message names
+_WIDEST = 64  # most letters in the name of a type; most dimensions of a tensor in torch
+_SHOWN = 16  # most ranks of a group that a message names
 
 
 class File(TypedDict, total=False):
@@ -56,7 +58,7 @@ def dump(name: str, data: bytes) -> File:
     """Read the value of a dump file.
 
     Raises:
-        PipeschedError: PS891, the file is cut off, or is not plain data; PS843, it costs more than its budget.
+        PipeschedError: PS891, the file is cut off, or is not plain data; PS843, reading it exceeds the budget.
     """
     try:
         with budgeted(name):
@@ -81,7 +83,7 @@ class _Group:
 @dataclass(frozen=True, slots=True)
 class _Dump:
     """The messages of one file. messages: six rows: group, 1 for a send, peer, size, state and record id. begins: id of
-    the first entry in the buffer. counted: number of integer messages, which are left out.
+    the first entry in the buffer. counted: the number of integer messages, which are omitted.
     """
 
     messages: Ints
@@ -91,7 +93,7 @@ class _Dump:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """The numbers of process groups and of tensor sizes, common to all files."""
+    """The process groups and tensor sizes of all files, numbered."""
 
     groups: dict[_Group, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -144,7 +146,7 @@ def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
 
 
 def _listed(ranks: Sequence[int]) -> str:
-    """Return the ranks as a message lists them: at most the first `_SHOWN`."""
+    """Return the ranks as a list in a message: at most the first `_SHOWN`."""
     return ", ".join([*map(str, ranks[:_SHOWN]), *(["…"] if len(ranks) > _SHOWN else [])])
 
 
@@ -212,10 +214,10 @@ class _OtherRank(Exception):
 def _messages(
     entries: Sequence[Mapping[str, object]], groups: Mapping[str, _Group], rank: int, tables: _Tables, shapes: bool
 ) -> _Dump:
-    """Return the messages of a file as columns, in the order of their record ids; all other entries are left out.
+    """Return the messages of a file as columns, in the order of their record ids; all other entries are omitted.
 
     Raises:
-        _OtherRank: another rank posted a message.
+        _OtherRank: if another rank posted a message.
     """
     _require_types(zip(*map(_FIELDS, entries), strict=True))
     entries = sorted(entries, key=itemgetter("record_id"))
@@ -246,7 +248,7 @@ def _messages(
 
 
 def _sizes(tensors: Sequence[tuple[str, tuple[int, ...] | None]], tables: _Tables) -> tuple[Ints, Bools]:
-    """Return the number of each tensor's size, and True for each tensor of integers."""
+    """Return the number of each tensor's size, and True for each integer tensor."""
     said = {tensor: _size(*tensor) for tensor in dict.fromkeys(tensors)}
     number = {tensor: tables.sizes.setdefault(text, len(tables.sizes)) for tensor, (text, _) in said.items()}
     return np.array([number[x] for x in tensors]), np.array([said[x][1] for x in tensors])
@@ -263,7 +265,7 @@ def _end(name: str) -> tuple[int, int, int]:
 
 
 def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -> int:
-    """Return the number of a group. If the table of groups has only one, any name means that one."""
+    """Return the number of a group. If there is only one group, any name means that one."""
     if name not in groups and len(groups) != 1:
         raise KeyError(f"process group {name}")
     group = groups[name] if name in groups else next(iter(groups.values()))
@@ -271,7 +273,7 @@ def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -
 
 
 def _require_types(columns: Iterable[Sequence[object]]) -> None:
-    """Raise TypeError: a value of an entry has another type than torch gives it."""
+    """Raise TypeError if a value of an entry has a type that torch does not use there."""
     for (name, types), column in zip(_TYPES.items(), columns, strict=True):
         if not {*map(type, column)} <= types:
             raise TypeError(f"an entry has no {name} of its type")
@@ -303,7 +305,7 @@ def _size(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
 def _recorded(
     groups: Sequence[_Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
 ) -> Recorded:
-    """Make the run of one pipeline. Its groups, sorted by name, are the plan's communicators in ascending order."""
+    """Build the run of one pipeline. Its groups, sorted by name, are the plan's communicators in ascending order."""
     wanted = np.unique(program.communicator[program.sends | program.receives]).tolist()
     _require_as_many(groups, wanted)
     ranks = groups[0].ranks
@@ -336,7 +338,7 @@ def _recorded(
 
 
 def _require_as_many(groups: Sequence[_Group], wanted: Sequence[int]) -> None:
-    """Raise PipeschedError: PS892, the plan has another number of communicators."""
+    """Raise PipeschedError, PS892, if the plan has another number of communicators."""
     if len(groups) != len(wanted):
         names = ", ".join(group.name for group in groups)
         message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"
@@ -345,7 +347,7 @@ def _require_as_many(groups: Sequence[_Group], wanted: Sequence[int]) -> None:
 
 
 def _notes(groups: Sequence[_Group], wanted: Sequence[int], dumps: Sequence[_Dump]) -> Iterator[str]:
-    """Yield notes: which process group is which communicator, and how many messages are left out."""
+    """Yield notes: the communicator of each process group, and the number of omitted messages."""
     if len(wanted) > 1:
         pairs = zip(groups, wanted, strict=True)
         yield ", ".join(f"process group {group.name} is communicator {number}" for group, number in pairs)

@@ -1,4 +1,4 @@
-"""The verdict on a schedule, extended by the verdict on a recorded run of it."""
+"""The verdict on a schedule, extended by the verdict on a recorded run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded run, compared with the schedule. by: what recorded it. named: whether its messages have names; else
+    """A recorded run, compared with the schedule. by: the recorder. named: whether its messages have names; otherwise
     they are compared by count, order and size.
     """
 
@@ -43,10 +43,10 @@ class Recording:
 
 
 def judged(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Extend the report on a schedule by the findings on its recorded run, read from the folder that is asked for.
+    """Extend the report on a schedule by the findings on its recorded run, read from the requested folder.
 
     Raises:
-        PipeschedError: PS225, the file is an answer.
+        PipeschedError: PS225, if the file is an answer.
     """
     if made is None and not report.ok:
         return report
@@ -70,9 +70,7 @@ def judged(report: Report, made: Examination | None, source: Source | None, opti
 
 
 def _recording(held: Held, written: bool) -> Recording:
-    """Return the summary of a recorded run, with a note if its trainer orders messages otherwise than pipesched
-    does.
-    """
+    """Return the summary of a recorded run, with a note if its trainer orders messages differently from pipesched."""
     made, notes = held.recorded, held.recorded.notes
     other = next((i for i in held.misplaced.tolist() if i >= 0), -1)
     if other >= 0 and not made.named and not written:

@@ -1,9 +1,9 @@
-r"""Read a pickle as plain data: lists, tables, tuples, numbers and texts; nothing in the file can run.
+r"""Reading of a pickle as plain data: lists, tables, tuples, numbers and strings; nothing in the file can run.
 
     \x80\x02 }q\x00 X…entries q\x01 ]q\x02 } X…state X…started s a s .        {"entries": [{"state": "started"}]}
 
 Python's own reader calls the functions that a file names, and a file can make it use any amount of time and memory: by
-a large index into its memo, or by keys that all have the same hash. Here no opcode calls anything, keys are texts,
+a large index into its memo, or by keys that all have the same hash. Here no opcode calls anything, keys are strings,
 numbers have at most 64 bits, the memo grows by one value at a time, and every container is charged to the budget. A
 file may still refer to one value from many places, so the code that walks through the values has to count its steps.
 
@@ -18,8 +18,8 @@ from typing import TypeAlias
 
 from pipesched.common.budget import Budget
 
-_CONTAINER = 8  # units of work; any other value takes at least a byte of the file
-_MOST = 8  # bytes of a number
+_CONTAINER = 8  # units of work per container; any other value takes at least a byte of the file
+_MOST = 8  # most bytes of a number
 
 
 class NotPlain(Exception):
@@ -40,9 +40,9 @@ class Reader:
         """Read the value of the file.
 
         Raises:
-            Spent: reading the file costs more than its budget.
-            NotPlain: an opcode would run something.
-            ValueError: the file is cut off, or is not a pickle of plain data.
+            Spent: if reading the file exceeds the budget.
+            NotPlain: if an opcode would run something.
+            ValueError: if the file is cut off, or is not a pickle of plain data.
         """
         data, opcodes = self.data, _OPCODES
         try:
@@ -61,14 +61,14 @@ class Reader:
         return NotPlain(_RUNS[name]) if name in _RUNS else ValueError(f"no dump has the opcode {name!a}")
 
     def take(self, count: int) -> bytes:
-        """Take the next `count` bytes of the file."""
+        """Return the next `count` bytes of the file, and skip them."""
         begin, self.at = self.at, self.at + count
         if not 0 <= count <= len(self.data) - begin:
             raise ValueError("a text or a number is longer than the file")
         return self.data[begin : self.at]
 
     def number(self, width: int) -> int:
-        """Take the next `width` bytes as an unsigned number."""
+        """Return the next `width` bytes as an unsigned number, and skip them."""
         return int.from_bytes(self.take(width), "little")
 
     def container(self, value: object) -> None:
@@ -76,7 +76,7 @@ class Reader:
         self.stack.append(value)
 
     def marked(self) -> list[object]:
-        """Pop the values above the last mark, and close that mark."""
+        """Pop the values above the last mark, and remove that mark."""
         if not self.marks:
             raise ValueError("a mark is missing")
         height = self.marks.pop()
@@ -85,7 +85,7 @@ class Reader:
         return values
 
     def get(self) -> None:
-        """Push the value of the memo whose one-byte number comes next."""
+        """Push the memo's value whose number is the next byte."""
         at = self.at
         self.at = at + 1
         self.stack.append(self.memo[self.data[at]])
@@ -134,8 +134,8 @@ def _one(value: object) -> _Opcode:
 
 
 _NAMED: Mapping[str, _Opcode] = {
-    "\x80": lambda reader: reader.take(1),  # the protocol
-    "\x95": lambda reader: reader.take(8),  # a frame: only a hint how much to read at once
+    "\x80": lambda reader: reader.take(1),  # the protocol version
+    "\x95": lambda reader: reader.take(8),  # a frame: only a hint on how much to read at once
     "(": lambda reader: reader.marks.append(len(reader.stack)),
     "0": lambda reader: reader.stack.pop(),
     "N": _one(None),
@@ -175,4 +175,4 @@ _RUNS: Mapping[str, str] = {
     **dict.fromkeys("PQ", "a reference to another file"),
     "b": "the setting of a state",
 }
-"""The opcodes that are refused, with what each would run."""
+"""The refused opcodes, with the code that each would run."""

@@ -3,8 +3,8 @@
     plan      rank 0 > rank 1   F0.0 F0.1 F0.2 |            n messages per step
     recorded  rank 0 > rank 1   F0.0 F0.1 F0.2 | F0.0 F0.1      entry i is message i mod n of step i div n
 
-Each side of a channel is compared with the plan by itself, so that a message with different names at its two ends is
-found at the end that left the plan. A record without names is compared by count, order and size alone.
+Each side of a channel is compared with the plan separately, so that a message with different names at its two ends is
+found at the end that deviated from the plan. A record without names is compared by count, order and size only.
 
 If the run stops, each rank waits in its first unfinished message whose other end was not posted; if there is no such
 message, in the first one that is queued behind another message at its other end:
@@ -92,7 +92,7 @@ def _sides(order: Program | Recorded, index: Ints, ranks: int) -> _Sides:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A rank that is blocked. entry: the message in which it waits, -1 if all that it posted is over.
+    """A rank that is blocked. entry: the message in which it waits, -1 if all that it posted are finished.
 
     planned: the instruction of the plan, or -1. other: the rank for which it waits, or -1. queued: the other end of the
     message is posted; if other >= 0, it is queued behind another message there.
@@ -162,7 +162,7 @@ class Held:
 
     @cached_property
     def a_step(self) -> Ints:
-        """Messages per step at the end of its channel, send or receive, for each entry."""
+        """The number of messages per step on the side of each entry's channel."""
         return self._channels[2][self._side[0]]
 
     @cached_property
@@ -205,7 +205,7 @@ class Held:
 
     @cached_property
     def unposted(self) -> Bools:
-        """For each message of the plan: True if its rank did not post it in the step that the rank is in."""
+        """True, for each message of the plan, if its rank did not post it in the rank's current step."""
         keys, _, count = self._channels
         at = np.searchsorted(keys, self.plan.key)
         done = self._done[self.program.rank[self.plan.index]]
@@ -213,7 +213,7 @@ class Held:
 
     @cached_property
     def next(self) -> Ints:
-        """For each rank: the first message of the plan that it did not post, or -1."""
+        """The first message of the plan that each rank did not post, or -1."""
         found = np.full(self.program.ranks, -1, dtype=np.int64)
         if not self.recorded.cut:
             missing = self.plan.index[self.unposted][::-1]
@@ -237,7 +237,7 @@ class Held:
 
     @cached_property
     def misplaced(self) -> Ints:
-        """For each rank: the first entry on another channel than the message at the same place of its list, or -1.
+        """The first entry of each rank on another channel than the message at the same place of its list, or -1.
 
         The messages of a batch have no order among themselves.
         """
@@ -278,7 +278,7 @@ class Held:
                 yield Wait(rank, -1, after, int(self.program.peer[after]) if under_way else -1)
 
     def _queued(self, rank: int, front: dict[int, int]) -> Wait:
-        """Wait of a rank whose unfinished messages all have both ends posted."""
+        """Return the wait of a rank whose unfinished messages all have both ends posted."""
         entry = front[rank]
         other = int(self.recorded.peer[entry])
         behind = front.get(other, -1) not in (-1, int(self.partner[entry]))

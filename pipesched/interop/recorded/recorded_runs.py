@@ -1,10 +1,10 @@
-"""Read a folder with the records of a run's ranks: torch flight recorder dumps, pipesched traces, or orders.
+"""Reading of a folder with the records of a run's ranks: torch flight recorder dumps, pipesched traces, or orders.
 
     {"entries": [...], "pg_config": {...}}     or a pickle: `flight_recorder`; one file per rank
     {"traceEvents": [...]}                     `recorder`, `pipesched run --trace`; one file, or one per rank
     rank 0: send:F0.0>1 recv:B1.0<1 …          order notation with messages, step after step; one file, or one per rank
 
-A trace of pipesched contains an instruction once it is over. It names no peers: they are taken from the plan.
+A trace of pipesched contains an instruction once it is finished. It does not name peers: they are taken from the plan.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _MESSAGE = re.compile(rf"(\d{{1,8}})({'|'.join(op.name for op in (*SENDS, *RECEI
 
 
 def read(folder: str, program: Program) -> list[Recorded]:
-    """Read the runs of a folder: one, or one for each pipeline of a job.
+    """Read the runs in a folder: one, or one for each pipeline of a job.
 
     Raises:
         PipeschedError: PS890, no run; PS891, a file cannot be read; PS892, a run of another size than the plan.
     """
     collects = gc.isenabled()
-    gc.disable()  # millions of small values without reference cycles
+    gc.disable()  # millions of small values, without reference cycles
     try:
         return _read(folder, program)
     finally:
@@ -93,7 +93,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _kind(data: bytes) -> str | None:
-    """Return the kind of a file by its beginning: dump, trace, order, or None."""
+    """Return the kind of a file by its first bytes: dump, trace, order, or None."""
     if data[:1] == b"\x80":
         return "dump"
     if data.lstrip()[:1] == b"{":
@@ -138,7 +138,7 @@ def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
 
 
 def _rank(line: str) -> int:
-    """Sort key of a line: its first number, 0 if it has no number."""
+    """Return the sort key of a line: its first number, 0 if it has none."""
     found = re.search(r"[0-9]{1,9}", line)
     return int(found[0]) if found else 0
 
@@ -151,7 +151,7 @@ def _text(name: str, data: bytes) -> str:
 
 
 def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
-    """Read the messages of all traces, by rank, in the order in which they were over."""
+    """Read the messages of all traces, by rank, in the order in which they finished."""
     found: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
     for name, data in files.items():
         here: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
@@ -174,7 +174,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
     flat = [(rank, *row[2:]) for rank in range(program.ranks) for row in sorted(found[rank], key=lambda row: row[:2])]
     rank, op, stage, microbatch = (np.array(column, dtype=np.int32) for column in zip(*flat, strict=True))
     peer, communicator = _addressed(rank, op, stage, microbatch, program)
-    if (peer < 0).any():  # a message outside of the plan: only the traces tell the number of ranks
+    if (peer < 0).any():  # a message that is not in the plan: only the traces tell the number of ranks
         _require_ranks(max(found) + 1, program)
     start = np.searchsorted(rank, np.arange(program.ranks + 1)).astype(np.int64)
     return Recorded(
@@ -212,7 +212,7 @@ def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, prog
     """Return the peer and communicator of each message by the plan; peer -1 if the plan has no such message on that
     rank.
     """
-    index = np.flatnonzero(program.sends | program.receives)[::-1]  # of equal messages the first
+    index = np.flatnonzero(program.sends | program.receives)[::-1]  # the first of equal messages
     rows = zip(*(x[index].tolist() for x in (program.rank, program.op, program.stage, program.microbatch)), strict=True)
     planned = dict(zip(rows, index.tolist(), strict=True))
     asked = zip(*(x.tolist() for x in (rank, op, stage, microbatch)), strict=True)

@@ -1,1 +1,1 @@
-"""Write a schedule in the format of a trainer."""
+"""Schedules in the formats of trainers."""

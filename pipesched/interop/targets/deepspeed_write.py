@@ -1,4 +1,4 @@
-"""Write a program as a Python module that makes DeepSpeed's pipeline engine run it.
+"""Writes a program as a Python module that makes DeepSpeed's pipeline engine run it.
 
     F, B              ForwardPass, BackwardPass
     SEND_F, RECV_F    SendActivation, RecvActivation
@@ -6,13 +6,13 @@
     at the end        ReduceTiedGrads, ReduceGrads, OptimizerStep
 
 The engine's instructions name a buffer and no microbatch. A microbatch gets the lowest free buffer from its first
-instruction on the stage to its last, so a stage has as many buffers as microbatches at once. Batches come from the data
-loader in their order: the first and the last stage load all microbatches up to the one of their next F.
+instruction on the stage to its last, so a stage has as many buffers as microbatches at once. The data loader delivers
+batches in order: the first and the last stage load all microbatches up to the one of their next F.
 
     LoadMicroBatch(0) LoadMicroBatch(1) ForwardPass(1) ForwardPass(0)        for F1, F0
 
 The engine has one place for the loss, and one for the received gradient. Before the next microbatch overwrites it,
-`Keep` puts the value aside, and `Take` brings it back for its B; the module defines these two instructions:
+`Keep` saves the value, and `Take` restores it for its B; the module defines these two instructions:
 
     ForwardPass(0) Keep(0) ForwardPass(1) BackwardPass(1) Take(0) BackwardPass(0)
 
@@ -74,14 +74,14 @@ NAMES = {
     Op.RECV_B: "RecvGrad",
 }
 _ITS_OWN = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP)
-"""The instructions that are not written: the engine reduces and steps by itself at the end of each rank's list."""
+"""Instructions that are omitted: the engine reduces and steps by itself at the end of each rank's list."""
 _WAITS = (Op.WAIT_SEND_F, Op.WAIT_SEND_B)
-"""The instructions that are not written: the engine's sends block until they are received."""
+"""Instructions that are omitted: the engine's sends block until they are received."""
 LOAD, KEEP, TAKE = "LoadMicroBatch", "Keep", "Take"
 _END = "ReduceTiedGrads(), ReduceGrads(), OptimizerStep(),"
 
 Words = list[tuple[str, int]]
-"""The instructions of a stage: name and microbatch."""
+"""Instructions of a stage: name and microbatch."""
 
 
 def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]:
@@ -97,7 +97,7 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
 
 
 def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
-    """Refuse the first instruction that the engine does not know, is in a batch, or is on another communicator."""
+    """Refuse the first instruction that the engine does not have, or that is in a batch or on another communicator."""
     known = among(program.op, (*NAMES, *_ITS_OWN, *_WAITS)) | computes(program.op)
     help = "`pipesched emit FILE --target order | pipesched emit - --target deepspeed` makes its messages anew"
     refused = {
@@ -127,7 +127,7 @@ def by_rank(program: Program) -> Iterator[str]:
 
 
 def settings(program: Program, path: str) -> list[str]:
-    """Return the lines for the user: the settings and the calls with which the file is used."""
+    """Return the lines for the user: the settings and calls that use the file."""
     placement = program.placement
     return [
         f"DeepSpeed 0.19: PipelineModule(..., num_stages={placement.stages}), and in its JSON "
@@ -162,7 +162,7 @@ def _stage(program: Program, rank: int) -> str:
 
 
 def _loaded(program: Program, rank: int, *, ends: bool) -> Words:
-    """Return the instructions of a stage that DeepSpeed has a name for; ends: with loads, for the first or the last
+    """Return the instructions of a stage for which DeepSpeed has a name. ends: add loads, for the first or the last
     stage.
     """
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
@@ -178,7 +178,7 @@ def _loaded(program: Program, rank: int, *, ends: bool) -> Words:
 
 
 def _kept(words: Words, maker: str) -> Words:
-    """Insert Keep and Take for each loss or gradient that `maker` makes and whose B is not the next to run."""
+    """Insert Keep and Take for each loss or gradient that `maker` makes, unless its B runs next."""
     straight, newest = set(), -1
     for name, microbatch in words:
         if name == NAMES[Op.B] and microbatch == newest:

@@ -1,1 +1,1 @@
-"""Rules of torch's pipeline runtime for an order and its messages, by version."""
+"""Rules of torch's pipeline runtime for orders and messages, by version."""

@@ -1,4 +1,4 @@
-"""torch's rules as checks of a schedule that comes from torch, or is to run on torch."""
+"""Rules of torch as checks of a schedule that comes from torch or is to run on it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pipesched.interop.torch.torch_program import check_torch_program
 
 @dataclass(frozen=True)
 class Sharding:
-    """fsdp: stages are sharded although no action says so."""
+    """The option for sharded stages. fsdp: stages are sharded although no action says so."""
 
     fsdp: bool = False
 
 
 def order(x: Subject) -> Iterable[Diagnostic]:
-    """Return the violations of torch's rules by the order of computes."""
+    """Return the violations of torch's rules on the order of computes."""
     return check_torch_order(x.analysis.schedule, x.analysis.own, explicit=x.explicit)
 
 
 def program(x: Subject) -> Iterable[Diagnostic]:
-    """Return the violations of torch's rules by the actions in the file."""
+    """Return the violations of torch's rules on the actions in the file."""
     return check_torch_program(x.own, x.torch, fsdp=x.of(Sharding).fsdp)

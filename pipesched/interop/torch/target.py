@@ -1,4 +1,4 @@
-"""torch's CSV with one row per rank: computes alone, or all actions of one version of torch's runtime."""
+"""torch's CSV with one row per rank: only computes, or all actions of one version of torch's runtime."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Lower a program to torch's actions: gather and free sharded stages, wait for sends and reductions.
+"""Lowers a program to torch's actions: gathers and frees sharded stages, waits for sends and reductions.
 
-    UNSHARD, RESHARD     before every slot the next three different stages of the rank are gathered, and no others:
+    UNSHARD, RESHARD     before every slot the next three different stages of the rank are gathered, no others:
 
         slots     F0 F2 F4 F0 …                      stages by next use at F0: 0 2 4, so all three are gathered;
-        before    UNSHARD 0, 2, 4 | - | RESHARD 2, UNSHARD 6 | …           a stage not among the three is freed
+        before    UNSHARD 0, 2, 4 | - | RESHARD 2, UNSHARD 6 | …           any other stage is freed
 
-    WAIT_SEND_F          from 2.15: after the I or B of the same stage and microbatch, since the other rank is done with
-                         the message by then; at the end if there is no such place. WAIT_SEND_B: at the end
+    WAIT_SEND_F          from 2.15: after the I or B of the same stage and microbatch, since the other rank has used
+                         the message by then; else at the end. WAIT_SEND_B: at the end
     WAIT_REDUCE_GRAD     from 2.15: after its REDUCE_GRAD
     SYNC, STEP           removed: torch has no such actions, its caller steps
 
 An overlap pair is one slot: if the third stage is the first part of a pair, a fourth stage is gathered too. A program
-with sharding actions of its own keeps them. Source: `_add_unshard_reshard` and `_add_wait_send` of torch's
+with its own sharding actions keeps them. Source: `_add_unshard_reshard` and `_add_wait_send` of torch's
 ``schedules.py``, which have the same rule; here each slot takes one step, from the last to the first.
 """
 
@@ -89,7 +89,7 @@ def _slots(program: Program, rank: int) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def _resident(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """For each slot: the stages to be gathered, sorted by their next use from that slot on."""
+    """Return, for each slot, the stages to be gathered, sorted by their next use from that slot on."""
     resident: list[tuple[int, ...]] = []
     upcoming: list[int] = []
     used: dict[int, int] = {}

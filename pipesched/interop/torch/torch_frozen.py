@@ -1,10 +1,10 @@
-"""Add the backwards of frozen stages to an order: torch's loader requires a B of every stage.
+"""Adds the backwards of frozen stages to an order, since torch's loader requires a B of every stage.
 
     frozen, a trained stage before it      its I becomes a B, in which torch finds no weight that needs a gradient
     frozen, no trained stage before it     a B is added on its rank, after the last backward of its microbatch
 
 A B of the second kind only frees the output of its F in torch, and takes no time. The order of all other operations
-stays the same, so the schedule still finishes.
+does not change, so the schedule still finishes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from pipesched.model.schedule import Schedule
 
 
 def with_backwards(schedule: Schedule, times: Timeline) -> Schedule:
-    """Return the order with a B for every stage, none of them frozen; times: timeline of `schedule`, which finishes."""
+    """Return the order with a B for every stage, none of them frozen; times: the timeline of `schedule`, which
+    finishes.
+    """
     placement = schedule.placement
     frozen = np.isin(schedule.stage, placement.frozen)
     op = np.where(frozen & (schedule.op == Op.I), Op.B, schedule.op).astype(schedule.op.dtype)

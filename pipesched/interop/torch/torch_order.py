@@ -1,8 +1,9 @@
-"""Rules of torch's runtime for the order of computes, in every version; torch asserts them, or does not check them.
+"""Rules of torch's runtime on the order of computes, in every version; torch asserts some of them and does not check
+others.
 
-    stages are a chain        each stage hands its activation to the next one
+    stages are a chain        each stage passes its activation to the next one
     a stage has one rank      `_validate_schedule` refuses a second row with the stage: DualPipe, Chimera
-    there is a backward       the loader counts one of every stage for each microbatch, also if the file is to evaluate
+    there is a backward       the loader expects one of every stage and microbatch, even if the file only evaluates
     behind frozen stages      the input of that stage needs no gradient, so torch's split backward leaves its weights
     the first trained stage   without a gradient
     runs full backwards
@@ -12,8 +13,8 @@
     every rank has a stage    the rank of a row is its number
 
 A file is reported (PS804, PS806, PS814, PS819, PS901, PS903); a schedule to be emitted for torch is refused (PS814,
-PS819).
-Source: `_validate_schedule`, `_maybe_compute_loss` and `_maybe_get_loss` of ``torch.distributed.pipelining.schedules``.
+PS819). Source: `_validate_schedule`, `_maybe_compute_loss` and `_maybe_get_loss` of
+``torch.distributed.pipelining.schedules``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import ACTIONS, NEWEST
 
 _INSTEAD = "emit it with `--target stream`, which pipesched's own runtime runs"
-_LISTED = 8  # stages that a message names
+_LISTED = 8  # most stages that a message names
 
 TORCH_CSV = Consumer(
     "torch's runtime",
@@ -89,7 +90,7 @@ def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: 
 
 
 def check_torch_target(schedule: Schedule, program: Program | None, *, messages: bool) -> Iterator[Diagnostic]:
-    """Yield PS814, torch's runtime cannot run the schedule; PS819, it would train it wrongly.
+    """Yield PS814 if torch's runtime cannot run the schedule, PS819 if it would train it wrongly.
 
     program: given if its own messages are to be kept. messages: the file to be written has messages, these or others.
     """
@@ -125,7 +126,7 @@ def _several_ranks(order: Program | Schedule, code: AnyCode) -> Iterator[Diagnos
 
 
 def _last_stage(order: Program | Schedule) -> Iterator[Diagnostic]:
-    """Yield the report on each rank the first forward of the last stage that runs after a later microbatch."""
+    """Report, on each rank, the first forward of the last stage that runs after a later microbatch."""
     last = order.placement.stages - 1
     forward = np.flatnonzero((order.op == Op.F) & (order.stage == last))
     rank, microbatch = order.rank[forward], order.microbatch[forward]

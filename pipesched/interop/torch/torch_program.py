@@ -1,15 +1,15 @@
-"""Rules of torch's runtime for the actions of a program: known to the version, sends awaited, parameters gathered.
+"""Rules of torch's runtime on the actions of a program: known to the version, sends awaited, parameters gathered.
 
-    sharding    a stage computes only between its UNSHARD and its RESHARD (FSDP). The next action of a rank on a stage
-                depends only on its last action on it, so a list is right exactly if every pair of neighbours is:
+    sharding    a stage computes only between its UNSHARD and its RESHARD (FSDP). A rank's next action on a stage
+                depends only on the one before, so a list is right exactly if every pair of neighbours is:
 
                     start ──> UNSHARD ──> compute ──> compute ──> RESHARD ──> end
                                  ^                                   │
                                  └───────────────────────────────────┘
 
                 From torch 2.15 on REDUCE_GRAD frees the parameters too, and a RESHARD after it does nothing
-    actions     only those that the version has (`model.torch_versions`)
-    waits       from 2.15 on for every send by name, and for every reduction; a rank has one reduction at a time:
+    actions     the version must have them (`model.torch_versions`)
+    waits       from 2.15 on for every send by name, and for every reduction; a rank runs one reduction at a time:
 
                     0SEND_F1  …  0WAIT_SEND_F1          0REDUCE_GRAD  …  0WAIT_REDUCE_GRAD  …  2REDUCE_GRAD
 
@@ -69,7 +69,7 @@ _LATER = "the first step runs, and the UNSHARD of the second step raises"
 
 
 def check_torch_program(program: Program, version: TorchVersion, *, fsdp: bool) -> Iterator[Diagnostic]:
-    """Yield PS805, compute outside of UNSHARD and RESHARD; PS807, unknown action; PS808, missing or wrong wait.
+    """Yield PS805 for compute outside UNSHARD and RESHARD, PS807 for unknown actions, PS808 for missing or wrong waits.
 
     fsdp: stages are sharded even if the file has no sharding action.
     """
@@ -138,7 +138,7 @@ def _unknown(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
 
 
 def _waits(program: Program, refused: str) -> Iterator[Diagnostic]:
-    """Report missing and wrong waits; a file without any wait gets one finding, not one per send."""
+    """Report missing and wrong waits; a file without any wait gets one finding instead of one per send."""
     if bool(np.any(np.isin(program.op, list(WAITS)))):
         yield from _send_waits(program, refused)
         yield from _reduction_waits(program, refused)
@@ -203,7 +203,7 @@ def _send_finding(program: Program, group: list[int], refused: str, more: str) -
 
 
 def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
-    """Report a rank with two reductions under way, and a reduction or wait without its other half."""
+    """Report two concurrent reductions of a rank, and reductions or waits without their counterpart."""
     index = np.flatnonzero(np.isin(program.op, (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD)))
     found: list[tuple[int, int, str, str]] = []
     for rank in np.unique(program.rank[index]).tolist():
@@ -216,7 +216,7 @@ def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
 
 
 def _reductions(program: Program, index: list[int]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield each fault of one rank's reductions: its index, the reduction under way or -1, label text, message."""
+    """Yield each fault of one rank's reductions: its index, the pending reduction or -1, label text, message."""
     pending = -1
     for i in index:
         stage = int(program.stage[i])

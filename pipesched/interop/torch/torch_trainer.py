@@ -1,6 +1,6 @@
-"""Settings that a trainer needs to load a torch CSV.
+"""The settings with which a trainer loads a torch CSV.
 
-The CSV names no placement. torch's runtime takes the stages that each rank built, and trainers build them before they
+The CSV has no placement. torch's runtime takes the stages that each rank built, and trainers build them before they
 read the CSV: torchtitan by the *name* of a schedule class, whose order the CSV then replaces.
 
     stage s on rank s                1F1B
@@ -9,7 +9,7 @@ read the CSV: torchtitan by the *name* of a schedule class, whose order the CSV 
     any other placement              torchtitan has no schedule name that builds it
 
 torchtitan makes `training.local_batch_size` / `parallelism.pipeline_parallel_microbatch_size` microbatches. 0.2.2 reads
-a TOML file, 0.3.0 command-line options alone.
+a TOML file, 0.3.0 only command-line options.
 
 Source: torchtitan 0.2.2 and 0.3.0, `pipeline_parallel.py`: `_get_pipeline_metadata`, `_build_pipeline_schedule`. The
 statements about I and W were measured with torchtitan's debug model on gloo.

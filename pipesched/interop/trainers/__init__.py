@@ -1,11 +1,11 @@
-"""Check a trainer's configuration: the rules of each trainer for its pipeline settings, one file per trainer.
+"""Checks of a trainer's configuration: the rules of each trainer on its pipeline settings, one file per trainer.
 
     text ──texts──> Settings ──a trainer──> Plan, and findings: facts, notes, diagnostics
 
     settings     a configuration as keys with values and places
     texts        TOML, YAML, JSON and command lines as settings
     tables       the TOML file of a trainer: its keys and its rules
-    keys         the table of a trainer's keys: releases that have them, allowed values
+    keys         the table of a trainer's keys: their releases and allowed values
     case         a configuration, the release that it is for, and the findings
     torch_names  the schedules of torch by name, which several trainers take
     trainers     TRAINERS, one row per trainer

@@ -1,7 +1,7 @@
-"""Types of a check: the configuration with its release (Case), its schedule (Plan), and findings.
+"""The types of a check: the configuration with its release (Case), its schedule (Plan), and findings.
 
-A rule is a function from a case to findings. A diagnostic has the place of every setting that takes part, and the
-source of the rule as a note.
+A rule is a function from a case to findings. A diagnostic has the places of all settings involved, and the source of
+the rule as a note.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Case:
-    """A configuration to be checked. torch: the version that runs it, if that matters. processes: number of processes
-    of the whole job, if known.
+    """A configuration to be checked. torch: the version that runs it, if that matters. processes: of the whole job, if
+    known.
 
     size: the key of p. assumed: the release is assumed, since neither user nor settings name one.
     """
@@ -70,7 +70,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact about a configuration that holds. about: its subject, such as ``microbatches``."""
+    """A fact about a configuration. about: its subject, such as ``microbatches``."""
 
     about: str
     text: str
@@ -78,7 +78,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Note:
-    """A remark that is not an error, or that says what could not be judged."""
+    """A remark that is not an error, or that names a part that could not be judged."""
 
     text: str
 
@@ -95,11 +95,11 @@ Findings: TypeAlias = Iterator[Finding]
 
 
 def samples(count: int | None) -> str:
-    """Return a count of samples as a text, as in ``1 sample``."""
+    """Return the text for a count of samples, as in ``1 sample``."""
     return f"{count} sample{'s' * (count != 1)}"
 
 
 def wrong(code: AnyCode, message: str, source: str, *settings: Setting, help: str | None = None) -> Diagnostic:
-    """Make a diagnostic at the places of settings; settings that are in the text come before defaults."""
+    """Return a diagnostic at the places of settings; settings that are in the text come before defaults."""
     placed = sorted(settings, key=lambda setting: setting.at is None)
     return Diagnostic(code, message, tuple(x.label for x in placed), (f"source: {source}",), help)

@@ -25,9 +25,7 @@ _NUMBERS = _BATCH, _MICRO, _STEPS = TABLES.places["numbers"]
 
 
 def part(settings: Settings) -> Settings:
-    """Return the settings with each list made open, since autotuning tries its values, and without batch sizes that are
-    null.
-    """
+    """Return the settings without null batch sizes, and with each list open, since autotuning tries its values."""
     lists = {x.key: replace(x, value=Unset("a list for autotuning")) for x in settings if isinstance(x.value, list)}
     absent = {key for key in _NUMBERS if settings(key).value is None}
     given = {x.key: lists.get(x.key, x) for x in settings if x.key not in absent}
@@ -40,7 +38,7 @@ class Batch(tables.Facts):
 
     @property
     def p(self) -> int | None:
-        """The ranks of the pipeline, which the user gives."""
+        """The ranks of the pipeline, given by the user."""
         return self.case.ranks
 
     @property
@@ -66,7 +64,7 @@ class Batch(tables.Facts):
 
 
 def plan(case: Case) -> Plan:
-    """Return the schedule that the settings ask for."""
+    """Return the schedule that the settings request."""
     x = Batch(case)
     if x.p == 1:
         return Plan(off="--p is 1")
@@ -86,5 +84,5 @@ def check(case: Case, found: Plan) -> Findings:
 
 
 def _over(count: int | None, by: int | None) -> int | None:
-    """Return `count` divided by `by`; None if either is not known, or the result is 0."""
+    """Return `count` divided by `by`; None if either is unknown, or the result is 0."""
     return count // by or None if count and by else None

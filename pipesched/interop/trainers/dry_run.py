@@ -1,13 +1,13 @@
-"""Execute a script by bash with its programs replaced by recorders of their arguments.
+"""Executes a script by bash with its programs replaced by recorders of their arguments.
 
-    torchrun, python, srun, deepspeed, accelerate, …    are not started; their arguments are recorded
+    torchrun, python, srun, deepspeed, accelerate, …    not started; their arguments are recorded
     srun … bash -c TEXT, sbatch FILE.sh, docker … bash  the inner shell runs, with the same recorders
     rm, cp, mv, mkdir, pip, git, curl, kill, …          do nothing
-    cd, source, module, conda without their target      do nothing, and the script goes on, also under `set -eu`
+    cd, source, module, conda without their target      do nothing; the script continues, also under `set -eu`
 
-All other commands run as they are, and redirections write files. The recorders are functions of bash, so a PATH that
-the script sets changes nothing; a program that is called by its path is caught by a DEBUG trap before it starts. The
-script runs in a process group of its own, which is killed at its end, and has a time limit.
+All other commands run unchanged, and redirections write files. The recorders are functions of bash, so a PATH that the
+script sets changes nothing; a program that is called by its path is caught by a DEBUG trap before it starts. The script
+runs in a process group of its own, which is killed at its end, and has a time limit.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pipesched.interop.trainers.tables import data
 
 SECONDS = 20
 _MOMENTS, _MOMENT = 50, 0.02
-_MOST = 200  # recorded commands
-_LARGEST = 1 << 20  # bytes of a record
+_MOST = 200  # most recorded commands
+_LARGEST = 1 << 20  # most bytes of a record
 
 _REPLACED = data("shell")["dry_run"]
 PROGRAMS = _REPLACED["recorded"]
@@ -98,7 +98,7 @@ def _environment(folder: Path, records: Path, bash: str) -> dict[str, str]:
 
 
 def _executed(command: list[str], environment: Mapping[str, str], records: Path, seconds: float) -> int | None:
-    """Run a command in a process group of its own, and kill the group; return its status, None if its time is over."""
+    """Run a command in its own process group, and kill the group; return its status, None if it ran out of time."""
     limits = f"ulimit -f 102400 -t {max(1, int(seconds))}; "
     process = subprocess.Popen(
         [command[0], "-c", f'{limits}builtin exec "$0" "$@"', *command],
@@ -132,7 +132,7 @@ def _settle(group: int) -> None:
 
 
 def _read(records: Path, status: int | None) -> Recorded:
-    """Read the records in the order of their time."""
+    """Read the records in chronological order."""
     names = sorted(x for x in os.listdir(records) if not x.startswith("asked-"))[:_MOST]
     commands = []
     for name in names:

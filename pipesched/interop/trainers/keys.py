@@ -1,7 +1,7 @@
-"""The table of a trainer's keys: releases that have each key, allowed values, and the replacement in other releases.
+"""The table of a trainer's keys: releases that have each key, allowed values, and replacements in other releases.
 
 An unknown key is an error in a section in which the trainer refuses unknown keys. In other sections it is an error only
-if it is nearly the name of a pipeline key; all other unknown keys are not judged.
+if it resembles the name of a pipeline key; all other unknown keys are not judged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipesched.interop.trainers.case import Case, Findings, Note, NotJudged, wro
 from pipesched.interop.trainers.settings import Setting, Unread, Unset, short
 
 _LONGER = 3  # most characters by which a misspelled name is longer or shorter
-_NEAR = 0.88  # no other of the 1,047 options of Megatron-LM is that near to a pipeline key
+_NEAR = 0.88  # none of the other 1,047 options of Megatron-LM is so similar to a pipeline key
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def _whole(least: int) -> Callable[[object], bool]:
 
 
 def one_of(*names: str) -> Kind:
-    """Make a kind whose values are a few names."""
+    """Return a kind whose values are a few names."""
     return Kind(f"one of {', '.join(names)}", lambda value: value in names)
 
 
@@ -96,7 +96,7 @@ def judge(
 ) -> Findings:
     """Judge every setting of a text by the table of keys.
 
-    closed: sections in which every unknown key is an error. refuses: text that says what the trainer does with it.
+    closed: sections in which every unknown key is an error. refuses: a text on how the trainer treats it.
     """
     own = [name for name, key in keys.items() if known(case, key) and not key.minor]
     strangers = [x for x in case.settings if x.key not in keys]
@@ -118,7 +118,7 @@ def judge(
 def _stranger(
     case: Case, setting: Setting, own: list[str], source: str, closed: Collection[str], refuses: str
 ) -> Diagnostic | None:
-    """Return the diagnostic for a setting whose key is not in the table, None if it is not judged."""
+    """Return the diagnostic on a setting whose key is not in the table, None if it is not judged."""
     scalar = isinstance(setting.value, str | int | float | list) and not isinstance(setting.value, bool)
     near = nearest(setting.key, own, _NEAR)
     if scalar and any(name.startswith(f"{setting.key}.") for name in own):
@@ -151,7 +151,7 @@ def _close(key: str, names: tuple[str, ...], least: float) -> list[str]:
 
 
 def nearest(key: str, names: Collection[str], least: float) -> list[str]:
-    """Return the name, as a list of at most one, that a key is nearly in each of its parts."""
+    """Return a list of at most one name, which the key resembles in each of its parts."""
     parts = key.split(".")
     close = _close(key, tuple(names), least)
     for name in (x for x in close if abs(len(x) - len(key)) <= _LONGER):
@@ -169,7 +169,7 @@ def _unknown(case: Case, setting: Setting, near: list[str], source: str, refuses
 
 
 def _same_name(setting: Setting, own: Collection[str]) -> list[str]:
-    """Return the key, as a list of at most one, whose last part is nearly that of the setting."""
+    """Return a list of at most one key, whose last part resembles that of the setting."""
     names = {name.rpartition(".")[2]: name for name in own}
     return [names[name] for name in get_close_matches(setting.key.rpartition(".")[2], names, 1, 0.7)]
 

@@ -1,6 +1,6 @@
-"""Find the trainer that a configuration is for, by marks that only this trainer's configurations have.
+"""Recognition of a configuration's trainer, by marks that only this trainer's configurations have.
 
-    a mark of a project that has no rules here     not judged, and the project is named
+    a mark of a project that has no rules here     not judged; the project is named
     a mark of a trainer                            that trainer
     no mark                                        not judged: four projects have a pretrain_gpt.py
 
@@ -44,7 +44,7 @@ class Mark:
 
 
 def _any(patterns: Sequence[str]) -> str:
-    """Return the pattern of what one of the patterns matches; without patterns, of nothing."""
+    """Return a pattern that matches if one of the patterns does; without patterns, a pattern that matches nothing."""
     return "|".join(patterns) or r"\b\B"
 
 
@@ -53,12 +53,12 @@ OTHERS, OWN = ([Mark(**row) for row in _MADE[name]] for name in ("others", "own"
 
 
 def others(settings: Settings) -> tuple[str, Setting | str] | None:
-    """Return the project without rules here that a configuration is for, and the setting or word that shows it; or
+    """Return the project without rules here whose configuration this is, and the setting or word that shows it; or
     None.
     """
     return next(((mark.project, found) for mark in OTHERS if (found := mark.of(settings))), None)
 
 
 def own(settings: Settings) -> str | None:
-    """Return the name of the trainer with rules here that a configuration is for, or None."""
+    """Return the name of the trainer with rules here whose configuration this is, or None."""
     return next((mark.project for mark in OWN if mark.of(settings)), None)

@@ -4,7 +4,7 @@
                  experts overlap with the pipeline
     modules      `megatron.toml`: keys, rules and facts; `megatron_sizes`: the settings in numbers; here: the schedule
 
-Statements about orders of messages follow from the order in which the code posts them, and were confirmed on real
+Statements about orders of messages follow from the order in which the code posts them, and were confirmed with real
 processes; NCCL itself was not measured. Source: Megatron-core 0.9.0 to 0.19.0; each rule names its file.
 """
 
@@ -26,7 +26,7 @@ _CLI, _CORE = TABLES.keys("both", "launcher"), TABLES.keys("both", "core")
 
 
 def canonical(key: str) -> str:
-    """Return the name of the field that a key sets, without the sections around it."""
+    """Return the name of the field that a key sets, without the enclosing sections."""
     name = key.rpartition("--")[2] if "--" in key else key.rpartition(".")[2]
     return str(_OPTIONS.get(name, name.replace("-", "_")))
 
@@ -37,7 +37,7 @@ def keys_of(settings: Settings) -> dict[str, Key]:
 
 
 def plan(case: Case) -> Plan:
-    """Return the schedule that the settings ask for."""
+    """Return the schedule that the settings request."""
     x = Sizes(case)
     if not x.pipelined:
         return Plan(off=f"{PP} is 1")
@@ -86,7 +86,7 @@ def part(settings: Settings) -> Settings:
     """Return the settings of one pipeline.
 
     Launcher: quoted numbers of a YAML become numbers. Core: of several sections that set a pipeline only the first is
-    kept; its settings take precedence over those of the same name elsewhere.
+    kept; its settings precede those of the same name elsewhere.
     """
     if is_cli(settings):
         spellings = {name: f"--{name.replace('_', '-')}" for name in _CLI}
@@ -98,5 +98,5 @@ def part(settings: Settings) -> Settings:
         return replace(settings, kind="cli", given=given, spellings=spellings)
     homes = list(dict.fromkeys(x.key.rpartition(".")[0] for x in settings if canonical(x.key) == PP))
     kept = [x for x in settings if x.key.rpartition(".")[0] not in homes[1:]]
-    kept.sort(key=lambda x: x.key.rpartition(".")[0] in homes)  # the last of one name takes precedence
+    kept.sort(key=lambda x: x.key.rpartition(".")[0] in homes)  # the last of one name wins
     return replace(settings, given={x.key: x for x in kept})

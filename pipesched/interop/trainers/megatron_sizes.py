@@ -1,4 +1,4 @@
-"""Megatron's settings in numbers: p, v and m, layers, and the way of posting messages. None: not determined.
+"""Megatron's settings in numbers: p, v and m, layers, and how messages are posted. None: not determined.
 
 m            global_batch_size / (micro_batch_size x replicas), replicas = processes / (p x tensor x context)
 v            from the layers per chunk, the chunks per rank, the layout, or the segments of a hybrid pattern
@@ -41,7 +41,7 @@ class Sizes(tables.Facts):
         return all((self.complete or self.has(key)) and not self.open(key) for key in keys)
 
     def lacks(self, *keys: str) -> bool:
-        """Return True if it is known that none of these keys has a value other than false and null."""
+        """Return True if certainly none of these keys has a value other than false and null."""
         return self.known(*keys) and not any(self[key].value not in (None, False) for key in keys)
 
     def words(self, key: str) -> list[str]:
@@ -55,7 +55,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def p(self) -> int:
-        """The ranks of the pipeline, 0 if not known."""
+        """The ranks of the pipeline, 0 if unknown."""
         return self.count(PP) or 0
 
     @property
@@ -95,7 +95,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def layout(self) -> list[str] | str | None:
-        """The stages of a layout, one text of letters each; or a message if it is wrong."""
+        """The stages of a layout, one text of letters each; or a message if the layout is wrong."""
         value = self["pipeline_model_parallel_layout"].value
         if isinstance(value, list):
             rows = [row if isinstance(row, list) else ["?"] for row in value]
@@ -104,14 +104,14 @@ class Sizes(tables.Facts):
 
     @property
     def layout_faults(self) -> list[str]:
-        """What is wrong with a layout, as the ends of messages."""
+        """The faults of a layout, as the ends of messages."""
         if self.layout is None or isinstance(self.layout, str):
             return [self.layout] if self.layout else []
         return [*faults(self.layout, self.p, self.layers, self.whole("mtp_num_layers") or 0)] if self.p else []
 
     @cached_property
     def v(self) -> int | None:
-        """Stages per rank."""
+        """The stages per rank."""
         if not self.p or self.open(*_CHUNKS) or isinstance(self.layout, str):
             return None
         stages = len(self.layout or ()) or (self.segments if self.segments > 1 else 0)
@@ -154,7 +154,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def batch(self) -> int | None:
-        """Samples per step; if no batch size is given, the launcher takes one microbatch."""
+        """The samples per step; without a batch size, the launcher takes one microbatch."""
         if "step_batch_size_schedule" in self.case.settings:
             return None
         if "global_batch_size" in self.case.settings:
@@ -163,7 +163,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def complete(self) -> bool:
-        """True if the text has all options of a run: the model's too, and no variable may add others."""
+        """True if the text has all options of a run, including the model's, and no variable may add others."""
         text, settings = self.case.settings.source.text, self.case.settings
         model = self.cli and "hidden_size" in settings
         used = {found[1] for found in _USED.finditer(text)} - {found[1] for found in _ASSIGNED.finditer(text)}
@@ -171,7 +171,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def m(self) -> int | None:
-        """Microbatches per step; if the batch grows, those of the final batch size."""
+        """The microbatches per step; if the batch grows, those of the final batch size."""
         if not self.at_once or not self.batch:
             return None
         exact = self.batch % self.at_once == 0 or self.on("decrease_batch_size_if_needed")
@@ -194,7 +194,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def group(self) -> int:
-        """Microbatches per group of the interleaved order."""
+        """The microbatches per group of the interleaved order."""
         return self.count("microbatch_group_size_per_vp_stage") or self.p
 
 

@@ -1,4 +1,4 @@
-"""Read configurations that are written in Python as settings; their code is never run.
+"""Configurations written in Python, read as settings; their code is never run.
 
     def small() -> Trainer.Config:                                     small: parallelism.pipeline_parallel_degree = 4,
         return Trainer.Config(                                                training.steps = 20
@@ -31,10 +31,10 @@ from pipesched.support.foreign import foreign
 from pipesched.support.foreign import values as marked
 from pipesched.support.source import Source, Span
 
-_DEEPEST = 20  # nested calls of functions
-_STEPS = 5_000  # statements that are read; those of a function count at each of its calls
+_DEEPEST = 20  # most nested calls of functions
+_STEPS = 5_000  # most statements that are read; those of a function count at each of its calls
 _LARGEST = 10**12
-_ENTRIES = 10_000  # entries of a list, including those of nested lists
+_ENTRIES = 10_000  # most entries of a list, including nested lists
 _CONSTANT = int | float | str | bool | None
 _OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Mod: mod}
 _SECTIONS = {"parallelism", "training"}
@@ -44,7 +44,9 @@ _ELSEWHERE = Unset("made by another function")
 
 @dataclass(frozen=True)
 class PythonConfig:
-    """A configuration. given: settings by section and name. open: place where code outside of the file got it."""
+    """A configuration. given: settings by section and name. open: the place where it was passed to code outside of the
+    file.
+    """
 
     name: str
     at: Span
@@ -73,7 +75,7 @@ def _settings(source: Source, config: PythonConfig, modules: tuple[str, ...]) ->
 
 
 def _unlisted(config: PythonConfig) -> list[Setting]:
-    """Return the sections with settings that are not in the file."""
+    """Return the sections whose settings are not in the file."""
     return [x for key, x in config.given.items() if key.endswith(".*") and key[:-2] in _SECTIONS]
 
 
@@ -141,7 +143,7 @@ class _File:
         return self.source.span(start + columns[0], start + max(columns[1], columns[0] + 1))
 
     def config(self, name: str, caller: _Body | None = None, call: ast.Call | None = None) -> PythonConfig:
-        """Return the configuration that a function makes, with the arguments of a call."""
+        """Return the configuration that a function makes when called with these arguments."""
         function = self.functions[name]
         start = PythonConfig(name, self.at(function))
         body = _Body(self, 0 if caller is None else caller.depth + 1)
@@ -152,7 +154,7 @@ class _File:
         return replace(body.run(function) or replace(start, open=start.at), name=name, at=start.at)
 
     def value(self, node: ast.expr, names: Mapping[str, object]) -> object:
-        """Return the value of a literal, or of a calculation with literals; all other expressions are open."""
+        """Return the value of a literal or of a calculation with literals; all other expressions are open."""
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, _CONSTANT) else _ELSEWHERE
         if isinstance(node, ast.Name):
@@ -183,7 +185,7 @@ def _many(entries: list[object]) -> bool:
 
 
 def _calculated(operator: type[ast.operator], left: object, right: object) -> object:
-    """Return the result of an operator on whole numbers; open if they are too large, or are not whole numbers."""
+    """Return the result of an operator on integers; open if they are too large, or are not integers."""
     if not (isinstance(left, int) and isinstance(right, int)) or max(abs(left), abs(right)) > _LARGEST:
         return _ELSEWHERE
     if operator in (ast.FloorDiv, ast.Mod) and right == 0:
@@ -192,7 +194,7 @@ def _calculated(operator: type[ast.operator], left: object, right: object) -> ob
 
 
 class _Body:
-    """The state of reading the body of a function, statement after statement."""
+    """The state of reading a function's body, statement after statement."""
 
     def __init__(self, file: _File, depth: int) -> None:
         self.file, self.depth = file, depth
@@ -225,7 +227,7 @@ class _Body:
         return None
 
     def step(self, statement: ast.stmt) -> None:
-        """Read a statement: an assignment or a call; any other one opens the values that it sets."""
+        """Read a statement: an assignment or a call; any other statement opens the values that it sets."""
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
         if isinstance(statement, ast.AnnAssign) and statement.value is not None:
             target = statement.target
@@ -288,7 +290,7 @@ class _Body:
 
     def made(self, value: ast.expr) -> PythonConfig | None:
         """Return the configuration that an expression makes: a name, a function of the file, ``Trainer.Config(…)``;
-        else None.
+        otherwise None.
         """
         if isinstance(value, ast.Name):
             return self.configs.get(value.id)
@@ -323,7 +325,7 @@ class _Body:
         )
 
     def called(self, call: ast.Call) -> None:
-        """Read ``enable_it(config)``: a function of the file is read; any other leaves the whole configuration open."""
+        """Read ``enable_it(config)``: a function of the file is read; any other opens the whole configuration."""
         function = self.file.functions.get(_dotted(call.func))
         held = [x.id for x in call.args if isinstance(x, ast.Name) and x.id in self.configs]
         if function is None or self.depth >= _DEEPEST or len(held) != 1:
@@ -345,11 +347,11 @@ class _Body:
                     self.open(argument.id, call)
 
     def open(self, name: str, node: ast.stmt | ast.expr) -> None:
-        """Mark a configuration as open: none of its values is known any more."""
+        """Mark a configuration as open, so that none of its values is known."""
         self.configs[name] = replace(self.configs[name], open=self.file.at(node))
 
     def forget(self, statement: ast.stmt) -> None:
-        """Mark as unknown every value that a branch, a loop or another compound statement assigns."""
+        """Mark every value that a branch, a loop or another compound statement assigns as unknown."""
         for node in ast.walk(statement):
             targets = node.targets if isinstance(node, ast.Assign) else []
             for target in [*targets, *([node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else [])]:

@@ -1,9 +1,9 @@
-"""Read command lines as settings: from the text of a script, or from words that a shell has expanded.
+"""Command lines read as settings: from the text of a script, or from words that a shell has expanded.
 
     torchrun --nnodes 2 pretrain_gpt.py --num-layers 12 --bf16      launch: nnodes = 2; --num-layers = 12, --bf16 = true
     python -m torchtitan.train --module llama3 a.b=2 ac:none        --module = llama3, a.b = 2, ac = none
 
-Every command that has options is judged by itself. Option names in text that the reader does not evaluate are
+Every command that has options is judged separately. Option names in text that the reader does not evaluate are
 mentions: no finding then assumes that such an option has its default.
 """
 
@@ -46,7 +46,9 @@ _DEEPEST = 12
 
 @dataclass
 class _Reading:
-    """Options of a command. repeated: replaced by a later one. open: holes that may hold more. names: their offsets."""
+    """The options of a command. repeated: replaced by a later one. open: holes that may contain more. names: their
+    offsets.
+    """
 
     given: dict[str, Setting] = field(default_factory=dict)
     repeated: list[Setting] = field(default_factory=list)
@@ -70,7 +72,7 @@ class _Words:
         """Read the options of fields.
 
         Raises:
-            TooMuch: the holes have more ways than can be read.
+            TooMuch: if the holes have too many possible values.
         """
         self.script.spend(20 * len(fields))
         made, rest = _Reading(), list(reversed(fields))
@@ -94,7 +96,7 @@ class _Words:
         return made
 
     def _option(self, made: _Reading, word: Text, option: re.Match[str], rest: list[Text]) -> None:
-        """Read an option, with the next field if that is its value. rest: the fields behind it, the next one last."""
+        """Read an option, with the next field if that is its value. rest: the remaining fields, the next one last."""
         made.names += word.at
         text = None if option[2] is None else word[option.start(2) :]
         if text is None and rest:
@@ -104,7 +106,7 @@ class _Words:
         made.put(self._setting(option[1], True if text is None else self._value(text), word[: option.end(1)]))
 
     def _fill(self, made: _Reading, hole: Hole, depth: int) -> None:
-        """Read the options in the ways of a hole; an option that differs between the ways is open."""
+        """Read the options in the possible values of a hole; an option that differs between them is open."""
         if not hole.ways or depth > _DEEPEST:
             program = _NO_OPTIONS.fullmatch(hole.reason.partition(",")[0])
             made.open += [] if program else [replace(hole, reason=f"{hole.reason}: options may stand in it")]
@@ -126,7 +128,7 @@ class _Words:
         return tuple(way[x.start() : x.end()] for x in re.finditer(r"\S+", way.chars))
 
     def _hides(self, word: Text) -> bool:
-        """Return True if a word that begins with a hole may hold more options."""
+        """Return True if a word that begins with a hole may contain more options."""
         first = self.script.hole_in(word[:1])
         whole = all(self.script.hole_in(word[n : n + 1]) for n in range(len(word)))
         return first is not None and (whole or "--" in word.chars)
@@ -154,7 +156,7 @@ class _Words:
 
 
 def value(text: str) -> object:
-    """Convert a word: whole numbers, true and false; any other word stays a text."""
+    """Convert a word to an integer or a boolean; any other word stays a text."""
     if re.fullmatch(r"[+-]?[0-9]{1,30}", text):
         return int(text)
     return {"true": True, "false": False}.get(text.lower(), text)
@@ -176,10 +178,10 @@ def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
 
 
 def _commands(source: Source, script: Script) -> list[Settings]:
-    """Return the settings of the commands that a script runs; if none has options, of the options in its variables.
+    """Return the settings of the commands that a script runs; if none has options, those in the script's variables.
 
     Raises:
-        TooMuch: the holes have more ways than can be read.
+        TooMuch: if the holes have too many possible values.
     """
     words = _Words(source, script)
     commands = [x for x in script.commands if any("--" in y.chars or script.hole_in(y) for y in x.fields)]
@@ -193,7 +195,7 @@ def _commands(source: Source, script: Script) -> list[Settings]:
 
 
 def _require_whole(source: Source, script: Script) -> None:
-    """Raise PipeschedError: PS870, options follow a backslash that does not continue its line."""
+    """Raise PipeschedError, PS870, if options follow a backslash that does not continue its line."""
     for command in script.commands:
         option = command.fields[0].chars if command.fields else ""
         broken = _BROKEN.search(source.text, 0, max(command.at, 0))
@@ -205,7 +207,7 @@ def _require_whole(source: Source, script: Script) -> None:
 
 
 def _settled(source: Source, words: _Words, made: list[tuple[Command, _Reading]]) -> list[Settings]:
-    """Make the settings of each command, with launcher options, unread parts and assumptions."""
+    """Build the settings of each command, with launcher options, unread parts and assumptions."""
     script = words.script
     covered = set(script.covered)
     for command, reading in made:
@@ -256,7 +258,7 @@ def _apart(fields: tuple[Text, ...]) -> tuple[tuple[Text, ...], tuple[Text, ...]
 
 
 def _mentions(source: Source, script: Script, covered: set[int]) -> Iterator[Mention]:
-    """Yield names of options, and of variables of a pipeline, in parts of the text that are not read."""
+    """Yield names of options, and of a pipeline's variables, in parts of the text that are not read."""
     comments = {x for found in _COMMENT.finditer(source.text) if found["comment"] for x in range(*found.span())}
     for found in _MENTIONED.finditer(source.text):
         if found.start() in covered or found.start() in comments:
@@ -287,14 +289,14 @@ def of_words(name: str, words: Iterable[str]) -> list[Settings]:
 
 
 def beside(source: str, path: str) -> str | None:
-    """Return the path of a file that a configuration names, in the current folder or its own; None if there is no such
-    file.
+    """Return the path of a file that a configuration names, in the current folder or its own; None if it does not
+    exist.
     """
     return next((x for x in (path, os.path.join(os.path.dirname(source), path)) if os.path.isfile(x)), None)
 
 
 def _text_beside(source: str, path: str) -> str | None:
-    """Return the text of a file that a script names; None if there is no such file, or it is longer than any script."""
+    """Return the text of a file that a script names; None if it does not exist, or is longer than any script."""
     file = beside(source, path)
     if file is None or os.path.getsize(file) > LARGEST:
         return None

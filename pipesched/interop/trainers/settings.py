@@ -1,4 +1,4 @@
-"""A configuration as a flat table: dotted keys with values, each with the place where it is written."""
+"""A configuration as a flat table: dotted keys with values, each with its place in the text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Unset:
 
 @dataclass(frozen=True, init=False)
 class Unread(Unset):
-    """A value that is not known, because its setting's name is in a part of the text that is not read."""
+    """A value that is unknown because its setting's name is in a part of the text that is not read."""
 
     def __init__(self, at: Span | None) -> None:
         object.__setattr__(self, "text", f"not read: line {at.line}" if at else "not read")
@@ -42,7 +42,7 @@ class Setting:
 
     @property
     def shown(self) -> str:
-        """Name and value, as in ``local_batch_size is 8``."""
+        """The name and value, as in ``local_batch_size is 8``."""
         return f"{(self.written or self.key).rpartition('.')[2]} is {short(self.value)}"
 
     @property
@@ -52,7 +52,7 @@ class Setting:
 
 
 def short(value: object) -> str:
-    """Return the text of a value for a message, cut at 60 characters."""
+    """Return the text of a value for a message, cut to 60 characters."""
     if isinstance(value, Unset):
         return value.text
     if isinstance(value, bool):
@@ -74,10 +74,10 @@ class Mention:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a text, by key. kind: kind of the text. repeated: settings replaced by a later one of their key.
+    """All settings of a text, by key. kind: of the text. repeated: settings replaced by a later one with the same key.
 
-    mentions: option names in parts of the text that are not read. open_at: holes of a command that may hold any option.
-    taken: assumptions made to read the text. launch: options of the launcher. words: words of the command.
+    mentions: option names in parts of the text that are not read. open_at: holes of a command that may contain any
+    option. taken: assumptions made to read the text. launch: options of the launcher. words: words of the command.
 
     defaults: the trainer's values for keys that are not given. spellings: for keys with another name in the table,
     their names in a text.

@@ -1,4 +1,4 @@
-"""The tables of a trainer, from its TOML file: releases, keys, and rules as rows.
+"""A trainer's tables from its TOML file: releases, keys, and rules as rows.
 
     releases = ["0.18", "0.19"]
     keys.launcher.micro_batch_size = {kind = "count", first = "0.18"}        a row of `keys`
@@ -7,7 +7,7 @@
     facts.grouped = "count(num_experts) and on(moe_grouped_gemm)"             a name for an expression
 
     [[groups]]                                  only the first broken row of a group is reported
-    when = "on(moe_shared_expert_overlap)"      what its rows have in common; a group without rows is one row
+    when = "on(moe_shared_expert_overlap)"      the condition shared by its rows; a group without rows is one row
     source = "config"
 
     [[groups.rows]]
@@ -16,9 +16,8 @@
     since = "0.18"
 
 A condition (`when`) is an expression of Python. Its names are those of `Facts`, those of the table of facts, and keys,
-which stand for themselves.
-Texts have such expressions in braces. An error is reported at the settings `at`, or at the keys of its condition. A row
-with `fact` is not an error, but a fact about that; `notes` is a note.
+which stand for themselves. Texts have such expressions in braces. An error is reported at the settings `at`, or at the
+keys of its condition. A row with `fact` is not an error, but a fact on that subject; a row with `notes` is a note.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _FILLED = re.compile(r"\{([^{}]+)\}")
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules of a trainer know of a case; a trainer adds its own names."""
+    """The facts that a trainer's rules use; a trainer adds its own names."""
 
     case: Case
 
@@ -61,11 +60,11 @@ class Facts:
 
     @property
     def processes(self) -> int | None:
-        """The number of all processes, None if not known."""
+        """The number of all processes, None if unknown."""
         return self.case.processes
 
     def since(self, release: str) -> bool:
-        """Return True for this release and later ones."""
+        """Return True if the case is for this release or a later one."""
         return self.case.since(release)
 
     def on(self, *keys: str) -> bool:
@@ -85,12 +84,12 @@ class Facts:
         return any(isinstance(self[key].value, Unset) for key in keys)
 
     def whole(self, key: str) -> int | None:
-        """Return the value of a key if it is a whole number, else None."""
+        """Return the value of a key if it is an integer, otherwise None."""
         value = self[key].value
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def count(self, key: str) -> int | None:
-        """Return the value of a key if it is a whole number from 1, else None."""
+        """Return the value of a key if it is a positive integer, otherwise None."""
         value = self.whole(key)
         return value if value is not None and value >= 1 else None
 
@@ -103,7 +102,7 @@ class Facts:
         return self[key].shown
 
     def text(self, key: str) -> str:
-        """Return the value of a key if it is a text, else empty."""
+        """Return the value of a key if it is a text, otherwise empty."""
         value = self[key].value
         return value if isinstance(value, str) else ""
 
@@ -113,23 +112,21 @@ class Facts:
         return isinstance(value, list | str) and word in value
 
     def samples(self, count: int | None) -> str:
-        """Return a count of samples as a text."""
+        """Return the text for a count of samples."""
         return samples(count)
 
     def absent(self, *keys: str) -> list[str]:
-        """Return those of these keys that are not in the text."""
+        """Return the keys that are not in the text."""
         return [key for key in keys if key not in self.case.settings]
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the settings at which a rule about these keys is reported: those that are in the text, else the
-        first.
-        """
+        """Return the settings at which a rule about these keys is reported: those in the text, or the first."""
         return [self[key] for key in keys if key in self.case.settings] or [self[key] for key in keys[:1]]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition, and what is reported if it holds. at: keys of the settings. since, until: first and last release."""
+    """A condition, and the finding if it holds. at: keys of the settings. since, until: first and last release."""
 
     when: CodeType
     row: Mapping[str, str]
@@ -162,18 +159,18 @@ class _Names(dict[str, object]):
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of a trainer. made: its TOML file."""
+    """The tables of a trainer. made: the contents of its TOML file."""
 
     made: Mapping[str, Any]
 
     @cached_property
     def releases(self) -> tuple[str, ...]:
-        """The releases that are known, from the first to the last."""
+        """The known releases, from the first to the last."""
         return tuple(self.made["releases"])
 
     @cached_property
     def places(self) -> Mapping[str, tuple[str, ...]]:
-        """The names for several keys."""
+        """Names for groups of keys."""
         return {name: tuple(keys) for name, keys in self.made.get("places", {}).items()}
 
     def keys(self, *sections: str) -> dict[str, Key]:
@@ -188,7 +185,7 @@ class Tables:
 
     @cached_property
     def facts(self) -> dict[str, CodeType]:
-        """The facts of the file by name, each an expression in keys and other facts."""
+        """The facts of the file by name, each an expression of keys and other facts."""
         return {name: compile(f"({text})", text, "eval") for name, text in self.made.get("facts", {}).items()}
 
     @cached_property

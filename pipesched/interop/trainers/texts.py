@@ -1,11 +1,11 @@
-"""Read TOML, YAML and JSON as settings, each with the place of its key.
+"""TOML, YAML and JSON read as settings, each with the place of its key.
 
     [parallelism]                          parallelism.pipeline_parallel_degree = 4      tomllib
     pipeline_parallel_degree = 4
     distributed: {pp_size: 4}              distributed.pp_size = 4                       PyYAML
     {"zero_optimization": {"stage": 1}}    zero_optimization.stage = 1                   json
 
-Scripts of the shell are read by `scripts`.
+Shell scripts are read by `scripts`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pipesched.support import budget
 from pipesched.support.foreign import json_of
 from pipesched.support.source import Source, Span
 
-_LONGEST = 20_000  # characters of a line
-_MOST = 5_000  # settings of a text
+_LONGEST = 20_000  # most characters of a line
+_MOST = 5_000  # most settings of a text
 _ENDINGS = {x: x for x in ("toml", "yaml", "json")} | {"yml": "yaml", "sh": "shell", "bash": "shell", "py": "python"}
-_MULTIPLE = "[]"  # part of a path that stands for an entry of a list
+_MULTIPLE = "[]"  # part of a path that represents an entry of a list
 _PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<word>\b(?!(?:True|False|None|NaN|Infinity)\b)[A-Z]\w+\b)')
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 
@@ -40,7 +40,7 @@ def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Set
     """Read the settings of every command of a script, or of a text of another kind. given: variables of the script.
 
     Raises:
-        PipeschedError: as `read`.
+        PipeschedError: as for `read`.
     """
     _require_short(source)
     if kind_of(source) == "python":
@@ -56,7 +56,7 @@ def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Set
 
 
 def _require_short(source: Source) -> None:
-    """Raise PipeschedError: PS809, the text is longer than any configuration; PS870, one of its lines is."""
+    """Raise PipeschedError, PS809, if the text is too long; PS870, if one of its lines is."""
     if len(source.text) > LARGEST:
         message = f"{source.name} holds more than {LARGEST // 2**10} KiB, which no configuration does"
         raise fail(Code.UNREADABLE, message)
@@ -65,10 +65,10 @@ def _require_short(source: Source) -> None:
 
 
 def read(source: Source) -> Settings:
-    """Read the settings of a TOML, YAML or JSON text; its kind is known by its name's ending, or by its contents.
+    """Read the settings of a TOML, YAML or JSON text; its kind is recognized by its name's ending, or by its contents.
 
     Raises:
-        PipeschedError: PS870, the text cannot be read as its kind; PS809, it is too long; PS843, it costs more than its
+        PipeschedError: PS870, the text cannot be read as its kind; PS809, it is too long; PS843, reading it exceeds the
             budget; PS820, it is YAML and PyYAML is not installed.
     """
     _require_short(source)
@@ -110,7 +110,7 @@ Made = tuple[dict[str, object], Mapping[str, Span], list[Setting]]
 
 
 def _broken(source: Source, what: str, reason: str, line: int, column: int) -> PipeschedError:
-    """Make a PS870 at a place."""
+    """Return a PS870 error at a place."""
     return toml.broken(source, InteropCode.CONFIG_SYNTAX, what, reason, line, column)
 
 
@@ -128,7 +128,7 @@ def _json(source: Source) -> Made:
 
 
 def _json_values(text: str) -> object:
-    """Return the values of a JSON; in a template, a word with a capital is open: ``"train_batch_size":
+    """Return the values of a JSON text; in a template, a word with a capital is open: ``"train_batch_size":
     CONFIG_BATCH_SIZE``.
     """
     try:
@@ -199,10 +199,10 @@ def _yaml(source: Source) -> Made:
 def _leaves(
     yaml: ModuleType, node: Any, path: str, inside: frozenset[int], taken: set[object]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield path, key and value of every leaf of a mapping; a mapping inside itself is not entered again.
+    """Yield path, key and value of every leaf of a mapping; a mapping that contains itself is not entered again.
 
-    taken: keys of the mappings into which this one is merged, and mappings that are merged already. A mapping's own
-    key takes precedence over merged ones, and of merged mappings the first that has the key.
+    taken: keys of the mappings into which this one is merged, and mappings that are merged already. A mapping's own key
+    precedes merged ones; of several merged mappings, the first that has the key wins.
     """
     if not isinstance(node, yaml.MappingNode) or id(node) in inside or id(node) in taken:
         return
@@ -228,7 +228,7 @@ def _leaves(
 def _scalar(yaml: ModuleType, loader: Any, node: Any) -> object:
     """Return the value of a leaf: a scalar, or a list of scalars or of lists of scalars; None for other nodes.
 
-    A value with a tag that is not YAML's own is its text.
+    The value of a node with a tag that is not YAML's own is its text.
     """
     if isinstance(node, yaml.SequenceNode):
         inner = (x for entry in node.value for x in (entry.value if isinstance(entry, yaml.SequenceNode) else [entry]))

@@ -1,4 +1,4 @@
-"""torch's schedule classes by name, as trainers take them, with the p, v and m that each requires.
+"""torch's schedule classes by the names that trainers use, with the p, v and m that each requires.
 
     name                     stages of a rank    microbatches
     1F1B                     1                   as many as stages, since 2.11
@@ -57,12 +57,12 @@ NAMES = {
 
 
 def torch_name(name: str | None) -> TorchName | None:
-    """Return the row of a name, in upper or lower case as torch takes it; None if torch has no such class."""
+    """Return the row of a name, in any case, as torch does; None if torch has no such class."""
     return NAMES.get((name or "").lower())
 
 
 def meant(name: str) -> str:
-    """Return the help that names the class that was probably meant, by its letters or by the library's name for it."""
+    """Return the help that names the class that was probably meant, by its letters or by the library's name."""
     if name.lower() == _PRIVATE:
         return "the map has no _PipelineScheduleRuntime: write PipelineScheduleMulti, a CSV is run by that class anyway"
     own = known_as(name)

@@ -2,7 +2,7 @@
 
     m            training.local_batch_size / parallelism.pipeline_parallel_microbatch_size
     stages       p x 1 or p x 2 by the name of the schedule; else (layers + 1 + 1) / pipeline_parallel_layers_per_stage
-    placement    the V if the name is ZBVZeroBubble or DualPipeV, else the loop, also with a CSV
+    placement    the V if the name is ZBVZeroBubble or DualPipeV, else the loop, even with a CSV
 
 Source: torchtitan 0.2.0 to 0.3.0; each rule names its file. The statements about I and W under the chunked loss and
 under selective checkpointing were measured: 0.3.0 on torch 2.15, its debug model, gloo.
@@ -55,7 +55,7 @@ def torch_least(release: str) -> tuple[int, int]:
 
 def releases_of(settings: Settings) -> tuple[str, ...]:
     """Return the releases that read such a text: TOML up to 0.2.2; a command line with a configuration's name from
-    0.3.0 on.
+    0.3.0.
     """
     old = settings.kind == "toml" or "job.config_file" in settings or "model.flavor" in settings
     before = RELEASES.index("0.3.0")
@@ -65,7 +65,7 @@ def releases_of(settings: Settings) -> tuple[str, ...]:
 
 
 def canonical(key: str) -> str:
-    """Return the name of a key in the table; a command line has it as ``--parallelism.pipeline-parallel-degree``."""
+    """Return the name of a key in the table; on a command line it is ``--parallelism.pipeline-parallel-degree``."""
     bare = key.removeprefix("--").replace("-", "_")
     return f"--{bare}" if bare in ("module", "config") else bare
 
@@ -74,7 +74,8 @@ def part(settings: Settings) -> Settings:
     """Return the settings with names of the table. A flag with ``no`` before its name, as on a command line, is set to
     false.
 
-    Of a configuration in Python, only settings that concern the pipeline; checkpointing and loss by their classes.
+    For a configuration in Python, only settings that concern the pipeline are returned; checkpointing and loss by their
+    classes.
     """
     given = {}
     for x in _of_python(settings) if settings.kind == "python" else settings:
@@ -107,7 +108,7 @@ def _of_python(settings: Settings) -> Iterator[Setting]:
 
 @dataclass(frozen=True)
 class Titan(tables.Facts):
-    """A case of torchtitan in numbers."""
+    """The numbers of a torchtitan case."""
 
     meant = staticmethod(meant)
 
@@ -149,7 +150,7 @@ class Titan(tables.Facts):
 
     @property
     def m(self) -> int | None:
-        """Microbatches."""
+        """The number of microbatches."""
         if self.since("main"):
             return self.count(f"{_P}num_pp_microbatches")
         return self.batch // self.size if self.size and self.batch and self.batch % self.size == 0 else None
@@ -165,7 +166,7 @@ class Titan(tables.Facts):
 
     @property
     def weight(self) -> int | None:
-        """The layers to be divided: those of the model, and those that its first and last stage have fewer."""
+        """The layers to be divided: those of the model, plus those by which its first and last stage are shorter."""
         ends = (self.whole(key) or 0 for key in (_FIRST_LESS, _LAST_LESS))
         return None if self.layers is None else self.layers + sum(ends)
 
@@ -182,7 +183,9 @@ class Titan(tables.Facts):
 
     @cached_property
     def cut(self) -> int | None:
-        """The number of stages, which need not go onto the ranks: by parts, by layers, or by the schedule's name."""
+        """The number of stages, which may not divide among the ranks: by parts, by layers, or by the schedule's
+        name.
+        """
         if self.parts is not None:
             return len(self.parts)
         if self.each is not None:
@@ -191,14 +194,14 @@ class Titan(tables.Facts):
 
     @cached_property
     def v(self) -> int | None:
-        """The stages of a rank, None if they are not known or the ranks cannot have equally many."""
+        """The stages of a rank, None if unknown or if the ranks cannot have equally many."""
         if self.each is None and (self.parts is None or self.p is None):
             return None if self.row is None or self.open(_EACH) else 1 if self.row.single else 2
         return self.cut // self.p if self.cut and self.p and self.cut % self.p == 0 else None
 
     @property
     def registered(self) -> dict[str, Any]:
-        """The values of the named configuration, empty if it is not known."""
+        """The values of the named configuration, empty if it is unknown."""
         found: dict[str, Any] = _REGISTERED.get(str(self.value(_CONFIG)), {})
         return found
 
@@ -208,8 +211,8 @@ class Titan(tables.Facts):
         return "loss" if "loss" in self.case.settings else _CONFIG
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the settings of keys, defaults too; `cut`: those that make the stages; of the degrees those that are
-        given.
+        """Return the settings of keys, including defaults; `cut` means those that make the stages; of the degrees only
+        given ones.
         """
         by = _MODEL_PARTS if self.parts is not None else _EACH
         cut = (_DEGREE, _SCHEDULE) if self.parts is None and self.each is None else (by, _DEGREE)
@@ -223,7 +226,7 @@ class Titan(tables.Facts):
 
 
 def plan(case: Case) -> Plan:
-    """Return the schedule that the settings ask for."""
+    """Return the schedule that the settings request."""
     x = Titan(_with_registered(case))
     if x.p == 1:
         return Plan(off=f"{_DEGREE} is 1")
@@ -276,9 +279,7 @@ def _configuration(case: Case) -> str:
 
 
 def _with_registered(case: Case) -> Case:
-    """Return the case with the defaults of the configuration that a command names; if it is not known, they are
-    open.
-    """
+    """Return the case with the defaults of the configuration that a command names, open if that is unknown."""
     row = _REGISTERED.get(str(case.settings(_CONFIG).value))
     if row is None and _takes_configuration(case):
         open = Unset(f"set by {_configuration(case)}")

@@ -26,12 +26,12 @@ from pipesched.model.torch_versions import DEFAULT, VERSIONS, TorchVersion
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """A trainer. typed: its name on a command line. texts: kinds of text that its settings are read from.
+    """A trainer. typed: its name on a command line. texts: kinds of text from which its settings are read.
 
     canonical: returns the table's name of a key. keys: returns the table for these settings. releases_of: returns the
     releases that read such a text; None: all do. torch_of: returns the version of torch assumed for a release; None:
     torch does not matter. torch_least: returns the first version of torch that runs a release. plan: returns the
-    schedule that the settings ask for. check: yields the findings of every rule. part: selects the settings that count.
+    schedule that the settings request. check: yields the findings of every rule. part: selects the settings that count.
     ranks: the key of p, which a variable of a script may set. forked: projects without rules here have the same
     options.
     """
@@ -52,7 +52,7 @@ class Trainer:
     torch_least: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
 
     def settled(self, settings: Settings) -> Settings:
-        """Return the settings with the names of the table, and with its defaults."""
+        """Return the settings with the table's names and with its defaults."""
         part = self.part(settings)
         keys = self.keys(part)
         renamed = (replace(x, key=self.canonical(x.key), written=x.key) for x in part)
@@ -62,9 +62,7 @@ class Trainer:
         return replace(part, given={**given, **self._unread(part, keys, given)}, repeated=again, defaults=defaults)
 
     def _unread(self, settings: Settings, keys: Mapping[str, Key], given: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Return the settings whose names are in parts of the text that are not read: neither value nor default is
-        known.
-        """
+        """Return the settings whose names are in unread parts of the text: neither value nor default is known."""
         found: dict[str, Setting] = {}
         for mention in settings.mentions:
             option = mention.name.startswith("--")
@@ -83,7 +81,7 @@ class Trainer:
         return tuple(x for x in VERSIONS if x.number >= least)
 
     def candidates(self, settings: Settings) -> tuple[str, ...]:
-        """Return the releases that a configuration may be for: those with all of its keys; if there are none, all that
+        """Return the releases for which a configuration may be: those with all of its keys; if there are none, all that
         read it.
         """
         table, keys = self.releases, self.keys(settings)
@@ -157,7 +155,7 @@ def named(text: str) -> tuple[Trainer, str | None]:
     dropped.
 
     Raises:
-        PipeschedError: PS225, no such trainer or release is known.
+        PipeschedError: PS225, if the trainer or release is unknown.
     """
     name, _, release = text.partition("==")
     row = next((row for row in TRAINERS if row.typed == name.strip().lower()), None)
@@ -174,7 +172,7 @@ def named(text: str) -> tuple[Trainer, str | None]:
 
 
 def like(settings: Settings) -> Trainer | None:
-    """Return the trainer whose options a command has, if forks have them too and read p, v and m in the same way; else
+    """Return the trainer whose options a command has, if its forks share them and read p, v and m in the same way; else
     None.
     """
     forked = settings.kind == "shell" and others(settings) is None and own(settings) is None
@@ -182,10 +180,10 @@ def like(settings: Settings) -> Trainer | None:
 
 
 def trainer_of(settings: Settings) -> Trainer:
-    """Return the trainer that a configuration is for, by a mark that only this trainer's configurations have.
+    """Return the trainer of a configuration, by a mark that only this trainer's configurations have.
 
     Raises:
-        PipeschedError: PS871, the configuration has no mark, or one of another project.
+        PipeschedError: PS871, if the configuration has no mark, or one of another project.
     """
     name = settings.source.name
     if (other := others(settings)) is not None:
@@ -215,7 +213,7 @@ def trainer_of(settings: Settings) -> Trainer:
 
 
 def _near(settings: Settings, setting: Setting) -> tuple[Setting, str] | None:
-    """Return the setting and a help text, if its key is nearly a trainer's; else None."""
+    """Return the setting and a help text if its key resembles one of a trainer; otherwise None."""
     for row in TRAINERS:
         if settings.kind in row.texts:
             close = nearest(row.canonical(setting.key), row.keys(settings), 0.75)

@@ -1,8 +1,8 @@
-"""Judge a configuration in every world that its text allows; report what all of these worlds have in common.
+"""Judges a configuration in every world that its text allows, and reports what these worlds have in common.
 
 A world is a release that has all of the settings, a version of torch, and a value for each setting that the text leaves
-open. Every release is tried, but only a sample of the values: agreement over values is evidence, not proof. An error
-of only some releases is reported as possible, with these releases.
+open. Every release is tried, but only a sample of the values: agreement over values is evidence, not proof. An error of
+only some releases is reported as possible, with these releases.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from pipesched.interop.trainers.settings import Setting, Settings, Unset
 from pipesched.interop.trainers.trainers import Trainer
 from pipesched.model.torch_versions import TorchVersion
 
-_FILLED = 16  # number of worlds with sampled values for open settings
+_FILLED = 16  # worlds with sampled values for open settings
 
 
 @dataclass(frozen=True)
 class Possible:
-    """An error in only some of the releases or versions of torch that a configuration may be for. where: which ones."""
+    """An error in only some of the releases or versions of torch that a configuration may be for. where: their
+    names.
+    """
 
     found: Diagnostic
     where: str
@@ -33,7 +35,9 @@ class Possible:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Plan, facts and errors that hold in every world; notes of the newest release; errors that hold in some worlds."""
+    """The plan, facts and errors that hold in every world; notes of the newest release; errors that hold in some
+    worlds.
+    """
 
     plan: Plan
     facts: tuple[Fact, ...] = ()
@@ -54,11 +58,11 @@ class _World:
         return {_same(x): x for x in self.of(Diagnostic)}
 
     def of(self, kind: type[Found]) -> tuple[Found, ...]:
-        """Return the findings of a kind."""
+        """Return the findings of one kind."""
         return tuple(x for x in self.found if isinstance(x, kind))
 
     def named(self, more: More) -> _World:
-        """Return the world judged by `more` instead: the rules of a file that its plan names."""
+        """Return the world as judged by `more` instead: the rules on a file that its plan names."""
         return replace(self, found=tuple(more(self.case, self.plan)))
 
     def shared(self, others: Iterable[_World]) -> set[object]:
@@ -71,7 +75,7 @@ More: TypeAlias = Callable[[Case, Plan], Iterator[Finding]]
 
 
 def outcome(row: Trainer, case: Case, worlds: Iterable[tuple[str, TorchVersion]], more: More) -> Outcome:
-    """Judge all worlds. worlds: releases and versions of torch. more: rules of a file that a plan names (its CSV)."""
+    """Judge all worlds. worlds: releases and versions of torch. more: rules on a file that a plan names (its CSV)."""
     base = _world(row, case)
     others = [_world(row, replace(case, release=x, torch=y)) for x, y in worlds]
     every = [*others, *(_world(row, replace(case, settings=x)) for x in _fillings(row, case))]
@@ -103,7 +107,7 @@ def _world(row: Trainer, case: Case) -> _World:
 
 
 def _same(found: Diagnostic) -> object:
-    """Return the key of a finding, by which it is the same in two worlds: code and places."""
+    """Return the key by which a finding is the same in two worlds: code and places."""
     return found.code, tuple((x.span.start, x.span.end) if x.span else x.message for x in found.labels)
 
 
@@ -136,7 +140,7 @@ def _agreed(plans: list[Plan]) -> Plan:
 
 
 def _possible(others: list[_World], sure: set[object]) -> Iterator[Possible]:
-    """Yield errors of only some releases or versions, newest first, each with the releases that have it."""
+    """Yield the errors of only some releases or versions, newest first, each with the releases that have it."""
     found = {same: x for world in others for same, x in world.errors.items()}
     for same, error in reversed(found.items()):
         if same not in sure:

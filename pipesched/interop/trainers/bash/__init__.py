@@ -1,1 +1,1 @@
-"""Interpreter for the part of bash that training scripts use: text, statements, words, commands."""
+"""An interpreter of the part of bash that training scripts use: text, statements, words, commands."""

@@ -1,4 +1,4 @@
-"""Compute with known values: arithmetic and tests on whole numbers, and cuts of texts such as ``${X##*_}``."""
+"""Computations with known values: arithmetic and tests on integers, and cuts of texts such as ``${X##*_}``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
 
 
 def computed(chars: str, variables: Mapping[str, object]) -> int | None:
-    """Return the result of an expression with ``+ - * / %`` on whole numbers, None if it is not known."""
+    """Return the result of an expression with ``+ - * / %`` on integers, None if it is unknown."""
     for name in dict.fromkeys(NAME.findall(chars)):
         value = variables.get(name)
         if not isinstance(value, Text) or not _NUMBER.fullmatch(value.chars):
@@ -50,7 +50,7 @@ def _value(node: ast.expr) -> int:
     """Return the value of an expression.
 
     Raises:
-        ValueError: the expression has other parts than whole numbers, or its value is too large.
+        ValueError: if the expression has other parts than integers, or its value is too large.
     """
     match node:
         case ast.Constant(value=int(value)):
@@ -65,14 +65,14 @@ def _value(node: ast.expr) -> int:
 
 
 def condition(chars: str, number: Callable[[str], int | None]) -> bool | None:
-    """Return True or False as ``((A > B))`` holds, None if that is not known."""
+    """Return whether ``((A > B))`` holds, None if that is unknown."""
     found = _CONDITION.fullmatch(chars)
     left, right = (number(found[1]), number(found[3])) if found else (None, None)
     return None if found is None or left is None or right is None else _COMPARED[found[2]](left, right)
 
 
 def test(words: list[str]) -> bool | None:
-    """Return True or False as ``[ WORDS ]`` holds, None if that is not known, as for combined conditions."""
+    """Return whether ``[ WORDS ]`` holds, None if that is unknown, as for combined conditions."""
     match words:
         case ["!", *rest]:
             found = test(rest)
@@ -107,5 +107,5 @@ _CUTS: tuple[tuple[re.Pattern[str], Callable[[str, re.Match[str]], str]], ...] =
 
 
 def cut(value: str, sign: str) -> str | None:
-    """Cut a value by ``##*/``, ``%_*``, ``:0:4`` and the like; None for other expansions."""
+    """Cut a value by ``##*/``, ``%_*``, ``:0:4`` and the like; return None for other expansions."""
     return next((made(value, found) for pattern, made in _CUTS if (found := pattern.fullmatch(sign))), None)

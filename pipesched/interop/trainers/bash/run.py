@@ -1,4 +1,4 @@
-"""Find the commands that a script runs, as far as its text determines them.
+"""Finds the commands that a script runs, as far as its text determines them.
 
     statements ──run──> Command, Command, …     each a list of fields with their places
 
@@ -29,7 +29,7 @@ from pipesched.interop.trainers.bash.text import Text, Unclosed, joined, plain, 
 from pipesched.interop.trainers.bash.words import Hole, TooMuch, Value, Words
 from pipesched.interop.trainers.tables import data
 
-_LONGEST = 20_000  # characters of a value
+_LONGEST = 20_000  # most characters of a value
 _DEEPEST = 30
 _WAYS = 8  # most values of an open variable that are kept
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
@@ -51,10 +51,10 @@ class Command:
 
 @dataclass
 class Script(Words):
-    """The state of a run of a script, with the commands found so far.
+    """The state of a script's run, with the commands found so far.
 
     sourced: returns the text of a file that the script names. unread: parts that could not be read. piped: the current
-    command's output goes into the next one. covered: offsets of text that is read, or that means nothing here.
+    command's output is the next one's input. covered: offsets of text that is read, or that means nothing here.
     """
 
     sourced: Callable[[str], str | None] = lambda _: None
@@ -76,7 +76,7 @@ class Script(Words):
             self.unread.append(Hole("what begins here has no end that is known", place))
 
     def command(self, fields: list[Text]) -> None:
-        """Run a command that another shell has expanded; assignments before it are made."""
+        """Run a command that another shell has expanded, after the assignments before it."""
         while fields and (assigned := _ASSIGN.match(fields[0].chars)):
             self.variables[assigned[1]] = fields.pop(0)[assigned.end() :]
         self._called(fields, Simple(()))
@@ -99,7 +99,7 @@ class Script(Words):
                 self._cover(statement)
 
     def _one(self, statement: Statement) -> bool | None:
-        """Run a statement; return True if it succeeds, False if it fails, None if that is not known."""
+        """Run a statement; return True if it succeeds, False if it fails, None if that is unknown."""
         self.spend(1)
         match statement:
             case Simple():
@@ -133,7 +133,7 @@ class Script(Words):
     def _maybe(self, ways: list[Callable[[], object]], *, certain: bool = False) -> None:
         """Run each alternative from the same state; a variable whose final values differ becomes unknown.
 
-        certain: one of the ways is run for sure.
+        certain: one of the alternatives is certainly run.
         """
         before, ends = dict(self.variables), []
         for way in ways:
@@ -258,14 +258,14 @@ class Script(Words):
         return value
 
     def _test(self, fields: list[Text]) -> bool | None:
-        """Return True or False as a test holds, None if its text does not determine that."""
+        """Return whether a test holds, None if its text does not determine that."""
         self._cover(*fields)
         words = [x.chars for x in fields]
         several = any(x in ("&&", "||", "-a", "-o", "(") for x in words)
         return None if several or any(map(self.hole_in, fields)) else test(words)
 
     def _called(self, fields: list[Text], command: Simple) -> bool | None:
-        """Run a command of these fields: a builtin, a function, a shell with a text of its own, or a program."""
+        """Run a command with these fields: a builtin, a function, a shell with its own text, or a program."""
         if not fields:
             return None
         name = fields[0].chars.rpartition("/")[2]
@@ -295,7 +295,7 @@ class Script(Words):
             self.variables.pop(x.chars, None)
 
     def _read(self, fields: list[Text], command: Simple) -> None:
-        """Run ``read``: one variable gets the text behind ``<<<``; from any other input the variables are open."""
+        """Run ``read``: one variable gets the text after ``<<<``; with any other input the variables are open."""
         names = [x.chars for x in fields[1:] if NAME.fullmatch(x.chars)]
         one = command.bodies[0][0] if len(names) == 1 and command.bodies else None
         known = self.joined(one) if one is not None and "\n" not in one.chars else None
@@ -303,7 +303,7 @@ class Script(Words):
             self.variables[name] = known or self.hole(f"${name}, which is read from elsewhere", command.words[0].place)
 
     def _opens(self, fields: list[Text], command: Simple) -> None:
-        """Run a builtin that sets variables to values that are not computed here: the variables are open."""
+        """Run a builtin whose results are not computed here: the variables that it sets become open."""
         for x in fields[1:]:
             if found := NAME.match(x.chars):
                 self.variables[found[0]] = self.hole(f"${found[0]}, which {fields[0].chars} sets", x.place)
@@ -359,7 +359,7 @@ class Script(Words):
             self._shell(before, body if raw else self.joined(body, quote=True), [])
 
     def _script_file(self, fields: list[Text], shell: int, file: int) -> None:
-        """Run a shell whose argument is a script file; the file is unread if it is not there."""
+        """Run a shell whose argument is a script file; a missing file is recorded as unread."""
         text = self._file(fields[file])
         if text is None:
             self._record(fields)
@@ -369,7 +369,7 @@ class Script(Words):
             self._shell(fields[:shell], text, fields[file + 1 :])
 
     def _shell(self, before: list[Text], text: Text, arguments: list[Text]) -> None:
-        """Run a text in a shell of its own; `before` is put in front of each of its commands."""
+        """Run a text in a subshell; `before` precedes each of its commands."""
         kept, count = dict(self.variables), len(self.commands)
         self._inside(arguments, partial(self.run, text))
         self.variables = kept
@@ -400,12 +400,12 @@ _BUILTINS: Mapping[str, Callable[[Script, list[Text], Simple], bool | None]] = {
 
 
 def _end(path: str) -> str:
-    """Return the path as a message shows it: only the end of a long path."""
+    """Return the path for a message: only the end of a long path."""
     return path if len(path) <= 60 else f"…{path[-59:]}"
 
 
 def _both(known: bool | None, sign: str, other: bool | None) -> bool | None:
-    """Return the result of ``&&`` or ``||`` in three-valued logic (None: not known)."""
+    """Return the result of ``&&`` or ``||`` in three-valued logic (None: unknown)."""
     ends = sign == "||"
     if known is ends or other is ends:
         return ends

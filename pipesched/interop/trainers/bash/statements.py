@@ -1,4 +1,4 @@
-"""Parse a script into statements: commands, conditions, loops, functions; words are not yet expanded.
+"""Parses a script into statements: commands, conditions, loops, functions; words are not yet expanded.
 
     text ──tokens──> words and signs ──statements──> Simple, If, Case, Loop, Group, Function
 
@@ -97,7 +97,7 @@ def tokens(text: Text) -> list[Token]:
     """Split a text into words and signs, without comments.
 
     Raises:
-        Unclosed: a quote or a bracket has no end.
+        Unclosed: if a quote or a bracket has no end.
     """
     chars, at, made, asking = text.chars, 0, list[Token](), list[int]()
     while at < len(chars):
@@ -119,7 +119,7 @@ def tokens(text: Text) -> list[Token]:
 
 
 def _token_end(chars: str, at: int) -> tuple[int, bool]:
-    """Return the index behind a token, and True if the token is a sign."""
+    """Return the index after a token, and True if the token is a sign."""
     if chars.startswith("((", at):
         return closing(chars, at), False
     if _OPENS_TEST.match(chars, at):
@@ -132,7 +132,9 @@ def _token_end(chars: str, at: int) -> tuple[int, bool]:
 
 
 def _with_body(asking: list[Token], text: Text, begin: int) -> tuple[Token, int]:
-    """Give a sign ``<<`` its heredoc, the lines up to the delimiter (the next token); return the index behind them."""
+    """Attach the heredoc, the lines up to the delimiter (the next token), to a sign ``<<``; return the index after
+    them.
+    """
     sign, word = asking[0], "".join(x.text.chars for x in asking[1:] if not x.sign)
     delimiter, stripped, at = re.sub(r"['\"\\]", "", word), sign.text.chars.endswith("-"), begin
     while at < len(text):
@@ -148,7 +150,7 @@ def statements(text: Text) -> Body:
     """Parse the statements of a script.
 
     Raises:
-        Unclosed: a statement has no end.
+        Unclosed: if a statement has no end.
     """
     reader = _Reader(tokens(text))
     made = reader.body()
@@ -159,7 +161,7 @@ def statements(text: Text) -> Body:
 
 @dataclass
 class _Reader:
-    """Parser state: the tokens, and the index of the next one. depth: number of statements around it."""
+    """The parser's state: the tokens, and the index of the next one. depth: the number of enclosing statements."""
 
     rest: list[Token]
     at: int = 0
@@ -171,12 +173,12 @@ class _Reader:
 
     @property
     def word(self) -> str:
-        """The next token if it is a word, else empty."""
+        """The next token if it is a word, otherwise empty."""
         return "" if self.token is None or self.token.sign else self.token.text.chars
 
     @property
     def sign(self) -> str:
-        """The next token if it is a sign, else empty."""
+        """The next token if it is a sign, otherwise empty."""
         return self.token.text.chars if self.token is not None and self.token.sign else ""
 
     def next(self) -> Token:
@@ -186,16 +188,16 @@ class _Reader:
         return self.rest[self.at - 1]
 
     def passes(self, *words: str) -> str:
-        """Pass the next token if it is one of these words, and return it; else return an empty text."""
+        """Skip the next token if it is one of these words, and return it; otherwise return an empty text."""
         found = next((x for x in (self.word, self.sign) if x and x in words), "")
         self.at += bool(found)
         return found
 
     def want(self, word: str) -> None:
-        """Pass line ends, then a required word.
+        """Skip line ends, then a required word.
 
         Raises:
-            Unclosed: the next token is another one.
+            Unclosed: if the next token is another one.
         """
         self.lines()
         if not self.passes(word):
@@ -206,7 +208,7 @@ class _Reader:
             pass
 
     def body(self, *ends: str) -> Body:
-        """Parse statements up to one of the words or signs `ends`, which is not passed."""
+        """Parse statements up to one of the words or signs `ends`, which is not skipped."""
         found: list[tuple[str, Statement]] = []
         before = ";"
         self.depth += 1
@@ -224,7 +226,7 @@ class _Reader:
         return tuple(found)
 
     def until(self, word: str) -> Body:
-        """Parse statements up to the word that ends them, and pass that word."""
+        """Parse statements up to the word that ends them, and skip that word."""
         made = self.body(word)
         self.want(word)
         return made
@@ -241,7 +243,7 @@ class _Reader:
         return self.simple()
 
     def redirected(self, made: Statement) -> Statement:
-        """Pass the redirections behind a compound statement, and return the statement."""
+        """Skip the redirections after a compound statement, and return the statement."""
         while re.search(r"[<>]", self.sign):
             sign = self.next().text.chars
             self.at += sign[-1] in "<>|" or sign.endswith("<<-")

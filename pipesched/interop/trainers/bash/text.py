@@ -42,7 +42,7 @@ class Unclosed(Exception):
 
 
 def plain(chars: str, at: int = -1) -> Text:
-    """Make a text whose characters all have the same offset."""
+    """Return a text whose characters all have the same offset."""
     return Text(chars, (at,) * len(chars))
 
 
@@ -57,10 +57,10 @@ def joined(texts: Iterable[Text], sign: str = "") -> Text:
 
 
 def closing(chars: str, begin: int) -> int:
-    """Return the index behind the bracket that closes the ``(`` or ``{`` at `begin`; brackets in quotes do not count.
+    """Return the index after the bracket that closes the ``(`` or ``{`` at `begin`; brackets in quotes do not count.
 
     Raises:
-        Unclosed: no bracket closes it.
+        Unclosed: if no bracket closes it.
     """
     stack, at = [_CLOSED[chars[begin]]], begin + 1
     while at < len(chars):
@@ -79,10 +79,10 @@ def closing(chars: str, begin: int) -> int:
 
 
 def quoted(chars: str, begin: int) -> int:
-    """Return the index behind the quoted text that begins at `begin` with any kind of quote.
+    """Return the index after the quoted text that begins at `begin` with any kind of quote.
 
     Raises:
-        Unclosed: the quote is not closed.
+        Unclosed: if the quote is not closed.
     """
     sign, at = chars[begin], begin + 1
     while at < len(chars):
@@ -97,10 +97,10 @@ def quoted(chars: str, begin: int) -> int:
 
 
 def word_end(chars: str, begin: int) -> int:
-    """Return the index behind the word that begins at `begin`, which may be an array in brackets.
+    """Return the index after the word that begins at `begin`, which may be an array in brackets.
 
     Raises:
-        Unclosed: a quote or a bracket in the word has no end.
+        Unclosed: if a quote or a bracket in the word has no end.
     """
     at = begin
     while at < len(chars):

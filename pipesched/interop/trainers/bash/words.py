@@ -1,7 +1,7 @@
-"""Expand words of a script into fields: known variables are replaced by their values, unknown texts by holes.
+"""Expansion of a script's words to fields: known variables are replaced by their values, unknown texts by holes.
 
-A hole is one character that stands for an unknown text: a variable of the environment, the output of a program. If
-branches of the script set the variable, the hole has their values as its ways.
+A hole is one character that stands for an unknown text, such as a variable of the environment or the output of a
+program. If branches of the script set the variable, the hole has their values as its `ways`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TypeAlias
 from pipesched.interop.trainers.bash.known import NAME, computed, cut
 from pipesched.interop.trainers.bash.text import Text, closing, joined, plain, quoted, split
 
-_FIRST = 0xF0000  # first of the private characters that stand for holes
+_FIRST = 0xF0000  # first of the private characters that represent holes
 _HOLE = re.compile("[\U000f0000-\U000ffffd]")
-_MOST = 600_000  # units of work: characters read, and steps
+_MOST = 600_000  # most units of work: characters read, and steps
 _HOLES = 60_000
 _PARAMETER = re.compile(r"(#?)([A-Za-z_]\w*|[0-9@*#?$!-])(?:\[([^\]]*)\])?(.*)", re.S)
 _SELF = r"""["']?\$(?:0|\{0\}|\{BASH_SOURCE(?:\[0\])?(?:-\$0|:-\$0)?\}|BASH_SOURCE)["']?"""
@@ -40,7 +40,7 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True)
 class Hole:
-    """An unknown text. reason: why it is not known. ways: its possible values, if they are known."""
+    """An unknown text. reason: why it is unknown. ways: its possible values, if known."""
 
     reason: str
     at: int = -1
@@ -49,7 +49,7 @@ class Hole:
 
 @dataclass(frozen=True)
 class Parameter:
-    """``${name[index]rest}``, or ``${#name}`` (counted). word: the expression as it is written."""
+    """A parameter ``${name[index]rest}``, or ``${#name}`` (counted). word: the expression as written."""
 
     word: Text
     name: str
@@ -67,8 +67,8 @@ class Parameter:
 class Words:
     """The variables of a script, and the expansion of words with them.
 
-    given: variables set from outside, which nothing in the script changes. taken: assumptions, such as defaults that
-    were used, each with its offset. folder: the script's folder. arguments: None if the script's own are not known.
+    given: variables set from outside, which the script cannot change. taken: assumptions, such as defaults that were
+    used, each with its offset. folder: the script's folder. arguments: None if the script's own are unknown.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)
@@ -80,17 +80,17 @@ class Words:
     work: int = 0
 
     def spend(self, count: int) -> None:
-        """Count work.
+        """Charge units of work.
 
         Raises:
-            TooMuch: the work is more than any training script needs.
+            TooMuch: if the work exceeds that of any training script.
         """
         self.work += count + 1
         if self.work > _MOST or len(self.holes) > _HOLES:
             raise TooMuch
 
     def hole(self, reason: str, at: int, *ways: Value) -> Text:
-        """Make a hole: a character that stands for an unknown text."""
+        """Return a new hole, a character that represents an unknown text."""
         self.spend(0)
         self.holes.append(Hole(reason, at, ways))
         return plain(chr(_FIRST + len(self.holes) - 1), at)
@@ -101,7 +101,7 @@ class Words:
         return self.holes[ord(found[0]) - _FIRST] if found else None
 
     def shown(self, text: Text) -> str:
-        """Return the characters of a text, with each hole as it is written in the script."""
+        """Return the characters of a text, with each hole as written in the script."""
         return _HOLE.sub(lambda found: self.holes[ord(found[0]) - _FIRST].reason.partition(",")[0], text.chars)
 
     def fields(self, words: tuple[Text, ...]) -> list[Text]:
@@ -109,11 +109,11 @@ class Words:
         return [x for word in words for x in self._expanded(word)]
 
     def joined(self, word: Text, *, quote: bool = False) -> Text:
-        """Expand a word into one field, as in an assignment. quote: the word is in double quotes."""
+        """Expand a word to one field, as in an assignment. quote: the word is in double quotes."""
         return joined(part for part, _ in self._parts(word, quote=quote))
 
     def _expanded(self, word: Text) -> Iterator[Text]:
-        """Yield the fields of a word: unquoted parts are split at blanks, each element of an array is a field."""
+        """Yield the fields of a word: unquoted parts are split at blanks; each element of an array is a field."""
         current: Text | None = None
         for part, kept in self._parts(word, quote=False, arrays=True):
             if kept is None and not current:  # an empty element
@@ -193,7 +193,7 @@ class Words:
         return plain(str(len(value or ()))) if known else self.hole(f"{x.word.chars[:40]}, a count", x.word.place)
 
     def _parameter(self, x: Parameter) -> Value:
-        """Return the value of a parameter: index and rest applied; a hole if nothing sets it."""
+        """Return the value of a parameter with index and rest applied; a hole if nothing sets it."""
         value = self._value(x)
         if isinstance(value, tuple) and not x.several:
             number = int(x.index or "0") if re.fullmatch(r"[0-9]{0,6}", x.index or "") else len(value)
@@ -222,7 +222,7 @@ class Words:
         return self.variables.get(x.name)
 
     def _asked(self, x: Parameter, value: Value | None) -> Value | None:
-        """Apply ``:-`` and other operators to a value; None if the result is not set."""
+        """Apply ``:-`` and other operators to a value; return None if the result is unset."""
         for pattern, answer in _ASKED:
             if found := pattern.match(x.rest.chars):
                 return answer(self, x, found[0], value)
@@ -245,13 +245,13 @@ class Words:
         return default
 
     def _other(self, x: Parameter, sign: str, value: Value | None) -> Value | None:
-        """Apply ``+``: another text if the variable is set; None if that is not known."""
+        """Apply ``+``: another text if the variable is set; return None if that is unknown."""
         if value and isinstance(value, Text) and self.hole_in(value):
             return None
         return self.joined(x.rest[len(sign) :]) if value else Text()
 
     def _output(self, text: Text, whole: Text) -> Text:
-        """Return the output of a command that can be computed, such as ``echo``; else a hole."""
+        """Return the output of a command that can be computed, such as ``echo``; otherwise a hole."""
         if _FOLDER.fullmatch(text.chars.strip()):
             return plain(self.folder, whole.place)
         program = _PRINTED.get((text.chars.split(None, 1) or [""])[0])
@@ -274,7 +274,7 @@ class Words:
         return None if value is None else plain(str(value), place)
 
     def arithmetic(self, text: Text) -> int | None:
-        """Return the result of an arithmetic expression, None if it is not known."""
+        """Return the result of an arithmetic expression, None if it is unknown."""
         return computed(self.joined(text, quote=True).chars, self.variables)
 
 
@@ -291,7 +291,7 @@ _PRINTED: Mapping[str, Callable[[Words, list[Text], int], Text | None]] = {
 
 
 def _part_end(chars: str, at: int, quote: bool) -> int:
-    """Return the index behind the part of a word that begins at `at`."""
+    """Return the index after the part of a word that begins at `at`."""
     sign = chars[at]
     if sign == "\\" and at + 1 < len(chars):
         return at + (3 if chars.startswith("\r\n", at + 1) else 2)
@@ -314,7 +314,7 @@ def _dollar_end(chars: str, at: int) -> int:
 
 
 def _pieces(part: Text, kept: bool | None) -> Iterator[Text | None]:
-    """Yield a part split at its blanks, with None for each end of a field."""
+    """Yield a part, split at its blanks, with None for each end of a field."""
     if kept is None:
         yield None
     elif kept:
