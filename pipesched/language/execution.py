@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from types import CodeType, TracebackType
 from typing import TypeAlias
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language import ast
-from pipesched.language.translate import FILENAME
+from pipesched.language.translate import FILENAME, OPERATORS
 from pipesched.support.source import Source, Span
 
 WIDEST = 2**62
@@ -37,18 +38,11 @@ class Halt(Exception):
         self.code, self.message, self.label, self.help = code, message, label, help
 
 
-def times(a: Number, b: Number) -> Number:
-    """Return a * b, refused beyond 62 bits: nothing in a schedule is that large, and longer numbers would never end."""
-    return within(a * b, "a product")
-
-
-def ratio(a: Number, b: Number) -> Number:
-    """Return a / b, exact."""
-    return within(Fraction(a) / Fraction(b), "a quotient")
-
-
-def within(value: Number, what: str = "a sum") -> Number:
-    """Return the value, if it is within 62 bits; the denominator of a fraction may have more, but not without end."""
+def _within(what: str, by: Callable[[Number, Number], Number], a: Number, b: Number) -> Number:
+    """Return a function of two values, refused beyond 62 bits: nothing in a schedule is that large, and longer numbers
+    would never end. The denominator of a fraction may have more, but not without end.
+    """
+    value = by(a, b)
     if not -WIDEST < value < WIDEST:
         raise Halt(Code.OVERFLOW, f"{what} leaves the range of 62 bits", "this is too large")
     if value.denominator >= FINEST:
@@ -95,8 +89,10 @@ class Budget:
         return Halt(Code.TOO_MANY_STEPS, message, label, help)
 
 
-_FUNCTIONS = {"__builtins__": {}, "times": times, "ratio": ratio, "within": within, "entry": entry}
-_FUNCTIONS |= {"v_min": min, "v_max": max, "v_abs": abs}
+_WIDENING = {"+": "a sum", "-": "a sum", "*": "a product", "/": "a quotient"}
+_FUNCTIONS = {"__builtins__": {}, "entry": entry, "v_min": min, "v_max": max, "v_abs": abs}
+_FUNCTIONS |= {sign: by for sign, (_, _, by) in OPERATORS.items()}
+_FUNCTIONS |= {sign: partial(_within, what, OPERATORS[sign][2]) for sign, what in _WIDENING.items()}
 
 
 @dataclass

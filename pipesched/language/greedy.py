@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language.execution import Budget, Halt, report
 from pipesched.language.operations import Emitter, Rule
 from pipesched.language.typecheck import Checked
+from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
 from pipesched.model.ops import BEFORE, BEHIND, COMPUTES, Op, Result
 from pipesched.model.placement import Placement
@@ -48,8 +48,8 @@ class Clock:
         self.sites = sites = checked.sites
         self.microbatches = placement.microbatches
         ticks = costs.ticks(placement.stages, self.microbatches)
-        self.scale, self.times, self.delays = ticks.scale, ticks.compute.tolist(), ticks.message.tolist()
-        self.pairs = None if ticks.pair is None else ticks.pair.tolist()
+        self.scale, self.pairs = ticks.scale, None if ticks.pair is None else _full(ticks.pair, placement)
+        self.times, self.delays = [_full(row, placement) for row in ticks.compute], _full(ticks.message, placement)
         self.rank_of = placement.table.tolist()
         self.near = [(placement.read(s), (s,), placement.readers[s]) for s in range(placement.stages)]
         sizes = costs.held(placement.stages, self.microbatches)
@@ -111,8 +111,8 @@ class Clock:
         except Halt as spent:
             here = Label(self.sites[line.site].span, f"rank {emitter.rank} has no more steps here")
             raise fail(spent.code, spent.message, here, help=spent.help) from None
-        key = emitter.upcoming(line.op, line.chunk)
-        if key is None or self._waits(emitter.rank, line.op, key):
+        entry = emitter.upcoming(line.op, line.chunk)
+        if entry is None or self._waits(emitter.rank, line.op, emitter.key(entry)):
             return False
         try:
             return line.when is None or bool(line.when())
@@ -141,13 +141,13 @@ class Clock:
     def _delay(self, made: tuple[Result, int, int], rank: int) -> int:
         """Return how long a result takes to a rank."""
         _, stage, microbatch = made
-        return 0 if self.rank_of[stage][microbatch] == rank else _entry(self.delays, stage, microbatch)
+        return 0 if self.rank_of[stage][microbatch] == rank else self.delays[stage][microbatch]
 
     def _start(self, emitter: Emitter, parts: Sequence[tuple[Op, int, int]]) -> None:
         if len(parts) == 2 and parts[1][0].parts and self.pairs is not None:
-            duration = _entry(self.pairs, *parts[0][1:])
+            duration = self.pairs[parts[0][1]][parts[0][2]]
         else:
-            duration = sum(_entry(self.times, *part) for part in parts)
+            duration = sum(self.times[op][stage][microbatch] for op, stage, microbatch in parts)
         self.free[emitter.rank] = end = self.now + duration
         heappush(self.events, (end, emitter.rank))
         for op, stage, microbatch in parts:
@@ -173,21 +173,19 @@ class Clock:
     def _reasons(self, emitter: Emitter) -> Iterator[Label]:
         """Yield why each line of a rank does not run; none where all is done."""
         done = self.done[emitter.rank]
-        left = [(line.site, emitter.upcoming(line.op, line.chunk)) for line in emitter.rules]
+        upcoming = ((line.site, emitter.upcoming(line.op, line.chunk)) for line in emitter.rules)
+        left = [(site, emitter.key(entry)) for site, entry in upcoming if entry is not None]
         if done < len(emitter.sites):
             left = [(emitter.sites[done], emitter.keys[done])]
         for site, key in left:
-            if key is not None:
-                written, (stage, microbatch) = self.sites[site], divmod(key, self.microbatches)
-                why = _FALSE
-                for result, of, i in self._waits(emitter.rank, Op[written.op], key)[:1]:
-                    why = f"waits for the {result.words} of stage {of}, microbatch {i}"
-                yield Label(written.span, f"rank {emitter.rank}: {written.op}{stage}.{microbatch}: {why}")
+            written, (stage, microbatch) = self.sites[site], divmod(key, self.microbatches)
+            why = _FALSE
+            for result, of, i in self._waits(emitter.rank, Op[written.op], key)[:1]:
+                why = f"waits for the {result.words} of stage {of}, microbatch {i}"
+            yield Label(written.span, f"rank {emitter.rank}: {written.op}{stage}.{microbatch}: {why}")
 
 
-def _entry(table: Any, *at: int) -> int:
-    """Return an entry of a table, which has no last axis where microbatches are alike."""
-    for i in at:
-        table = table[i] if isinstance(table, list) else table
-    number: int = table
-    return number
+def _full(table: Ints, placement: Placement) -> list[list[int]]:
+    """Return a table by stage and microbatch, which has no last axis where microbatches are alike."""
+    whole: list[list[int]] = np.broadcast_to(table.T, placement.table.T.shape).T.tolist()
+    return whole

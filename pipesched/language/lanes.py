@@ -23,7 +23,7 @@ import numpy as np
 
 from pipesched.language import ast
 from pipesched.language.execution import WIDEST, Names
-from pipesched.language.translate import OPERATORS, SUMS
+from pipesched.language.translate import OPERATORS
 from pipesched.model.columns import Ints
 
 MOST = 1 << 22  # lanes at a time
@@ -87,9 +87,6 @@ def _division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     return Values(by(a.of, b.of), -widest, widest)
 
 
-_ARITHMETIC = {sign: by for sign, (_, by) in SUMS.items()} | {"*": operator.mul}
-
-
 def _chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any], parts: Sequence[Values]) -> Values:
     """Return the least or the greatest of several."""
     made = parts[0]
@@ -147,10 +144,10 @@ class Lanes:
                 return Values(~operand.of if operand.varies else not operand.of)
             case ast.Binary(operator=sign):
                 a, b = self.term(node.left), self.term(node.right)
-                if sign in _ARITHMETIC:
-                    return _arithmetic(_ARITHMETIC[sign], a, b)
-                _, by = OPERATORS[sign]
-                return _division(by, a, b) if sign in ("//", "%") else Values(by(a.of, b.of))
+                _, makes, by = OPERATORS[sign]
+                if makes == "boolean":
+                    return Values(by(a.of, b.of))
+                return _division(by, a, b) if sign in ("//", "%") else _arithmetic(by, a, b)
             case ast.Conditional():
                 return self._conditional(node)
         raise Unsuited

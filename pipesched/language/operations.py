@@ -33,13 +33,12 @@ Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 class Turn:
     """The next microbatch of a chunk, for one kind: the smallest in low .. end that has not run.
 
-    key: that of microbatch 0 of its stage. slices: of each sequence, of which the last has the first turn. named: the
+    slices: of each sequence, of which the last has the first turn. named: the
     turns of microbatches that ran before theirs.
     """
 
     low: int
     end: int
-    key: int = 0
     slices: int = 1
     next: int = field(init=False)
     named: set[int] = field(default_factory=set)
@@ -138,7 +137,7 @@ class Emitter:
         self.turns: dict[Result, dict[int | None, Turn]] = {}
         for result in {op.kind.makes[0] for op in COMPUTES if op not in OLDEST}:
             along = slices if result is Result.GRADIENT else 1
-            turns = [Turn(low, end, stage * placement.microbatches, along) for low, end, stage in chunks]
+            turns = [Turn(low, end, along) for low, end, _ in chunks]
             self.turns[result] = _by_chunk(turns)
         self.rules: list[Rule] = []
         self.holds, self.part = [0] * len(chunks), Fraction(1)
@@ -147,86 +146,56 @@ class Emitter:
         """Return the functions that translated programs call, by name."""
         made: dict[str, Callable[..., object]] = {"drain": self._drain, "pair": self._pair, "pending": self._pending}
         made |= {"held": self._held, "greedy": self._greedy}
-        for op in self.written:
-            made |= {op.name: self._oldest(op) if op in OLDEST else self._next(op), f"{op.name}_at": self._named(op)}
-        return made
+        return made | {op.name: self._emission(op) for op in self.written}
 
-    def _then(self, op: Op) -> list[Callable[[Entry], None]]:
-        """Return the functions to call once one of a kind is written."""
-        takes = [missing.take for of, missing in self.missing.items() if of is op]
-        return [*takes, *(missing.add for of, missing in self.missing.items() if OLDEST[of] is op)]
+    def _emission(self, op: Op) -> Emission:
+        """Return the function that writes an operation of a kind: the next one, or that of a named microbatch."""
+        turns = self.turns.get(op.kind.makes[0])
+        takes = [missing for of, missing in self.missing.items() if of is op]
+        adds = [missing for of, missing in self.missing.items() if OLDEST[of] is op]
 
-    def _next(self, op: Op) -> Emission:
-        """The emission of the next one of a kind. This runs once an operation: everything it touches is local."""
-        turns, site_list, key_list = self.turns[op.kind.makes[0]], self.sites.append, self.keys.append
-        then, sliced = self._then(op), any(turn.slices > 1 for turn in turns.values())
-
-        def emit(site: int, chunk: int | None = None) -> None:
-            try:
-                turn = turns[chunk]
-            except KeyError:
-                raise self._no_chunk(op.name, chunk) from None
-            microbatch = turn.next
-            if microbatch >= turn.end:
-                raise self._none_left(op, chunk)
-            turn.next = microbatch + 1
-            if turn.named:
-                turn.skip()
-            if sliced:
-                microbatch = mirrored(microbatch, turn.slices)
-            site_list(site)
-            key_list(turn.key + microbatch)
-            if then:
-                for call in then:
-                    call((chunk or 0, microbatch))
-
-        return emit
-
-    def _named(self, op: Op) -> Emission:
-        """Return the emission of one kind of a microbatch by its number."""
-        turns, then = self.turns.get(op.kind.makes[0]), self._then(op)
-
-        def emit(site: int, microbatch: int, chunk: int | None = None) -> None:
-            if chunk not in self.base:
-                raise self._no_chunk(op.name, chunk)
-            low, end, _ = self.chunks[chunk or 0]
-            if not low <= microbatch < end:
-                here = f"chunk {chunk or 0} of rank {self.rank} runs {low} .. {end}"
-                message = f"{op.name} of microbatch {microbatch}: {here}"
-                raise Halt(Code.MICROBATCH_RANGE, message, "names this microbatch")
-            if len(self.sites) >= self.limit:
-                message, help = f"a rank writes more than {self.limit} operations", "--max-ops raises the limit"
-                raise Halt(Code.TOO_MANY_OPERATIONS, message, "one too many", help)
-            if turns is not None:
-                turns[chunk].name(microbatch)
-            self.sites.append(site)
-            self.keys.append(self.base[chunk] + microbatch)
-            for call in then:
-                call((chunk or 0, microbatch))
-
-        return emit
-
-    def _oldest(self, op: Op) -> Emission:
-        """Return the emission of a kind for the oldest of another that has had none."""
-        then, oldest, base, every = self._then(op), self.missing[op].oldest, self.base, op is Op.W
-        site_list, key_list = self.sites.append, self.keys.append
-
-        def emit(site: int, chunk: int | None = None) -> None:
-            if chunk not in base:
-                self._require(op, chunk, every=every)
-            entry = oldest(chunk)
+        def emit(site: int, chunk: int | None = None, microbatch: int | None = None) -> None:
+            entry = self.upcoming(op, chunk) if microbatch is None else self._named(op, chunk, microbatch)
             if entry is None:
                 raise self._none_left(op, chunk)
-            site_list(site)
-            key_list(base[entry[0]] + entry[1])
-            for call in then:
-                call(entry)
+            self.sites.append(site)
+            self.keys.append(self.key(entry))
+            if turns is not None:
+                turns[entry[0]].name(entry[1])
+            for missing in takes:
+                missing.take(entry)
+            for missing in adds:
+                missing.add(entry)
 
         return emit
+
+    def upcoming(self, op: Op, chunk: int | None) -> Entry | None:
+        """Return the next one of a kind, if there is one: that of the oldest that has had none, or whose turn it is."""
+        self._require(op, chunk, every=op is Op.W)
+        if op in OLDEST:
+            return self.missing[op].oldest(chunk)
+        turn = self.turns[op.kind.makes[0]][chunk]
+        return (chunk or 0, mirrored(turn.next, turn.slices)) if turn.next < turn.end else None
+
+    def _named(self, op: Op, chunk: int | None, microbatch: int) -> Entry:
+        self._require(op, chunk)
+        low, end, _ = self.chunks[chunk or 0]
+        if not low <= microbatch < end:
+            here = f"chunk {chunk or 0} of rank {self.rank} runs {low} .. {end}"
+            message = f"{op.name} of microbatch {microbatch}: {here}"
+            raise Halt(Code.MICROBATCH_RANGE, message, "names this microbatch")
+        if len(self.sites) >= self.limit:
+            message, help = f"a rank writes more than {self.limit} operations", "--max-ops raises the limit"
+            raise Halt(Code.TOO_MANY_OPERATIONS, message, "one too many", help)
+        return chunk or 0, microbatch
+
+    def key(self, entry: Entry) -> int:
+        """Return stage * microbatches + microbatch."""
+        return self.base[entry[0]] + entry[1]
 
     def _drain(self, site: int, chunk: int | None = None) -> None:
         self._require(Op.W, chunk, every=True)
-        weight = self._oldest(Op.W)
+        weight = self._emission(Op.W)
         for _ in range(self.pending.count(chunk)):
             weight(site, chunk)
 
@@ -247,14 +216,6 @@ class Emitter:
     def _greedy(self, site: int, letter: str, chunk: int | None, when: Callable[[], object] | None) -> None:
         self._require(Op[letter], chunk, every=letter == "W")
         self.rules.append(Rule(site, Op[letter], chunk, when))
-
-    def upcoming(self, op: Op, chunk: int | None) -> int | None:
-        """Return the key of the next one of a kind, if there is one."""
-        if op in OLDEST:
-            oldest = self.missing[op].oldest(chunk)
-            return None if oldest is None else self.base[oldest[0]] + oldest[1]
-        turn = self.turns[op.kind.makes[0]][chunk]
-        return turn.key + mirrored(turn.next, turn.slices) if turn.next < turn.end else None
 
     def _require(self, op: Op, chunk: int | None, said: str = "", *, every: bool = False) -> None:
         """Refuse a chunk that is not there, and none where there are several, unless every one may be meant."""

@@ -1,9 +1,9 @@
 """The program of a rank becomes one Python function (see `translate`).
 
-    def program(v_r, F, F_at, …, steps): …
+    def program(v_r, F, I, …, steps): …
 
 The emission functions are arguments, so that one compiled function serves every rank. An operation is a call with
-its site, and its chunk where it names one; `F_at` is the form that names the microbatch.
+its site, and its chunk and microbatch, None where it names none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipesched.model.ops import LETTERS, Op, overlap
 from pipesched.support.source import Span
 
 _CALLS = ("drain", "pair", "pending", "held", "greedy", "steps")
-EMITTERS = (*(f"{op}{form}" for op in LETTERS for form in ("", "_at")), *_CALLS)
+EMITTERS = (*LETTERS, *_CALLS)
 _NOW = Binding(arity=(1, 1), bare=True, now=True)
 LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
 
@@ -78,7 +78,7 @@ class Statements:
             case ast.Overlap():
                 return self._overlap(node, scope)
             case ast.Drain():
-                return self._emission(node, "W", "drain", (node.chunk,), scope)
+                return self._emission(node, "drain", (node.chunk,), scope)
             case ast.For() | ast.Repeat():
                 return self._loop(node, scope, depth + 1)
             case ast.If():
@@ -96,15 +96,16 @@ class Statements:
         return Expressions().term(node, scope, "number")
 
     def _operation(self, node: ast.Operation, scope: Scope) -> tuple[list[python.stmt], int]:
-        name = node.op if node.microbatch is None else f"{node.op}_at"
-        return self._emission(node, node.op, name, (node.microbatch, node.chunk), scope)
+        return self._emission(node, node.op, (node.chunk, node.microbatch), scope)
 
     def _emission(
-        self, node: ast.Node, op: str, name: str, parts: Sequence[ast.Expression | None], scope: Scope
+        self, node: ast.Operation | ast.Drain, name: str, parts: Sequence[ast.Expression | None], scope: Scope
     ) -> tuple[list[python.stmt], int]:
-        """Return the call of an emission function with a site and the parts that are written."""
-        site = self._site(op, node, named=name.endswith("_at"))
-        terms = [self._number(part, scope) for part in parts if part is not None]
+        """Return the call of an emission function with a site and its parts."""
+        named = isinstance(node, ast.Operation) and node.microbatch is not None
+        site = self._site(node.op if isinstance(node, ast.Operation) else "W", node, named=named)
+        nothing = Term(python.Constant(None), "unknown", 0)
+        terms = [nothing if part is None else self._number(part, scope) for part in parts]
         code = placed(node.span, python.Expr(call(name, site, *(term.code for term in terms))))
         return [code], STATEMENT + sum(term.cost for term in terms)
 

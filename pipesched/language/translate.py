@@ -8,8 +8,7 @@ frames hold the loop bindings. Nothing of the user's text reaches Python but int
     length[i]             ->   entry("length", v_length, v_i)
     for k in a .. b { }   ->   for v_k in steps(a, b, c): …  charges c a pass to the budget, and refuses too many
     repeat n { }          ->   for n_120 in steps(0, n, c): …
-    x * y                 ->   times(x, y)                   refuses what leaves 62 bits
-    x + y - z             ->   t if -W < (t := x + y - z) < W else within(t)      likewise, once a sum
+    x * y                 ->   a call of the function that is named `*` there, which refuses what leaves 62 bits
     require e             ->   pay(c) or e                   charges c, unless a loop around it has done so
     pending               ->   pending()                     asks the rank, each time
 
@@ -25,6 +24,7 @@ import ast as python
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from pipesched.diagnostics import Code
@@ -37,22 +37,26 @@ _WHOLE = "write whole numbers: `p // 2` for the half of p, rounded down"
 _TIMES = "a product has its `*`: write `p * (r + 1)`"
 _ONE = "give at least two, as in `min(p, m)`; of one value there is nothing to choose"
 CALL, STATEMENT, DEAR = 4, 4, 1000  # costs, of which a part of an expression is 1
-WIDEST = 2**62
 
-SUMS = {"+": (python.Add(), operator.add), "-": (python.Sub(), operator.sub)}
-OPERATORS: dict[str, tuple[python.boolop | python.cmpop | python.operator, Callable[[Any, Any], Any]]] = {
-    "and": (python.And(), operator.and_),
-    "or": (python.Or(), operator.or_),
-    "==": (python.Eq(), operator.eq),
-    "!=": (python.NotEq(), operator.ne),
-    "<": (python.Lt(), operator.lt),
-    "<=": (python.LtE(), operator.le),
-    ">": (python.Gt(), operator.gt),
-    ">=": (python.GtE(), operator.ge),
-    "//": (python.FloorDiv(), operator.floordiv),
-    "%": (python.Mod(), operator.mod),
+OPERATORS: dict[str, tuple[Kind, Kind, Callable[[Any, Any], Any]]] = {
+    "and": ("boolean", "boolean", operator.and_),
+    "or": ("boolean", "boolean", operator.or_),
+    "==": ("unknown", "boolean", operator.eq),
+    "!=": ("unknown", "boolean", operator.ne),
+    "<": ("number", "boolean", operator.lt),
+    "<=": ("number", "boolean", operator.le),
+    ">": ("number", "boolean", operator.gt),
+    ">=": ("number", "boolean", operator.ge),
+    "+": ("number", "number", operator.add),
+    "-": ("number", "number", operator.sub),
+    "*": ("number", "number", operator.mul),
+    "//": ("number", "number", operator.floordiv),
+    "%": ("number", "number", operator.mod),
+    "/": ("number", "number", Fraction),
 }
-"""Each operator in Python's tree, and as a function that takes arrays too."""
+"""Of each operator the kind that it takes twice, "unknown" for any; what it makes; and the function, of arrays too."""
+_UNARY: dict[str, tuple[Kind, python.unaryop]] = {"not": ("boolean", python.Not()), "-": ("number", python.USub())}
+_LAZY = {"and": python.And(), "or": python.Or()}  # the right side runs where the left one leaves it open
 
 Made = TypeVar("Made", bound=python.AST)
 
@@ -118,26 +122,22 @@ class Expressions:
                     scope.report(
                         Code.TYPE, "a program counts in whole numbers", node.span, "not a whole number", _WHOLE
                     )
-                return Term(call("ratio", *map(python.Constant, node.value.as_integer_ratio())), "number")
+                return Term(call("/", *map(python.Constant, node.value.as_integer_ratio())), "number")
             case ast.Name():
                 return self._name(node, scope)
             case ast.Call():
                 return self._call(node, scope)
             case ast.Entry():
                 return self._entry(node, scope)
-            case ast.Unary(operator="not"):
-                operand = self.term(node.operand, scope, "boolean")
-                return Term(python.UnaryOp(python.Not(), operand.code), "boolean", 1 + operand.cost)
             case ast.Unary():
-                operand = self.term(node.operand, scope, "number")
-                return Term(python.UnaryOp(python.USub(), operand.code), "number", 1 + operand.cost)
+                kind, sign = _UNARY[node.operator]
+                operand = self.term(node.operand, scope, kind)
+                return Term(python.UnaryOp(sign, operand.code), kind, 1 + operand.cost)
             case ast.Conditional():
                 condition, yes = self.term(node.condition, scope, "boolean"), self.term(node.yes, scope)
                 no = self.term(node.no, scope, yes.kind)
                 made = python.IfExp(condition.code, yes.code, no.code)
                 return Term(made, yes.kind, 1 + condition.cost + max(yes.cost, no.cost))
-            case ast.Binary(operator="+" | "-"):
-                return self._bounded(self._sum(node, scope))
             case ast.Binary():
                 return self._binary(node, scope)
 
@@ -175,47 +175,18 @@ class Expressions:
         made = call("entry", python.Constant(name), python.Name(f"v_{name}", python.Load()), index.code)
         return Term(made, "number" if found.kind == "list" else "unknown", CALL + index.cost)
 
-    def _sum(self, node: ast.Expression, scope: Scope) -> Term:
-        """Return a chain of + and -, whose value is looked at once, at its end."""
-        if not (isinstance(node, ast.Binary) and node.operator in SUMS):
-            return self.term(node, scope, "number")
-        left, right = self._sum(node.left, scope), self._sum(node.right, scope)
-        made = placed(node.span, python.BinOp(left.code, SUMS[node.operator][0], right.code))
-        return Term(made, "number", 1 + left.cost + right.cost)
-
-    def _bounded(self, total: Term) -> Term:
-        """Return the sum, refused beyond 62 bits; whole numbers are looked at in line, for loops do little else."""
-        if self.exact:
-            return Term(call("within", total.code), "number", total.cost)
-        kept = python.NamedExpr(python.Name("t_", python.Store()), total.code)
-        ends = python.Constant(-WIDEST), python.Constant(WIDEST)
-        inside = python.Compare(ends[0], [python.Lt(), python.Lt()], [kept, ends[1]])
-        name, refused = python.Name("t_", python.Load()), call("within", python.Name("t_", python.Load()))
-        return Term(python.IfExp(inside, name, refused), "number", total.cost)
-
     def _binary(self, node: ast.Binary, scope: Scope) -> Term:
-        """Return two values under an operator of Python, or under a function for what may leave 62 bits."""
-        sign, _ = OPERATORS.get(node.operator, (None, None))
-        want: Kind = "boolean" if isinstance(sign, python.boolop) else "number"
-        want = "unknown" if isinstance(sign, python.Eq | python.NotEq) else want
-        left = self.term(node.left, scope, want)
-        right = self.term(node.right, scope, left.kind if want == "unknown" else want)
-        kind: Kind = "boolean" if isinstance(sign, python.boolop | python.cmpop) else "number"
+        """Return two values under the function of an operator."""
+        takes, makes, _ = OPERATORS[node.operator]
+        left = self.term(node.left, scope, takes)
+        right = self.term(node.right, scope, left.kind if takes == "unknown" else takes)
         if node.operator == "/" and not self.exact:
             message = "`/` is exact division, for claims and costs only"
             help = f"write `{node.left.span.text} // {node.right.span.text}`: `//` rounds down"
             scope.report(Code.TYPE, message, node.span, "here a whole number is needed", help)
-        made: python.expr
-        match sign:
-            case python.boolop():
-                made = python.BoolOp(sign, [left.code, right.code])
-            case python.cmpop():
-                made = python.Compare(left.code, [sign], [right.code])
-            case python.operator():
-                made = python.BinOp(left.code, sign, right.code)
-            case None:
-                made = call("times" if node.operator == "*" else "ratio", left.code, right.code)
-        return Term(made, kind, 1 + left.cost + right.cost)
+        lazy, parts = _LAZY.get(node.operator), (left.code, right.code)
+        made = python.BoolOp(lazy, list(parts)) if lazy else call(node.operator, *parts)
+        return Term(made, makes, 1 + left.cost + right.cost)
 
 
 def paid(node: ast.Node, term: Term) -> python.expr:
