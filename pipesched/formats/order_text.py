@@ -55,9 +55,9 @@ def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: 
     Fragments are read too: a rank that a message names is that of the stage at its other end.
     """
     notation, columns, reach = Notation(_DEFAULTS, _meaning), list[Column](), list[tuple[int, int]]()
-    problems: list[Diagnostic] = []
+    problems, turn = list[Diagnostic](), 0
     for begin, text in _lines(source):
-        rank, (end, bad) = len(columns), _head(text, len(columns))
+        rank, (end, turn, bad) = turn, _head(text, turn)
         if end:
             reach.append((begin + end, begin + len(text)))
             require_ranks(len(reach), most_ranks)
@@ -92,14 +92,17 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
             yield begin, text
 
 
-def _head(text: str, rank: int) -> tuple[int, list[tuple[int, int, Bad]]]:
-    """Return where the head of a line ends, 0 if it has none, and what is wrong with it."""
+def _head(text: str, turn: int) -> tuple[int, int, list[tuple[int, int, Bad]]]:
+    """Return where the head of a line ends, 0 if it has none, the rank of the next line, and what is wrong with it."""
     head = _HEAD.match(text)
     if head is None:
-        return 0, [(0, len(text), Bad("a line must begin with its rank", "write rank 0: F0.0 F0.1 B0.0 B0.1"))]
-    turn = f"rank {int(head[1])} is out of turn: rank {rank} is expected here"
-    bad = [(0, head.end(), Bad(turn, "list every rank once, from 0 on"))] if int(head[1]) != rank else []
-    return head.end(), bad
+        missing = Bad("a line must begin with its rank", f"begin it with rank {turn}: and its words, as F0.0")
+        return 0, turn + 1, [(0, len(text), missing)]
+    rank, bad = int(head[1]), list[tuple[int, int, Bad]]()
+    if rank != turn:
+        wrong = f"rank {rank} is out of turn: rank {turn} is expected here"
+        bad = [(0, head.end(), Bad(wrong, "list every rank once, from 0 on"))]
+    return head.end(), rank + 1, bad
 
 
 def _placement(rows: Rows, peer: Column) -> Placement:

@@ -240,3 +240,13 @@ def test_numbers_as_large_as_are_read_are_written() -> None:
     program = read(text)
     assert isinstance(program, Program)
     assert order_write.write(program) == text
+
+
+@pytest.mark.parametrize(("was", "becomes"), [("rank 1:", "rank one:"), ("rank 1:", "rnk 1:"), ("rank 1:", "rank 7:")])
+def test_a_wrong_rank_is_said_once(was: str, becomes: str) -> None:
+    """The lines after it are right by what they say, or by where they are."""
+    text = "".join(f"rank {rank}: F{rank}.0 B{rank}.0\n" for rank in range(2)).replace(was, becomes)
+    with pytest.raises(PipeschedError) as error:
+        read(text + ("rank 2: F2.0 B2.0\n" if "7" not in becomes else ""))
+    (found,) = error.value.diagnostics
+    assert found.labels[0].span.line == 2

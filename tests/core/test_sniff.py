@@ -18,6 +18,8 @@ pytestmark = pytest.mark.quick
         ("a.txt", "# note\n\nrank 0: F0.0\n", "order"),
         ("a.txt", "rank 0: \nrank 1: F0.0 B0.0\n", "order"),
         ("a.txt", "rank 0:\nrank 1:\n", "order"),
+        ("a.txt", "rnk 0: F0.0 B0.0\n", "order"),
+        ("a.txt", "rank one 0: F0.0\n", "order"),
         ("a.json", "schedule x(p)\n", "stream"),
         ("-", '\n {"version": 2}', "stream"),
         ("-", '{"source": "", "certificate": {}}', "answer"),
