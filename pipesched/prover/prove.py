@@ -18,7 +18,7 @@ from pipesched.prover.domains import domain
 from pipesched.prover.presburger import isl
 from pipesched.prover.prove_report import Answer, Finding, Theorems
 from pipesched.prover.question import Question
-from pipesched.prover.refute import Small, interior
+from pipesched.prover.refute import SOME, Small, interior
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.scope import NotAffine
 from pipesched.support.source import Source
@@ -152,9 +152,10 @@ class _Prover:
             own = (entry.name for item in self.file.items if isinstance(item, ast.Costs) for entry in item.entries)
             if proof.counted:
                 return [{"M": 1} if "M" in own else {}]
-            return [{}, *interior(proof.generators())]
+            cones = proof.generators()
+            return [{}, *interior(cones), *(edge for cone in cones for edge in cone)]
         except (Unsettled, NotAffine):
-            return [{}]
+            return [{}, *SOME]
 
 
 def _complete(question: Question) -> str:

@@ -20,6 +20,11 @@ from pipesched.support.source import Source
 RANKS, MICROBATCHES = 6, 12
 OPERATIONS = 20_000  # most operations of a size that is tried
 Priced = Mapping[str, int]
+SOME: Sequence[Priced] = [
+    {"F": f, "I": i, "W": w, "C": c}
+    for f, i, w, c in ((1, 2, 1, 0), (2, 1, 1, 0), (0, 1, 1, 0), (0, 0, 1, 0), (1, 4, 2, 0), (1, 1, 1, 1))
+]
+"""Costs at which a claim is tried where its condition has no form that the prover knows."""
 
 
 @dataclass(frozen=True)
