@@ -190,13 +190,16 @@ def _link(graph: EventGraph, hop: Hop) -> Link:
     def name(index: int) -> tuple[str, int]:
         return (str(program[index]), program.step(index)) if index >= 0 else ("", 0)
 
+    (until, until_step), (behind, behind_step) = name(hop.there), name(hop.behind)
     return Link(
         _blocked(program, hop.rank, hop.at - int(program.start[hop.rank])),
         hop.other,
-        *name(hop.there),
-        int(program.sends[hop.here]) - int(program.receives[hop.here]),
-        "" if hop.at == hop.here else name(hop.here)[0],
-        *name(hop.behind),
-        graph.model.posted and hop.queue,
-        hop,
+        until,
+        until_step,
+        direction=int(program.sends[hop.here]) - int(program.receives[hop.here]),
+        needs="" if hop.at == hop.here else name(hop.here)[0],
+        behind=behind,
+        behind_step=behind_step,
+        queue=graph.model.posted and hop.queue,
+        hop=hop,
     )

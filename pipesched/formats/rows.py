@@ -103,10 +103,11 @@ class Rows:
 
     def order(self, file: str, placement: Placement, peer: Column, group: Column, communicator: Column) -> AnyOrder:
         """Return the schedule, or the program where there is more than computes."""
-        name, here, rest = PurePath(file).stem, (self.op, self.stage, self.microbatch), (self.second, self.start)
+        name = PurePath(file).stem
+        lists = {name: getattr(self, name) for name in ("op", "stage", "microbatch", "second", "start", "origin")}
         if self.compute_only:
-            return Schedule(name, {}, placement, *here, *rest, self.origin)
-        return Program(name, placement, *here, peer, group, communicator, *rest, self.origin)
+            return Schedule(name, {}, placement, **lists)
+        return Program(name, placement, peer=peer, group=group, communicator=communicator, **lists)
 
 
 def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Column]]) -> Column:

@@ -108,7 +108,16 @@ def jitter(made: Examination) -> Jitter | None:
     np.minimum.at(least, link, room)
     links = ((*divmod(int(x), found.schedule.ranks), found.time(least[x])) for x in np.unique(link))
     tight = int(np.count_nonzero(room == 0))
-    return Jitter(share, len(ends), p50, p95, len(room), tight, tuple(links), found.costs.unit)
+    return Jitter(
+        share,
+        len(ends),
+        p50,
+        p95,
+        messages=len(room),
+        tight=tight,
+        slack=tuple(links),
+        unit=found.costs.unit,
+    )
 
 
 def makespans(made: Analysis, share: float, draws: int = DRAWS) -> tuple[Ints, int]:

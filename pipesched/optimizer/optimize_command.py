@@ -42,12 +42,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
     3 less is not excluded (a time limit, or interrupted), or not proved with --require-proof.
     """
     ranged, caps = given["mem_cap"] or (False, ())
-    if given["plot"] and not ranged:
-        raise fail(Code.USAGE, "a plot needs a range of caps", help="give one, such as --mem-cap 2..8")
-    if given["proof"] and ranged:
-        raise fail(Code.USAGE, "a proof is for one cap and one m", help="leave out the range, or --all-m")
-    for path in filter(None, (given["plot"], given["proof"])):
-        writable(path)
+    _require_places(given, ranged=ranged)
     from pipesched.compile import read
     from pipesched.optimizer import optimize as verb
     from pipesched.optimizer.optimize_request import request
@@ -66,6 +61,16 @@ def optimize(schedule: str | None, **given: Any) -> int:
             replace_file(given["plot"], verb.frontier_plot(frontier))
         out.line(dumps(frontier.to_json()) if out.format == "json" else frontier.text())
         return _status(frontier, given)
+
+
+def _require_places(given: Given, *, ranged: bool) -> None:
+    """Raises PipeschedError: PS225, a plot or a proof that is not made of this, or has no place."""
+    if given["plot"] and not ranged:
+        raise fail(Code.USAGE, "a plot needs a range of caps", help="give one, such as --mem-cap 2..8")
+    if given["proof"] and ranged:
+        raise fail(Code.USAGE, "a proof is for one cap and one m", help="leave out the range, or --all-m")
+    for path in filter(None, (given["plot"], given["proof"])):
+        writable(path)
 
 
 def _json(given: Given) -> bool:

@@ -201,20 +201,28 @@ def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
             return degree(operand, facts)
         case ast.Call(function=ast.Name(id=name)) if name in facts and all(_of_sizes(x, facts) for x in node.arguments):
             return facts[name]
-        case ast.Call(function=ast.Name(id="min" | "max" | "abs")) if not _speaks(node, facts):
-            return _alike(node, node.arguments, facts)
-        case ast.Binary(operator="+" | "-", left=left, right=right):
-            return _alike(node, (left, right), facts)
         case ast.Binary(operator="*", left=left, right=right):
             a, b = degree(left, facts), degree(right, facts)
             return None if a is None or b is None else a + b
         case ast.Binary(operator="/", left=left, right=right) if degree(right, facts) == 0:
             return degree(left, facts)
-        case ast.Conditional(condition=condition, yes=yes, no=no) if _of_sizes(condition, facts):
-            return _alike(node, (yes, no), facts)
+    if terms := _terms(node, facts):
+        return _alike(node, terms, facts)
     if _of_sizes(node, facts):
         return 0
     raise NotAffine(node.span, "it is not linear in costs")
+
+
+def _terms(node: ast.Expression, facts: Mapping[str, int]) -> Sequence[ast.Expression]:
+    """Return the parts of an expression that must have one degree, which is its own; nothing where it has none."""
+    match node:
+        case ast.Call(function=ast.Name(id="min" | "max" | "abs")) if not _speaks(node, facts):
+            return node.arguments
+        case ast.Binary(operator="+" | "-", left=left, right=right):
+            return (left, right)
+        case ast.Conditional(condition=condition, yes=yes, no=no) if _of_sizes(condition, facts):
+            return (yes, no)
+    return ()
 
 
 def _of_sizes(node: ast.Expression, facts: Mapping[str, int]) -> bool:

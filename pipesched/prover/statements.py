@@ -140,9 +140,19 @@ class Walker:
             domain = domain.intersect(self.space.named(unused).zero_set())
         name = f"S{len(self.made)}"
         place = (*at.word, at.number) if not drain else at.word
-        floors = tuple(scope.floors)
+        chunk, microbatch = parts
         self.made.append(
-            Statement(name, letter, node.span, domain, place, *parts, floors, drain=drain),
+            Statement(
+                name,
+                letter,
+                node.span,
+                domain,
+                place,
+                chunk=chunk,
+                microbatch=microbatch,
+                floors=tuple(scope.floors),
+                drain=drain,
+            )
         )
 
     def _entered(self, scope: Scope, at: Place, low: Value, high: Value | None, **values: Value) -> Any:

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from pipesched import render
-from pipesched.chart.views import COLUMNS, NotLaidOutError
+from pipesched.chart.views import COLUMNS, NotLaidOutError, Request
 from pipesched.command import endings, flags
+from pipesched.command.options import Given
 from pipesched.command.terminal import Output, dumps, replace_file, utf8, wants_color
 from pipesched.diagnostics import Code, fail
 
@@ -35,34 +36,35 @@ def show(file: str, **given: Any) -> int:
     from pipesched.compile import read
     from pipesched.verbs import show as verb
 
-    asked, path = flags.asked("show", given), given["output"]
-    if given["json"]:
-        endings.form(path, "json", "json", endings.LINES)
-    elif given["format"]:
-        endings.form(path, given["format"], "text")
-    how = verb.request(given, "" if given["json"] else os.path.splitext(path or "")[1].lower())
-    to_stdout = path in (None, "-")
-    how = replace(
-        how,
-        width=how.width or shutil.get_terminal_size((COLUMNS, 24)).columns,
-        ascii=how.ascii or (to_stdout and not utf8(sys.stdout)),
-        color=not given["json"] and wants_color(given["color"], sys.stdout if to_stdout else None),
-    )
+    asked, path, how = flags.asked("show", given), given["output"], _request(given)
     with Output("json" if given["json"] else "text", given["color"], path, given["digits"]).open() as out:
-        source = read(file)
         try:
-            made = verb.show(source, asked, how)
+            made = verb.show(read(file), asked, how)
         except NotLaidOutError as error:
             dot = os.path.splitext(str(path))[0] + ".dot"
             replace_file(dot, error.text)
             raise fail(Code.NEEDS, f"{error.diagnostics[0].message}; {dot} has the graph as DOT") from None
         out.write(dumps(made.to_json()) + "\n" if given["json"] else made.drawn)
         if made.fault is not None and not given["json"]:
-            far = (
-                "as it stands"
-                if made.chart.analysis.standstill is None
-                else f"as far as it runs {made.chart.analysis.standstill.under}"
-            )
-            fault = render.concise(made.fault, source.name)
+            stop = made.chart.analysis.standstill
+            far = "as it stands" if stop is None else f"as far as it runs {stop.under}"
+            fault = render.concise(made.fault, made.source)
             out.complain(f"{fault}; drawn {far}, `pipesched verify` reports all")
         return made.exit_status
+
+
+def _request(given: Given) -> Request:
+    """Return how to draw for the place that the picture goes to: a file, a terminal, or an object of JSON."""
+    from pipesched.verbs import show as verb
+
+    path, json = given["output"], given["json"]
+    if json or given["format"]:
+        endings.form(path, "json" if json else given["format"], "text", endings.LINES if json else None)
+    how = verb.request(given, "" if json else os.path.splitext(path or "")[1].lower())
+    to_stdout = path in (None, "-")
+    return replace(
+        how,
+        width=how.width or shutil.get_terminal_size((COLUMNS, 24)).columns,
+        ascii=how.ascii or (to_stdout and not utf8(sys.stdout)),
+        color=not json and wants_color(given["color"], sys.stdout if to_stdout else None),
+    )

@@ -189,18 +189,20 @@ def infer_boundaries(
                 stage - 1, stream.read(stage - 1), found, modules, own, keywords=keywords, device=device, known=known
             )
         if len(stream.ranks) > 1:
-            sent = made if isinstance(made, str | None) else [[spec.plain() for spec in row] for row in made]
-            received = everybody(sent, group)[maker]
-            assert received is not None
-            if isinstance(received, str):
-                made = printable(received)
-            else:
-                made = [tuple(map(TensorSpec.of_plain, row)) for row in received]
+            made = _everywhere(made, maker, group)
         if isinstance(made, str):
             raise RunError(Fault(BOUNDARY, made, Place(maker), (), "run the stages one after the other on one rank"))
         assert made is not None
         found = [(*row, boundary) for row, boundary in zip(found, made, strict=True)]
     return found
+
+
+def _everywhere(made: list[Boundary] | str | None, maker: int, group: dist.ProcessGroup | None) -> list[Boundary] | str:
+    """Return on every rank the boundaries, or the error message, that one rank made. A collective."""
+    sent = made if isinstance(made, str | None) else [[spec.plain() for spec in row] for row in made]
+    received = everybody(sent, group)[maker]
+    assert received is not None
+    return printable(received) if isinstance(received, str) else [tuple(map(TensorSpec.of_plain, x)) for x in received]
 
 
 def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
