@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipesched.check.checks import Subject
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, PipeschedError, fail
@@ -75,8 +76,7 @@ def lower(schedule: Schedule) -> Program:
     """
     made = Analysis(schedule)
     if made.program is None:
-        cyclic = [*check_dataflow(schedule, made.dependencies, made.timeline)]
-        raise PipeschedError(cyclic or check_complete(schedule, made.dependencies))
+        raise PipeschedError([*check_dataflow(Subject(made))] or check_complete(Subject(made)))
     return made.program
 
 

@@ -53,7 +53,7 @@ class AnyCode(enum.StrEnum):
 
 
 class Code(AnyCode):
-    """The kinds of finding of the core."""
+    """The kinds of finding of the core; those of checks alone are in `check.rows`."""
 
     SYNTAX = "PS101"
     CHARACTER = "PS102"
@@ -90,34 +90,10 @@ class Code(AnyCode):
     SLICES = "PS228"
     GREEDY = "PS229"
 
-    MISSING = "PS301"
-    TWICE = "PS302"
-    WRONG_RANK = "PS303"
     OUT_OF_RANGE = "PS304"
-    ORDER = "PS305"
     COMPUTE_CYCLE = "PS306"
-    OVERLAP_DEPENDENT = "PS307"
-    NOT_RECEIVED = "PS308"
-    NOT_PRODUCED = "PS309"
-    FROZEN = "PS310"
-    BOTH_WAYS = "PS311"
 
     DEADLOCK = "PS401"
-    UNMATCHED = "PS402"
-    SWAPPED = "PS403"
-    PEER = "PS404"
-    SENT_TWICE = "PS405"
-    NOT_UNDER_WAY = "PS406"
-
-    OVER_CAP = "PS501"
-
-    NO_REDUCTION = "PS601"
-    REDUCED_TWICE = "PS602"
-    REDUCED_EARLY = "PS603"
-    COPIES = "PS604"
-    SYNC = "PS605"
-    STEP = "PS606"
-    ONLY_TRAINING = "PS607"
 
     CELL = "PS801"
     EMPTY_CELL = "PS802"
@@ -130,9 +106,6 @@ class Code(AnyCode):
     TARGET = "PS814"
     NEEDS = "PS820", 2
     BUDGET = "PS843", 2
-
-    IDLE_RANK = "PS902"
-    BUFFERS = "PS906"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.pairing import Pairing
+from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes, repeats, rows
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.check.rows import CheckCode
+from pipesched.diagnostics import Diagnostic
 from pipesched.model.columns import Ints, among, fresh, running_sum
 from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Program
-from pipesched.schedule_analysis import Analysis
 
 
-def check_channels(analysis: Analysis) -> Iterator[Diagnostic]:
+def check_channels(subject: Subject) -> Iterator[Diagnostic]:
     """PS402-405; O(messages log messages)."""
-    program, pairing = analysis.program, analysis.pairing
+    program, pairing = subject.analysis.program, subject.analysis.pairing
     if program is None or pairing is None:
         return
     yield from _peers(program)
@@ -38,10 +39,11 @@ def check_channels(analysis: Analysis) -> Iterator[Diagnostic]:
 _AWAITED = {Op.WAIT_SEND_F: Op.SEND_F, Op.WAIT_SEND_B: Op.SEND_B, Op.WAIT_REDUCE_GRAD: Op.REDUCE_GRAD}
 
 
-def check_waits(program: Program) -> Iterator[Diagnostic]:
+def check_waits(subject: Subject) -> Iterator[Diagnostic]:
     """PS406; O(instructions log instructions). Each WAIT ends one send, or one reduction, of its rank."""
+    program = subject.own
     waits = among(program.op, _AWAITED)
-    if not waits.any():
+    if subject.for_torch or not waits.any():
         return
     index = np.flatnonzero(waits | among(program.op, _AWAITED.values()))
     awaited = np.array([_AWAITED.get(op, op) for op in Op])[program.op[index]]
@@ -57,7 +59,7 @@ def check_waits(program: Program) -> Iterator[Diagnostic]:
         x = program[i]
         name = str(x).replace("WAIT_", "")
         yield Diagnostic(
-            Code.NOT_UNDER_WAY,
+            CheckCode.NOT_UNDER_WAY,
             f"{x} on rank {int(program.rank[i])} waits for a {name} that is not under way",
             (label(program, i, f"no {name} before it that is not waited for already"),),
             notes(more),
@@ -109,7 +111,7 @@ def _peers(program: Program) -> Iterator[Diagnostic]:
         else:
             what, why = f"{x} names rank {x.peer}; ranks are 0 .. {program.ranks}", "no such rank"
             help = "check the placement"
-        yield Diagnostic(Code.PEER, what, (label(program, i, why),), notes(more), help)
+        yield Diagnostic(CheckCode.PEER, what, (label(program, i, why),), notes(more), help)
 
 
 def _again(program: Program) -> Iterator[Diagnostic]:
@@ -120,7 +122,7 @@ def _again(program: Program) -> Iterator[Diagnostic]:
     for (i, before), more in limited(found):
         done = "sent" if program.sends[i] else "received"
         yield Diagnostic(
-            Code.SENT_TWICE,
+            CheckCode.SENT_TWICE,
             f"{_name(program, i)} is {done} twice",
             (label(program, i, f"{program[i]} again"), label(program, before, "already here")),
             notes(more),
@@ -146,7 +148,7 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
         else:
             message, other = f"{x} of rank {rank} is never sent by rank {x.peer}", "send"
         yield Diagnostic(
-            Code.UNMATCHED,
+            CheckCode.UNMATCHED,
             message,
             (label(program, i, "waits for ever for its other end"),),
             notes(more),
@@ -172,7 +174,7 @@ def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
         source, target = int(program.rank[send]), int(program.rank[receive])
         place = int(pairing.sends.place[pairing.sends.at == send][0]) + 1
         yield Diagnostic(
-            Code.SWAPPED,
+            CheckCode.SWAPPED,
             f"message {place} from rank {source} to rank {target} is {program[send]}, received as {program[receive]}",
             (
                 label(program, receive, f"takes {_name(program, send)} for {_name(program, receive)}"),

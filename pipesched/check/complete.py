@@ -17,7 +17,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.check.checks import Subject
 from pipesched.check.findings import by_statement, label, labels, limited, notes, rows
+from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, among
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, Op, Result
@@ -34,10 +36,11 @@ REQUIRED = {
 LISTED = 8  # microbatches that a message names
 
 
-def check_complete(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
+def check_complete(subject: Subject) -> Iterator[Diagnostic]:
     """PS301 missing, PS302 twice, PS303 on another rank than its stage, PS304 out of range, PS310 of a frozen stage,
     PS311 offloaded and computed again.
     """
+    schedule, dependencies = subject.analysis.schedule, subject.analysis.dependencies
     yield from _range(schedule, dependencies)
     yield from _rank(schedule, dependencies)
     yield from _frozen(schedule, dependencies)
@@ -66,7 +69,7 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
         there = int(dependencies.made[Result.ACTIVATION][op.stage * schedule.microbatches + op.microbatch])
         there = there if schedule.rank[there] == home else -1
         yield Diagnostic(
-            Code.WRONG_RANK,
+            CheckCode.WRONG_RANK,
             f"{op} runs on rank {rank}, but stage {op.stage} is on rank {home} for microbatch {op.microbatch}",
             labels(schedule, (i, f"runs on rank {rank}"), (there, f"its stage is here, on rank {home}")),
             notes(more),
@@ -87,7 +90,7 @@ def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
         why = "its weights get no gradient" if trained_before else "no stage before it is trained, so no gradient comes"
         help = f"write I{op.stage}.{op.microbatch}" if op.op.parts and trained_before else f"leave {op} out"
         yield Diagnostic(
-            Code.FROZEN,
+            CheckCode.FROZEN,
             f"{op} runs, but stage {op.stage} is frozen: {why}",
             (label(schedule, i, "nothing asks for it"),),
             notes(f"a frozen stage runs {'F and I' if trained_before else 'F alone'}", more),
@@ -114,7 +117,7 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         op = Op(int(schedule.op[i]))
         enough = op.kind.makes[0] in FOR_BACKWARDS
         help = f"keep one: one {op.name} is enough" if enough else "keep one: each microbatch adds its gradient once"
-        yield Diagnostic(Code.TWICE, what, here, notes(more), help)
+        yield Diagnostic(CheckCode.TWICE, what, here, notes(more), help)
 
 
 def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
@@ -132,7 +135,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
             microbatches = (holes[group == group[hole]] % schedule.microbatches).tolist()
             never = op in (Op.B, Op.W) and len(microbatches) == schedule.microbatches > 1
             yield Diagnostic(
-                Code.MISSING,
+                CheckCode.MISSING,
                 f"stage {stage} never runs {name} of {_listed(microbatches)}{where}",
                 _near(schedule, dependencies, int(holes[hole])),
                 notes(why, more),
@@ -153,7 +156,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
             op = schedule[i]
             name = f"{lacks.name}{op.stage}.{op.microbatch}"
             yield Diagnostic(
-                Code.MISSING,
+                CheckCode.MISSING,
                 f"{op} runs, and {name} never does",
                 (label(schedule, i, f"its activation {why}"),),
                 notes("O copies an activation to host memory, and L copies it back", more),
@@ -163,7 +166,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
     for (i, second), more in by_statement(rows(out[both], again[both]), schedule):
         op = schedule[i]
         yield Diagnostic(
-            Code.BOTH_WAYS,
+            CheckCode.BOTH_WAYS,
             f"{op} and {schedule[second]} both run: one activation is offloaded and computed again",
             labels(schedule, (i, "goes to host memory"), (second, "is computed again")),
             notes("what R computes again is not kept, so there is nothing to offload", more),
@@ -198,17 +201,18 @@ def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Lab
     return labels(schedule, (backward, "its backward runs here"), (forward, "its F runs here"))[:1]
 
 
-def check_placement(schedule: Schedule) -> Iterator[Diagnostic]:
+def check_placement(subject: Subject) -> Iterator[Diagnostic]:
     """PS604 for each stage whose copies cannot be summed two by two; PS902 for a rank without operations.
 
     The last rank is the last one with a stage; p asks for more where a formula leaves the ranks behind it out.
     """
+    schedule = subject.analysis.schedule
     yield from _copies(schedule)
     asked = schedule.parameters.get("p", 0)
     if isinstance(asked, int) and asked > schedule.ranks:
         behind = " or behind it" if asked > schedule.ranks + 1 else ""
         yield Diagnostic(
-            Code.IDLE_RANK,
+            CheckCode.IDLE_RANK,
             f"no stage is on rank {schedule.ranks}{behind}; p is {asked}",
             (),
             (f"counted are {schedule.ranks} ranks, 0 .. {schedule.ranks}: in the bubble, in 1/p of the model",),
@@ -216,7 +220,7 @@ def check_placement(schedule: Schedule) -> Iterator[Diagnostic]:
         )
     for rank, more in limited(np.flatnonzero(np.diff(schedule.start) == 0).tolist()):
         yield Diagnostic(
-            Code.IDLE_RANK,
+            CheckCode.IDLE_RANK,
             f"rank {rank} has nothing to do",
             (),
             notes(f"there are {schedule.ranks} ranks, 0 .. {schedule.ranks}", more),
@@ -231,7 +235,7 @@ def _copies(schedule: Schedule) -> Iterator[Diagnostic]:
     for stage, more in limited([stage for stage, ranks in copies.items() if len(ranks) & len(ranks) - 1]):
         ranks = ", ".join(map(str, copies[stage]))
         yield Diagnostic(
-            Code.COPIES,
+            CheckCode.COPIES,
             f"stage {stage} has {len(copies[stage])} copies, on ranks {ranks}",
             (),
             notes("SYNC sums the gradients of two copies at a time, so their number must be a power of 2", more),

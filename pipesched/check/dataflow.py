@@ -17,20 +17,23 @@ import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies, between_slices
 from pipesched.analysis.standstill import compute_cycle
-from pipesched.analysis.timeline import Timeline
+from pipesched.check.checks import Subject
 from pipesched.check.findings import by_statement, label, limited, notes, rows
+from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.extension import explained
 from pipesched.model.columns import Ints, among, makes
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, SAME, Compute, Result, overlap
 from pipesched.model.schedule import Schedule
+from pipesched.schedule_analysis import Analysis
 
 
-def check_dataflow(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Iterator[Diagnostic]:
+def check_dataflow(subject: Subject) -> Iterator[Diagnostic]:
     """PS305, PS306, PS307."""
-    yield from check_order(schedule, dependencies)
-    yield from _overlaps(schedule, dependencies)
-    yield from _cycle(schedule, dependencies, times)
+    made = subject.analysis
+    yield from check_order(made.schedule, made.dependencies)
+    yield from _overlaps(made.schedule)
+    yield from _cycle(made)
 
 
 def check_order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
@@ -48,7 +51,7 @@ def check_order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diag
     for (i, needed), more in by_statement(sorted(found.items()), schedule):
         op, producer = schedule[i], schedule[needed]
         yield Diagnostic(
-            Code.ORDER,
+            CheckCode.ORDER,
             f"{op} runs before {producer} on rank {int(schedule.rank[i])}, and needs it",
             (label(schedule, i, f"needs {producer}"), label(schedule, needed, f"{producer} runs only here")),
             notes(_why(op, producer), more),
@@ -77,7 +80,7 @@ def _why(op: Compute, producer: Compute) -> str:
     return "both stages are on this rank: the value is handed over in list order, and nothing waits for it"
 
 
-def _overlaps(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
+def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
     """Yield a pair must be an F and a B or I of different microbatches: of one, the B depends on the F."""
     yield from _torn(schedule)
     second = np.flatnonzero(schedule.joined)
@@ -91,7 +94,7 @@ def _overlaps(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagno
             what = f"{first} and {part} overlap, but {part} depends on {first}"
             why = "the backward of a microbatch starts after all of its forward"
         yield Diagnostic(
-            Code.OVERLAP_DEPENDENT,
+            CheckCode.OVERLAP_DEPENDENT,
             what,
             (label(schedule, i - 1, "the two parts run at the same time"),),
             notes(why, more),
@@ -103,11 +106,14 @@ def _torn(schedule: Schedule) -> Iterator[Diagnostic]:
     for i, more in limited(np.flatnonzero(schedule.second & ~schedule.joined).tolist()):
         what = f"{schedule[i]} is the second part of an overlap pair, and no operation of rank {int(schedule.rank[i])}"
         here = label(schedule, i, "the first of its rank")
-        yield Diagnostic(Code.OVERLAP_DEPENDENT, f"{what} is before it", (here,), notes(more), "put an F before it")
+        yield Diagnostic(
+            CheckCode.OVERLAP_DEPENDENT, f"{what} is before it", (here,), notes(more), "put an F before it"
+        )
 
 
-def _cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Iterator[Diagnostic]:
-    cycle = compute_cycle(schedule, dependencies, times)
+def _cycle(made: Analysis) -> Iterator[Diagnostic]:
+    schedule = made.schedule
+    cycle = compute_cycle(schedule, made.dependencies, made.timeline)
     if not cycle:
         return
     labels: list[Label] = []

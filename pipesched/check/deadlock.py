@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipesched.analysis.standstill import of_program, together
+from pipesched.check.checks import Subject
 from pipesched.check.findings import label
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.extension import explained
-from pipesched.schedule_analysis import Analysis
 
 
-def check_deadlock(analysis: Analysis) -> Iterator[Diagnostic]:
+def check_deadlock(subject: Subject) -> Iterator[Diagnostic]:
     """PS401 under the model that was asked for."""
+    analysis = subject.analysis
     program, verdicts, model = analysis.program, analysis.verdicts, analysis.model
     if program is None or verdicts is None or model in verdicts.holds:
         return

@@ -13,16 +13,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes, repeats, rows
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.check.rows import CheckCode
+from pipesched.diagnostics import Diagnostic
 from pipesched.model.columns import Ints, makes
 from pipesched.model.ops import Op, Result
-from pipesched.model.schedule import Program, Schedule
+from pipesched.model.schedule import Program
 
 
-def check_gradients(program: Program, schedule: Schedule) -> Iterator[Diagnostic]:
+def check_gradients(subject: Subject) -> Iterator[Diagnostic]:
     """PS601 no reduction of a stage that has a backward, PS602 a second one, PS603 one too early, PS303 elsewhere."""
-    if schedule.forward_only:
+    program = subject.own
+    if subject.analysis.schedule.forward_only:
         return
     done = _last_backward(program)
     reductions = np.flatnonzero(program.op == Op.REDUCE_GRAD)
@@ -57,7 +60,7 @@ def _missing(program: Program, keys: Ints, done: Ints) -> Iterator[Diagnostic]:
         last, m = int(done[key]), program.placement.microbatches
         stay = f"stay {m} times too large" if m > 1 else "are summed over no data-parallel copies"
         yield Diagnostic(
-            Code.NO_REDUCTION,
+            CheckCode.NO_REDUCTION,
             f"stage {stage} has no REDUCE_GRAD on rank {rank}: its gradients {stay}",
             (label(program, last, f"the last backward of stage {stage}, and no reduction on this rank"),),
             notes("with FSDP the gradients are never reduced, and the stage does not train", more),
@@ -69,7 +72,7 @@ def _elsewhere(program: Program, found: Ints) -> Iterator[Diagnostic]:
     for index, more in limited(found.tolist()):
         stage, rank = int(program.stage[index]), int(program.rank[index])
         yield Diagnostic(
-            Code.WRONG_RANK,
+            CheckCode.WRONG_RANK,
             f"rank {rank} reduces the gradients of stage {stage}, which "
             + ("is frozen" if stage in program.placement.frozen else "has no backward there"),
             (label(program, index, f"no gradient of stage {stage} is here"),),
@@ -82,7 +85,7 @@ def _twice(program: Program, reductions: Ints, key: Ints) -> Iterator[Diagnostic
         stage, m = int(program.stage[index]), program.placement.microbatches
         twice = f"divided by {m} twice" if m > 1 else "summed over data-parallel copies twice"
         yield Diagnostic(
-            Code.REDUCED_TWICE,
+            CheckCode.REDUCED_TWICE,
             f"the gradients of stage {stage} are reduced twice, so they are {twice}",
             (label(program, index, "reduced again"), label(program, before, "reduced here already")),
             notes(more),
@@ -96,7 +99,7 @@ def _early(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnosti
         late = int(np.count_nonzero(makes(program.op[between], Result.WEIGHTS) & (program.stage[between] == stage)))
         backwards = "the last backward" if late == 1 else f"the last {late} backwards"
         yield Diagnostic(
-            Code.REDUCED_EARLY,
+            CheckCode.REDUCED_EARLY,
             f"the gradients of stage {stage} are reduced before {backwards} of the stage",
             (
                 label(program, index, f"reduced here, with {late} still to come"),

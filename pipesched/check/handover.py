@@ -12,16 +12,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesched.analysis.dependencies import Dependencies
+from pipesched.check.checks import Subject
 from pipesched.check.findings import labels, limited, notes, rows
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.check.rows import CheckCode
+from pipesched.diagnostics import Diagnostic
 from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, computes
 from pipesched.model.ops import RECEIVES, SENDS, USERS, Instruction, Op
 from pipesched.model.schedule import Program, Schedule
 
 
-def check_handover(program: Program, schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """PS308, PS309. `schedule` is the compute order of the same program."""
+def check_handover(subject: Subject) -> Iterator[Diagnostic]:
+    """PS308, PS309."""
+    program, schedule, dependencies = subject.own, subject.analysis.schedule, subject.analysis.dependencies
     none, rank = len(program), np.append(program.rank, -1)
     index = np.append(np.flatnonzero(computes(program.op)), none)  # by operation of the schedule; that of -1 is none
     stages, microbatches, needed = schedule.stages, schedule.microbatches, dependencies.messages()
@@ -66,7 +68,7 @@ def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[
         name = str(Instruction(op, compute.stage, compute.microbatch, other=other))
         missing = f"its input is not received: {name} is missing before it"
         yield Diagnostic(
-            Code.NOT_RECEIVED,
+            CheckCode.NOT_RECEIVED,
             f"{compute} needs {made} of rank {int(schedule.rank[producer])}, which is not received before it",
             labels(program, (runs, missing), (received, "it is received only here")),
             notes(more),
@@ -78,7 +80,7 @@ def _unproduced(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diag
     """Yield the sends, each with where its value is computed."""
     for (send, computed), more in limited(found):
         yield Diagnostic(
-            Code.NOT_PRODUCED,
+            CheckCode.NOT_PRODUCED,
             f"{program[send]} on rank {int(program.rank[send])} sends a value that this rank has not computed yet",
             labels(program, (send, "sends a value that is not computed yet"), (computed, "computed here")),
             notes(more),

@@ -15,11 +15,12 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from pipesched.analysis.holdings import Memory, lowered, made_at_once
+from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes
-from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.check.rows import CheckCode
+from pipesched.diagnostics import Diagnostic, Label
 from pipesched.model.numbers import shown
 from pipesched.model.schedule import Schedule
-from pipesched.schedule_analysis import Analysis
 
 LISTED = 12
 RANKS = 3
@@ -28,13 +29,14 @@ _RECEIVED = "received and not yet used", "receive each message just before the o
 _UNSENT = "made and not yet sent", "send each message right after the operation that makes it"
 
 
-def check_memory(memory: Memory, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
+def check_memory(subject: Subject) -> Iterator[Diagnostic]:
     """PS501 for the ranks furthest over their caps; caps in the unit of `analysis.holdings`, one per rank."""
+    memory, caps = subject.analysis.memory, subject.caps
     for rank, more in furthest(memory.peak, caps):
         first, top, most = memory.first_over(rank, caps[rank]), memory.peak_at[rank], shown(memory.peak[rank])
         live = memory.live(top)
         yield Diagnostic(
-            Code.OVER_CAP,
+            CheckCode.OVER_CAP,
             f"rank {rank} holds {most} activations; its cap is {shown(caps[rank])}",
             places(memory.schedule, first, top, f"{shown(memory.at(first))} are held", f"{most} are held"),
             notes(
@@ -77,8 +79,9 @@ def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:
     return f"M, what one F holds: {', '.join(uneven[:LISTED])}{others}" if uneven else ""
 
 
-def check_buffers(analysis: Analysis) -> Iterator[Diagnostic]:
+def check_buffers(subject: Subject) -> Iterator[Diagnostic]:
     """PS906 for the first rank that collects, of a file that gives its instructions."""
+    analysis = subject.analysis
     program, found = analysis.own, analysis.buffers
     if program is None or found is None:
         return
@@ -90,7 +93,7 @@ def check_buffers(analysis: Analysis) -> Iterator[Diagnostic]:
     ):
         for rank in [rank for rank, most in enumerate(hand.most) if most > least[rank] + ahead][:1]:
             yield Diagnostic(
-                Code.BUFFERS,
+                CheckCode.BUFFERS,
                 f"rank {rank} has {hand.most[rank]} messages {what}; "
                 f"the lowering of this order has at most {least[rank]} there, at these costs",
                 (label(program, hand.at[rank], f"{hand.most[rank]} are {what}"),),

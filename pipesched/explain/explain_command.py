@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import click
 
+from pipesched.check.rows import CheckCode
 from pipesched.command import flags
 from pipesched.command.terminal import Output, dumps
 from pipesched.diagnostics import AnyCode, Code, fail
@@ -108,7 +109,7 @@ def _called(meant: AnyCode | Word) -> str:
 
 def codes() -> list[AnyCode]:
     """Return every code, the core's and those of extensions, by number."""
-    owners: list[type[AnyCode]] = [Code, *(row.all.load() for row in rows(Codes))]
+    owners: list[type[AnyCode]] = [Code, CheckCode, *(row.all.load() for row in rows(Codes))]
     return sorted(code for owner in owners for code in owner)
 
 

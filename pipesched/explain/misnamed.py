@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pipesched.check.checks import Subject
 from pipesched.check.complete import check_complete
 from pipesched.diagnostics import Diagnostic
 from pipesched.model.ops import Op
@@ -22,7 +23,7 @@ def one_slip(found: Sequence[Diagnostic], schedule: Schedule) -> Sequence[Diagno
     if not found or len(schedule) > 20_000 or not letters >= {Op.B, Op.W} or Op.I in letters:
         return found
     made = Analysis(replace(schedule, op=np.where(op == Op.B, Op.I, op).astype(op.dtype)))
-    if any(check_complete(made.schedule, made.dependencies)) or not made.finished:
+    if any(check_complete(Subject(made))) or not made.finished:
         return found
     place = schedule.origin.place(int(np.argmax(op == Op.W))).span
     return [replace(next((x for x in found if place and x.where == place), found[0]), notes=(), help=_HELP)]

@@ -18,6 +18,7 @@ import numpy as np
 
 from pipesched.analysis.idle import overhead
 from pipesched.analysis.timeline import costs_used
+from pipesched.check.rows import CheckCode
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
@@ -151,7 +152,7 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
         yield f"a microbatch is 1/{schedule.slices} of a sequence"
     if not schedule.placement.chain:
         yield "stages read others than the one before them"
-    yield from (one.message for one in report.diagnostics if one.code is Code.IDLE_RANK)
+    yield from (one.message for one in report.diagnostics if one.code is CheckCode.IDLE_RANK)
 
 
 def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:

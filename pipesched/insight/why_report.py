@@ -13,7 +13,7 @@ import numpy as np
 from pipesched import render
 from pipesched.analysis.idle import bubble, headline, split_length
 from pipesched.analysis.timeline import slot_costs
-from pipesched.diagnostics import Code
+from pipesched.check.rows import CheckCode
 from pipesched.examine import Examination
 from pipesched.insight.recognize import Known
 from pipesched.model.lists import Sited
@@ -174,7 +174,7 @@ def _head(why: Why) -> str:
     time, made, fault = why.report.parts.time, why.analysis, why.report.fault
     title = f"{made.schedule.display_name}  {sizes(why.report.parameters)}"
     unit = made.costs.unit
-    remarks = [x.message for x in why.report.diagnostics if x.code is Code.IDLE_RANK]
+    remarks = [x.message for x in why.report.diagnostics if x.code is CheckCode.IDLE_RANK]
     remarks += made.costs.doubts(made.costs_used) if unit else made.remarks
     if time is None:
         return "\n".join([f"{clean(title)}   stops at {split_length(made.makespan, why.work(), unit)}", *remarks])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fractions import Fraction
 
+from pipesched.check.checks import Subject
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.command.options import Given, costs, settings_of
@@ -141,9 +142,8 @@ def _require_right(schedule: Schedule) -> None:
     Raises:
         PipeschedError: PS3xx, the faults of the schedule.
     """
-    made = Analysis(schedule)
-    complete = check_complete(schedule, made.dependencies)
-    if wrong := [*complete, *check_dataflow(schedule, made.dependencies, made.timeline)]:
+    subject = Subject(Analysis(schedule))
+    if wrong := [*check_complete(subject), *check_dataflow(subject)]:
         raise PipeschedError(wrong)
 
 

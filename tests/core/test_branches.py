@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import pipesched
-from pipesched.analysis.dependencies import Dependencies
 from pipesched.chart.chart import chart
+from pipesched.check.checks import Subject
 from pipesched.check.handover import check_handover
 from pipesched.compile import Options, load
 from pipesched.diagnostics import PipeschedError
@@ -179,7 +179,7 @@ def test_what_is_not_received_or_not_yet_made_is_found() -> None:
                 if (found := re.fullmatch(r"(\d+)SEND_([FB])(\d+)(>\d+)?", name)) is not None:
                     made_by = [f"{found[1]}{x}{found[3]}" for x in ("F" if found[2] == "F" else "IB")]
                     wrong["PS309"] += not any(x in mine[:i] for x in made_by)
-        codes = Counter(str(x.code) for x in check_handover(program, order, Dependencies.of(order)))
+        codes = Counter(str(x.code) for x in check_handover(Subject(Analysis(order.with_program(program)))))
         assert {code for code, count in wrong.items() if count} == codes.keys(), (seed, wrong, codes, lists)
         seen += wrong
     assert seen["PS308"] > 10 and seen["PS309"] > 10

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipesched.check.checks import Subject
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import PipeschedError
 from pipesched.language.parser import parse
@@ -167,7 +168,7 @@ def test_what_comes_back_for_a_slice_comes_as_its_backward_does(letter: str) -> 
         file = parse(Source("x.ps", made.text(f"slices {q}")))
         schedule = evaluate(file, {"p": made.ranks, "m": made.microbatches}).schedule
         assert steps(schedule) == made.slots, seed
-        assert not [*check_dataflow(schedule, (found := Analysis(schedule)).dependencies, found.timeline)], seed
+        assert not [*check_dataflow(Subject(Analysis(schedule)))], seed
         again = evaluate(parse(Source("y.ps", write(schedule))), {}).schedule
         assert steps(again) == steps(schedule), seed
         seen += f"{letter}[" in str(made.words) and not made.named

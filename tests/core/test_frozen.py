@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from pipesched.check.rows import CheckCode
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.examine import Options
@@ -193,7 +194,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
     ("name", "text", "frozen", "code"),
     [
         ("x.csv", "0F0,0B0\n1F0,1B0\n", (0,), None),
-        ("x.csv", "0F0,0I0,0W0\n1F0,1B0\n", (0,), Code.FROZEN),
+        ("x.csv", "0F0,0I0,0W0\n1F0,1B0\n", (0,), CheckCode.FROZEN),
         ("x.csv", "0F0,0B0\n1F0,1I0,1W0\n", (0,), InteropCode.TORCH_FROZEN),
         ("x.csv", "0F0,0B0\n1F0,1B0\n", (2,), Code.FILE_DISAGREES),
         ("x.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", (0,), Code.USAGE),
@@ -201,9 +202,9 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
         ("x.json", asset("emit", "v2", "frozen_p3_m2.json").read_text("utf-8"), (1,), Code.USAGE),
         ("x.json", asset("emit", "v2", "frozen_p3_m2.json").read_text("utf-8"), (0,), None),
         ("x.txt", "rank 0: F0.0\nrank 1: F1.0 B1.0\n", (0,), None),
-        ("x.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0 B1.0\n", (0,), Code.FROZEN),
+        ("x.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0 B1.0\n", (0,), CheckCode.FROZEN),
         ("x.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0 B1.0\n", (1,), None),
-        ("x.txt", "rank 0: F0.0 I0.0 W0.0\nrank 1: F1.0 I1.0 W1.0\n", (1,), Code.FROZEN),
+        ("x.txt", "rank 0: F0.0 I0.0 W0.0\nrank 1: F1.0 I1.0 W1.0\n", (1,), CheckCode.FROZEN),
     ],
 )
 def test_an_order_with_frozen_stages(name: str, text: str, frozen: tuple[int, ...], code: Code | None) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesched import render
+from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.interop.codes import InteropCode
 from pipesched.support.source import Source, Span
@@ -82,7 +83,7 @@ def test_labels_of_one_line_share_its_picture_and_wide_line_numbers_share_a_gutt
 def test_what_has_no_place_is_told_by_words() -> None:
     """A label without a span, a note of two lines and a help are below the head, in this order."""
     diagnostic = Diagnostic(
-        Code.OVER_CAP, "rank 0 holds 6", (Label(None, "rank 0, step 9: F5"),), ("live:\nF0 F1",), "more"
+        CheckCode.OVER_CAP, "rank 0 holds 6", (Label(None, "rank 0, step 9: F5"),), ("live:\nF0 F1",), "more"
     )
     assert render.text(diagnostic) == drawn("""
         error[PS501]: rank 0 holds 6
@@ -95,7 +96,7 @@ def test_what_has_no_place_is_told_by_words() -> None:
 
 def test_a_warning_says_so() -> None:
     """Codes of the nine hundreds are warnings in every form."""
-    diagnostic = Diagnostic(Code.IDLE_RANK, "rank 3 does nothing")
+    diagnostic = Diagnostic(CheckCode.IDLE_RANK, "rank 3 does nothing")
     assert render.text(diagnostic) == "warning[PS902]: rank 3 does nothing"
     assert render.concise(diagnostic, "a.csv") == "a.csv: warning[PS902]: rank 3 does nothing"
     assert render.github(diagnostic, "a.csv") == "::warning file=a.csv,title=PS902::rank 3 does nothing"
@@ -108,7 +109,7 @@ def test_a_row_of_many_cells_is_cut_around_the_label(cell: int) -> None:
     source = Source("big.csv", row)
     word = f"0F{cell}"
     start = 0 if cell == 0 else row.index(f",{word}" + ("," if cell < 19_999 else "")) + 1
-    text = render.text(Diagnostic(Code.TWICE, "twice", (Label(source.span(start, start + len(word)), "here"),)))
+    text = render.text(Diagnostic(CheckCode.TWICE, "twice", (Label(source.span(start, start + len(word)), "here"),)))
     _, _, _, picture, marks = text.split("\n")
     assert len(picture) < 120
     assert picture.startswith("1 | ...,") == (cell > 1) and picture.endswith(",...") == (cell < 19_000)
@@ -122,7 +123,7 @@ def test_far_labels_of_a_long_row_have_a_picture_each() -> None:
     row = ",".join(f"0F{i}" for i in range(1000))
     source = Source("big.csv", row)
     labels = tuple(Label(at(source, word), word) for word in ("0F200", "0F201", "0F900"))
-    text = render.text(Diagnostic(Code.TWICE, "twice", labels))
+    text = render.text(Diagnostic(CheckCode.TWICE, "twice", labels))
     assert text.count("-->") == 1 and text.count(":::") == 1
     assert [line.split()[-1] for line in text.split("\n") if re.search(r"\| +[-^]", line)] == [
         "0F200",
@@ -195,7 +196,7 @@ def test_annotations_escape_what_github_would_read() -> None:
 
 def test_json_tells_every_place() -> None:
     """Places count from 1; a label without a place has nulls."""
-    diagnostic = Diagnostic(Code.ORDER, "m", (Label(at(CSV, "1RECV_F1"), "x"), Label(None, "y")), ("n",))
+    diagnostic = Diagnostic(CheckCode.ORDER, "m", (Label(at(CSV, "1RECV_F1"), "x"), Label(None, "y")), ("n",))
     assert json.loads(json.dumps(render.as_json(diagnostic))) == {
         "code": "PS305",
         "severity": "error",
@@ -211,7 +212,7 @@ def test_json_tells_every_place() -> None:
 
 def test_a_tally_counts_by_severity() -> None:
     """Errors first, plurals right, nothing for nothing."""
-    error, warning = Diagnostic(Code.TWICE, ""), Diagnostic(InteropCode.TWO_RANKS, "")
+    error, warning = Diagnostic(CheckCode.TWICE, ""), Diagnostic(InteropCode.TWO_RANKS, "")
     assert render.tally([]) == ""
     assert render.tally([warning, error, error]) == "2 errors, 1 warning"
 

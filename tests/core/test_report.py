@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.library.assets import asset
 from pipesched.report.parts import Claim, Communication, Memory, Parts, Time
@@ -50,8 +51,8 @@ INTERLEAVED = Report(
     claims=(Claim("peak(r) == 1", True), Claim("idle == 9", True)),
 )
 SOURCE = Source("mine.csv", "0F0,0F0\n")
-TWICE = Diagnostic(Code.TWICE, "F of stage 0, microbatch 0 runs twice", (Label(SOURCE.span(4, 7), "again"),))
-WARNING = Diagnostic(Code.IDLE_RANK, "rank 1 does nothing")
+TWICE = Diagnostic(CheckCode.TWICE, "F of stage 0, microbatch 0 runs twice", (Label(SOURCE.span(4, 7), "again"),))
+WARNING = Diagnostic(CheckCode.IDLE_RANK, "rank 1 does nothing")
 BAD = Report("mine", "mine.csv", diagnostics=(TWICE, TWICE, WARNING))
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 import pipesched
+from pipesched.check.rows import CheckCode
 from pipesched.common.in_memory import written
 from pipesched.diagnostics import Code
 from pipesched.interop.codes import InteropCode
@@ -96,10 +97,10 @@ def hold(cases: list[Any]) -> dict[str, tuple[int, int]]:
         report = pipesched.verify(text, torch_version=version[:4] if text.name.endswith(".csv") else None)
         found = {d.code for d in report.diagnostics if d.severity == "error"}
         if single:  # the order that Schedule1F1B prints is not the one that it runs: its last rank has F4 of four
-            meant = {Code.MISSING, Code.OUT_OF_RANGE} & found if (name, option) == ("1F1B", "lowered") else set()
+            meant = {CheckCode.MISSING, Code.OUT_OF_RANGE} & found if (name, option) == ("1F1B", "lowered") else set()
             assert report.ok or meant
         else:
-            meant = ({Code.SWAPPED} if swapped(rows) else set()) | ({Code.DEADLOCK} if stands(rows) else set())
+            meant = ({CheckCode.SWAPPED} if swapped(rows) else set()) | ({Code.DEADLOCK} if stands(rows) else set())
         assert found == meant, (name, options, version)
         if places:
             assert [len(row) for row in places] == [len(row) for row in rows]
@@ -138,7 +139,7 @@ def test_every_release_at_more_sizes() -> None:
 def test_as_a_command_it_points_into_torch() -> None:
     """PS403, at the pass that moved the receive and the line that made the send, with the version."""
     report = pipesched.verify("torch:ZBVZeroBubble", p=2, m=4, defer_pp_recv=True)
-    swap = next(d for d in report.diagnostics if d.code is Code.SWAPPED)
+    swap = next(d for d in report.diagnostics if d.code is CheckCode.SWAPPED)
     places = [re.search(r"\((\S+/schedules\.py):(\d+)\)", label.message) for label in swap.labels]
     assert TORCH is not None and TORCH.origin is not None
     lines = [(Path(TORCH.origin).parents[1] / found[1]).read_text().splitlines() for found in places if found]
@@ -188,7 +189,7 @@ def test_a_release_that_is_not_known_is_tried(other_torch: Path) -> None:
     assert report.ok and report.operations == 12
     assert report.notes[0] == "executed: torch 9.1.0" and "has not been tried" in report.notes[1]
     twice = pipesched.verify("torch:New", p=2, v=1, m=3, twice=True, framework_path=path)
-    (first, *_) = (d for d in twice.diagnostics if d.code is Code.TWICE)
+    (first, *_) = (d for d in twice.diagnostics if d.code is CheckCode.TWICE)
     assert "(torch/distributed/pipelining/schedules.py:" in first.labels[0].message
 
 

@@ -20,6 +20,7 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code
 from pipesched.interop.codes import InteropCode
 
@@ -121,7 +122,7 @@ def test_a_framework_is_verified_at_many_sizes_and_options(capsys: pytest.Captur
 def test_a_finding_names_the_line_that_yielded(folder: Path) -> None:
     """In the label, and so in JSON; a line of the generator's own file."""
     report = pipesched.verify("python:slips:forgets", p=2, m=3)
-    assert [d.code for d in report.diagnostics] == [Code.MISSING] * 2
+    assert [d.code for d in report.diagnostics] == [CheckCode.MISSING] * 2
     assert f"(slips.py:{LINES['forgets']})" in report.diagnostics[0].labels[0].message
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import pipesched
+from pipesched.check.rows import CheckCode
 from pipesched.common.in_memory import written
 from pipesched.diagnostics import Code
 from pipesched.support.source import Source
@@ -41,14 +42,14 @@ def counted(entry: dict[str, Any]) -> set[Code]:
         return {Code.FILE_DISAGREES}
     stages = 1 + max(s for _, s, _ in runs)
     every = {(kind, s, i) for kind in "FIW" for s in range(stages) for i in range(entry["m"])}
-    found = {Code.TWICE} if max(runs.values()) > 1 else set()
-    return found | ({Code.MISSING} if every - runs.keys() else set())
+    found = {CheckCode.TWICE} if max(runs.values()) > 1 else set()
+    return found | ({CheckCode.MISSING} if every - runs.keys() else set())
 
 
 @pytest.mark.parametrize("entry", RECORDED, ids=lambda e: f"{e['function']}-{e['name']}-p{e['p']}-m{e['m']}")
 def test_the_verdict_is_what_counting_says(entry: dict[str, Any]) -> None:
     """Right if every operation runs once; torch's own file lacks reductions, which its runtime needs since 2.10."""
     report = pipesched.verify(order(entry), p=entry["p"], m=entry["m"])
-    meant = {Code.NO_REDUCTION} if entry["name"].endswith("_comms.csv") else counted(entry)
+    meant = {CheckCode.NO_REDUCTION} if entry["name"].endswith("_comms.csv") else counted(entry)
     assert {d.code for d in report.diagnostics if not d.code.warning} == meant
     assert meant or report.communication is None or not report.communication.fails

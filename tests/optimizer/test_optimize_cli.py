@@ -18,6 +18,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched.__main__ import main
+from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code
 from pipesched.library.assets import asset
 from pipesched.optimizer.codes import OptimizerCode
@@ -97,7 +98,7 @@ MISTAKES = [
     Case(("dualpipe", "--p", "4"), 1, OptimizerCode.NOT_OPTIMIZED, "overlap slots"),
     Case(("forward.csv",), 1, OptimizerCode.NOT_OPTIMIZED, "no backward", {"forward.csv": "0F0,0F1\n1F0,1F1\n"}),
     Case(("bad.csv",), 1, Code.CELL, "bad.csv:1:5", {"bad.csv": CSV.replace("0F1", "0X1")}),
-    Case(("less.csv",), 1, Code.MISSING, "F of microbatch 1", {"less.csv": "0F0,0F1,0B0,0B1\n1F0,1B0\n"}),
+    Case(("less.csv",), 1, CheckCode.MISSING, "F of microbatch 1", {"less.csv": "0F0,0F1,0B0,0B1\n1F0,1B0\n"}),
     Case(("two.csv", "--p", "3"), 2, Code.FILE_DISAGREES, "2 ranks", {"two.csv": CSV}),
     Case(("1f1b", "--p", "2", "--m", "0"), 2, USAGE),
 ]

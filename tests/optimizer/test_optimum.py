@@ -17,6 +17,7 @@ import pipesched
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import timeline
+from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op
@@ -202,7 +203,12 @@ def test_no_false_certificate_is_accepted() -> None:
             else:
                 assert bad.true(optimum(bad.instance)), (seed, slip.__name__, bad.certificate)
     assert rejected > deep(330)
-    assert {str(OptimizerCode.CERTIFICATE), str(OptimizerCode.VERDICT), str(Code.OVER_CAP), str(Code.MISSING)} <= codes
+    assert {
+        str(OptimizerCode.CERTIFICATE),
+        str(OptimizerCode.VERDICT),
+        str(CheckCode.OVER_CAP),
+        str(CheckCode.MISSING),
+    } <= codes
 
 
 def test_what_the_optimizer_says_is_accepted() -> None:
@@ -287,7 +293,7 @@ def verified(answer: object, folder: Path) -> list[str]:
     [
         ({}, None),
         ({"mem_cap": None}, None),
-        ({"mem_cap": ["1/2", 1]}, Code.OVER_CAP),
+        ({"mem_cap": ["1/2", 1]}, CheckCode.OVER_CAP),
         ({"mem_cap": [True, 1]}, OptimizerCode.CERTIFICATE),
         ({"mem_cap": [1]}, OptimizerCode.CERTIFICATE),
         ({"mem_cap": ["1e999999999", 1]}, OptimizerCode.CERTIFICATE),
@@ -302,7 +308,7 @@ def verified(answer: object, folder: Path) -> list[str]:
         ({"certificate": TINY["certificate"] | {"schedule": 10**400, "schedule_decimal": 5.0}}, Code.BUDGET),
         ({"source": None}, OptimizerCode.CERTIFICATE),
         ({"certificate": None}, OptimizerCode.CERTIFICATE),
-        ({"source": "schedule two(p = 2, m = 1)\nstage s in 0 .. p on rank s\nrank r { F I }\n"}, Code.MISSING),
+        ({"source": "schedule two(p = 2, m = 1)\nstage s in 0 .. p on rank s\nrank r { F I }\n"}, CheckCode.MISSING),
         ({"certificate": TINY["certificate"] | {"verdict": "best found"}}, OptimizerCode.VERDICT),
         ({"certificate": TINY["certificate"] | {"schedule": 4}}, OptimizerCode.CERTIFICATE),
     ],

@@ -25,7 +25,7 @@ import pytest
 
 import pipesched
 from pipesched.chart.views import views
-from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
+from pipesched.check.rows import ORDER_CHECKS, PROGRAM_CHECKS
 from pipesched.common.in_memory import written
 from pipesched.extension import Check
 from pipesched.extension import rows as added

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.analysis.idle import Idle
+from pipesched.check.checks import Subject
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.check.memory import check_memory
@@ -59,14 +60,9 @@ class Case:
     @cached_property
     def wrong(self) -> list[Diagnostic]:
         """The faults of the schedule itself."""
-        made = self.analysis
-        found = [
-            *check_complete(self.schedule, made.dependencies),
-            *check_dataflow(self.schedule, made.dependencies, made.timeline),
-        ]
-        if self.terms.caps is not None:
-            found += check_memory(made.memory, self.terms.caps)
-        return found
+        subject = Subject(self.analysis, self.terms.caps or ())
+        found = [*check_complete(subject), *check_dataflow(subject)]
+        return found if self.terms.caps is None else [*found, *check_memory(subject)]
 
     @property
     def unit(self) -> Unit:

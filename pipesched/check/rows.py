@@ -1,0 +1,123 @@
+"""All checks, a row each: the property, the codes of its violations, its function, and the facts that it needs.
+
+A new check is its file, a row and a code here, and the page of its code. No check stops another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipesched.diagnostics import AnyCode
+from pipesched.extension import Check, Lazy, Needs
+
+if TYPE_CHECKING:
+    from pipesched.check.checks import Subject
+
+
+class CheckCode(AnyCode):
+    """The kinds of finding that checks alone have."""
+
+    MISSING = "PS301"
+    TWICE = "PS302"
+    WRONG_RANK = "PS303"
+    ORDER = "PS305"
+    OVERLAP_DEPENDENT = "PS307"
+    NOT_RECEIVED = "PS308"
+    NOT_PRODUCED = "PS309"
+    FROZEN = "PS310"
+    BOTH_WAYS = "PS311"
+    UNMATCHED = "PS402"
+    SWAPPED = "PS403"
+    PEER = "PS404"
+    SENT_TWICE = "PS405"
+    NOT_UNDER_WAY = "PS406"
+    OVER_CAP = "PS501"
+    NO_REDUCTION = "PS601"
+    REDUCED_TWICE = "PS602"
+    REDUCED_EARLY = "PS603"
+    COPIES = "PS604"
+    SYNC = "PS605"
+    STEP = "PS606"
+    ONLY_TRAINING = "PS607"
+    IDLE_RANK = "PS902"
+    BUFFERS = "PS906"
+
+
+ORDER_CHECKS: tuple[Check[Subject], ...] = (
+    Check(
+        "every F, and B or I + W, exactly once, in range, on its rank",
+        ("PS301", "PS302", "PS303", "PS304", "PS310", "PS311"),
+        Lazy("check.complete:check_complete"),
+    ),
+    Check(
+        "each operation after what it needs on its rank; overlap parts independent; no cycle of compute orders",
+        ("PS305", "PS306", "PS307"),
+        Lazy("check.dataflow:check_dataflow"),
+    ),
+    Check(
+        "copies of a stage that can be summed; no rank without work",
+        ("PS604", "PS902"),
+        Lazy("check.complete:check_placement"),
+    ),
+)
+"""The checks of the order of compute. What they find may have a hint."""
+
+PROGRAM_CHECKS: tuple[Check[Subject], ...] = (
+    Check(
+        "peers exist; each message sent and received once; the two ends of a channel in one order",
+        ("PS402", "PS403", "PS404", "PS405"),
+        Lazy("check.channels:check_channels"),
+        Needs.MESSAGES,
+        place=10,
+    ),
+    Check(
+        "each WAIT after its send or its reduction; for torch by torch's rules",
+        ("PS406",),
+        Lazy("check.channels:check_waits"),
+        Needs.OWN,
+        place=20,
+    ),
+    Check(
+        "no rank waits for ever under the communication model",
+        ("PS401",),
+        Lazy("check.deadlock:check_deadlock"),
+        Needs.PROGRAM | Needs.ENDS,
+        place=30,
+    ),
+    Check(
+        "no rank holds more activations than its cap",
+        ("PS501",),
+        Lazy("check.memory:check_memory"),
+        Needs.CAPS,
+        place=40,
+    ),
+    Check(
+        "each rank computes with received inputs and sends computed results",
+        ("PS308", "PS309"),
+        Lazy("check.handover:check_handover"),
+        Needs.OWN,
+        place=50,
+    ),
+    Check(
+        "the gradients of a stage are reduced once, when they are complete",
+        ("PS303", "PS601", "PS602", "PS603"),
+        Lazy("check.gradients:check_gradients"),
+        Needs.OWN,
+        place=60,
+    ),
+    Check(
+        "copies of a stage are summed and every rank steps, once, with complete gradients",
+        ("PS605", "PS606", "PS607"),
+        Lazy("check.step:check_step"),
+        Needs.OWN,
+        place=70,
+    ),
+    Check(
+        "no messages collected without a reason",
+        ("PS906",),
+        Lazy("check.memory:check_buffers"),
+        Needs.OWN | Needs.SOUND | Needs.ENDS,
+        place=110,
+    ),
+)
+"""The checks of instructions and memory."""
