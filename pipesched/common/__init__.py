@@ -1,1 +1,3 @@
-"""What several extensions need and the core does not: refusals by feature, functions of users, processes of ours."""
+"""Modules that several extensions need and the core does not: refusals by feature, users' functions, child
+processes.
+"""

@@ -1,4 +1,4 @@
-"""The units of work that a file may cost which is read in steps of ours: 4 for each byte, and 100,000."""
+"""A budget of work for files that our own code reads step by step: 4 units per byte, plus 100,000."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ EACH, SPARE = 4, 100_000
 
 
 class Budget:
-    """The units of work that a file of so many bytes may cost."""
+    """The units of work that a file with a number of bytes may take."""
 
     def __init__(self, size: int, each: int = EACH) -> None:
         self.left = self.units = each * size + SPARE
 
     def spend(self, units: int, what: str) -> None:
-        """Takes units for a piece of work.
+        """Charge units for a piece of work.
 
         Raises:
-            Spent: too few are left.
+            Spent: if too few are left.
         """
         self.left -= units
         if self.left < 0:

@@ -1,10 +1,10 @@
-"""How a process of ours begins: with this very package, and with nothing of the folder that it is started in.
+"""Child processes, which run with this very package and import nothing from the folder in which they start.
 
     python -m MODULE    sys.path = current folder, PYTHONPATH, standard library, site-packages
-    command(MODULE)     sys.path = PYTHONPATH, standard library, site-packages; pipesched from where it is here
+    command(MODULE)     sys.path = PYTHONPATH, standard library, site-packages; pipesched from its place here
 
-So a json.py or a torch.py among a user's files is never run in the place of the module that is meant. An empty entry
-of PYTHONPATH is the current folder too, and mostly a slip (``PYTHONPATH=$PYTHONPATH:/there``): it is left out.
+So a json.py or a torch.py among a user's files never replaces the module of that name. An empty entry of PYTHONPATH
+also means the current folder, and is usually a slip (``PYTHONPATH=$PYTHONPATH:/there``): it is dropped.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ def command(module: str) -> list[str]:
 
 
 def environment(**wanted: str) -> dict[str, str]:
-    """Return the environment of the process: the user's variables, and `wanted` where they are not set."""
+    """Return the environment of the process: the user's variables, and `wanted` for variables that are not set."""
     path = os.pathsep.join(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
     return {**wanted, **os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": path}

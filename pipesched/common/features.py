@@ -1,4 +1,4 @@
-"""Features that a schedule may have, and consumers: each names the features that it knows, and refuses all others.
+"""Features that a schedule may have, and consumers: each names the features that it supports, and refuses all others.
 
     feature       found in a schedule as              optimizer  bound  torch-csv  torch-comms  DeepSpeed
     kinds         it runs R and W                     F I W B    F I W B    F I W B  F I W B     F B
@@ -13,8 +13,8 @@
     uneven costs  cost F differs from microbatch to   -          -          known    known       known
                   microbatch
 
-A new row of `FEATURES`, or a new kind of operation, is refused by every consumer until one names it. The rows of the
-consumers are with their owners; `tests/shell/test_features.py` holds this picture against them.
+A new row of `FEATURES`, or a new kind of operation, is refused by every consumer until it names it. The rows of the
+consumers are in their own modules; `tests/shell/test_features.py` compares this table with them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
 
-_LISTED = 8  # ranks that a message names
+_LISTED = 8  # most ranks that a message names
 
 
 @dataclass(frozen=True)
 class Found:
-    """A feature of one schedule. why: in the words of a refusal. at: its first operation, -1 where it has no place."""
+    """A feature of one schedule. why: in the words of a refusal. at: its first operation, -1 if it has no place."""
 
     why: str
     at: int = -1
@@ -44,7 +44,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Feature:
-    """A row. find: the feature as a schedule with these costs has it, None where it does not."""
+    """A row. find: returns the feature of a schedule with these costs, None if it does not have it."""
 
     name: str
     find: Callable[[Schedule, Costs], Found | None]
@@ -106,11 +106,11 @@ FEATURES = (OVERLAP, COPIES, SKIPS, SLICES, FROZEN, FORWARD_ONLY, EMPTY_RANKS, U
 
 @dataclass(frozen=True)
 class Consumer:
-    """A reader of schedules that knows some features, and refuses every other.
+    """A reader of schedules that supports some features and refuses all others.
 
     title, verb: in "`title` cannot `verb` 1f1b: it has frozen stages: 0". code: of the refusal. kinds: of operations.
     knows: the features. because: by feature, the fact about the consumer that forbids it. helps: by feature, the
-    remedy, where it is not `help`.
+    remedy, if it is not `help`.
     """
 
     title: str
@@ -123,7 +123,7 @@ class Consumer:
     helps: Mapping[Feature, str] = field(default_factory=dict)
 
     def refusals(self, schedule: Schedule, costs: Costs | None = None) -> Iterator[Diagnostic]:
-        """Yield a finding for every feature, and for the kinds of operation, that the consumer does not know."""
+        """Yield a finding for every feature and kind of operation that the consumer does not support."""
         given = costs or Costs()
         for feature in FEATURES:
             if feature not in self.knows and (found := feature.find(schedule, given)) is not None:
@@ -139,12 +139,12 @@ class Consumer:
     def refusal(
         self, schedule: Schedule, why: str, note: str = "", help: str | None = None, labels: tuple[Label, ...] = ()
     ) -> Diagnostic:
-        """Return a refusal of something that only this consumer cannot take."""
+        """Return a refusal for a reason that only this consumer has."""
         message = f"{self.title} cannot {self.verb} {schedule.name}: {why}"
         return Diagnostic(self.code, message, labels, (note,) if note else (), help or self.help)
 
     def require(self, schedule: Schedule, costs: Costs | None = None) -> None:
-        """Raises PipeschedError: all refusals."""
+        """Raise PipeschedError with all refusals, if there are any."""
         if found := [*self.refusals(schedule, costs)]:
             raise PipeschedError(found)
 

@@ -1,4 +1,4 @@
-"""A user's function, by its name: ``module:function``, or ``path/to/file.py:function``."""
+"""Lookup of a user's function by its name: ``module:function``, or ``path/to/file.py:function``."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Unknown(Exception):
 
 
 def found(name: str, folders: Sequence[str] = ()) -> tuple[ModuleType, object]:
-    """Return the module of a name and its attribute: of that very file, or of a module, in these folders before any
-    other.
+    """Return the module and the attribute of a name: from that very file, or from a module, in these folders before any
+    others.
 
     Raises:
-        Unknown: it has no such attribute, or names none.
+        Unknown: if there is no such attribute, or the name has none.
     """
     path, _, attribute = name.rpartition(":")
     if not path or not attribute.isidentifier():

@@ -1,4 +1,4 @@
-"""Nothing is added: other extensions import what is here."""
+"""No rows: other extensions import the modules of this folder."""
 
 from pipesched.extension import Row
 

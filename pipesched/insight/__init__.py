@@ -1,1 +1,1 @@
-"""Explains idle time, and compares schedules and orders."""
+"""Explanations of idle time, and comparisons of schedules and orders."""

@@ -1,4 +1,4 @@
-"""`pipesched.why`, `compare` and `diff`: what an order costs, and what it resembles."""
+"""The API functions `pipesched.why`, `compare` and `diff`."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def why(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Why:
-    """Return where the idle time of a schedule comes from: the split by rank, the growth, the critical path, every gap.
+    """Explain the idle time of a schedule: its split by rank, its growth, the critical path, every gap.
 
     Raises:
-        PipeschedError: what keeps the file from being a schedule; PS225.
+        PipeschedError: the findings that keep the file from being a schedule; PS225.
     """
     given, sizes = keywords.read("why", locals())
     from pipesched.insight import why as verb
@@ -70,14 +70,14 @@ def compare(
     framework_time: float = 60,
     **parameters: Parameter | Sequence[Sequence[int]],
 ) -> Comparison:
-    """Return the schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
+    """Compare schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
 
-    library: ``--all``, every built-in schedule too. cost_per: costs are those of 1/p of the model (``rank``) or of one
-    ``stage``. A parameter is for the schedules that have it. comm: ``one-stream`` and the like, under which a rank's
-    links are shared by its messages: `row.queued` of each row.
+    library: as ``--all``, add every built-in schedule. cost_per: costs are those of 1/p of the model (``rank``) or of
+    one ``stage``. A parameter applies to the schedules that have it. comm: ``one-stream`` and the like, under which a
+    rank's links are shared by its messages: `row.queued` of each row.
 
     Raises:
-        PipeschedError: PS207, PS208, parameters that do not fit; PS225; PS809, PS810, a file that is not there.
+        PipeschedError: PS207, PS208, parameters that do not fit; PS225; PS809, PS810, a missing file.
     """
     given, _ = keywords.read("compare", locals() | {"parameters": {}})
     from pipesched.insight import compare as verb
@@ -113,7 +113,7 @@ def diff(
     """Compare two orders: the fewest operations to move, those that only one has, and the cost.
 
     Raises:
-        PipeschedError: what keeps one from being a schedule; PS208, PS225.
+        PipeschedError: the findings that keep one of them from being a schedule; PS208, PS225.
     """
     given, sizes = keywords.read("diff", locals())
     from pipesched.insight import diff as verb

@@ -1,10 +1,10 @@
-"""A table over schedules and sizes.
+"""The table of a comparison, over schedules and sizes.
 
-A parameter applies to the files that have it: with `--v 2` the interleaved schedules get it, and the others run once
-without it. A size that a schedule refuses is a row with the reason.
+A parameter applies to the files that have it: with `--v 2` only the interleaved schedules get it, and the others run
+once without it. A size that a schedule refuses is a row with the reason.
 
 Costs are those of 1/p of the model, so that an operation of one of S stages takes p/S of them; or, on request, those of
-one stage, whatever its size. Messages cost the same either way.
+one stage, whatever its size. Messages cost the same in both cases.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from pipesched.support.source import Source
 if TYPE_CHECKING:
     from pipesched.optimizer.solve.problem import Problem
 
-_SEARCHED = 3_000  # operations up to which the best bound is computed
-_BOUNDED = 1_000_000  # operations up to which any bound is computed
+_SEARCHED = 3_000  # most operations for which the best bound is computed
+_BOUNDED = 1_000_000  # most operations for which any bound is computed
 
 
 def named(schedules: Sequence[object], *, library: bool) -> list[object]:
     """Return the targets to compare: those named, and with `library` the rest of the built-in schedules.
 
     Raises:
-        PipeschedError: PS225, no target is named.
+        PipeschedError: PS225, if no target is named.
     """
     given = {name for name in schedules if isinstance(name, str)}
     found = [*schedules, *(name for name in built_in() if library and name not in given)]
@@ -64,7 +64,7 @@ def compare(
     """Compare every file at every size.
 
     Raises:
-        PipeschedError: PS208, a parameter that none of the files has.
+        PipeschedError: PS208, if none of the files has a parameter.
     """
     own = list(zip(*(shared(sources, size) for size in sizes), strict=True))
     rows = []
@@ -90,7 +90,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
     """Return the row of a file at a size: its figures, or the reason why it has none.
 
     Raises:
-        PipeschedError: PS207, a parameter that has no default is not given.
+        PipeschedError: PS207, if a parameter without a default is not given.
     """
     label = source.name.removesuffix(".ps")
     try:
@@ -156,9 +156,7 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
 
 
 def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:
-    """Return the costs of one operation of a stage: the given ones times p/S; those of a device are per stage
-    already.
-    """
+    """Return the costs of one operation of a stage: the given ones times p/S; a device's are per stage already."""
     if per_stage or options.of(Workload).device is not None:
         return options.counted(loaded)
     return options.counted(loaded).scaled(Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages)))
@@ -171,7 +169,7 @@ def share(placement: Placement) -> Fraction:
 
 
 def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) -> Fraction | None:
-    """Lower bound on the makespan of every order; None if the optimizer's problem does not cover the schedule.
+    """Return a lower bound on the makespan of every order; None if the optimizer's problem does not cover the schedule.
 
     It does not if operations or all backwards are missing, if stages are frozen or not a chain, if costs differ between
     microbatches or these are slices, if forwards are recomputed or activations offloaded, or if a pair or a full
@@ -196,7 +194,9 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
 
 
 def _plain_bounds(problem: Problem) -> int:
-    """Lower bound by the longest path, and by the work of a rank between its head and tail: quick at any size."""
+    """Return a lower bound by the longest path, and by the work of a rank between its head and tail; fast at any
+    size.
+    """
     from pipesched.optimizer.solve.bounds.longest_paths import paths
     from pipesched.optimizer.solve.bounds.lower_bound import busiest
 

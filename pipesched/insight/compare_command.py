@@ -21,8 +21,8 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     pipesched compare --all --p 8 --m 32 --plot bubble.svg
     pipesched compare 1f1b interleaved --p 4 --v 2,4 --m 8 --cost F=1,I=1,W=1,C=0.1
 
-    A parameter is for the schedules that have it. With costs for 1/p of the model, the default, an operation of one
-    of S stages takes p/S of them, so that like is compared with like.
+    A parameter applies to the schedules that have it. With costs for 1/p of the model, the default, an operation of one
+    of S stages takes p/S of them, so that schedules are comparable.
     """
     from pipesched.compile import read
     from pipesched.insight import compare as verb

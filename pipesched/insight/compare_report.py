@@ -42,12 +42,12 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Row(Judged):
-    """The figures; None if the file has a fault that prevents them. share: of the model, on the rank that holds most.
-    own_costs: whether the file gives some of the costs. assumed: costs that were not given, each with those that it
-    follows from. remarks: that in words, and what else is to be said of the costs. rests_on: the assumptions on costs
-    and bytes, in words; doubts: what else is to be said of the costs. work: what a schedule does not do that others do,
-    and the ranks that do none of it. queued: the makespan where messages wait for their turn under the model of
-    communication that was named. bytes: by rank the most that it needs, where a model says so.
+    """The figures of a schedule at a size; None if the file has an error that prevents them. share: of the model, on
+    the rank that holds most. own_costs: whether the file gives some of the costs. assumed: costs that were not given,
+    each with those from which it follows. remarks: these in words, and further remarks on the costs. rests_on: the
+    assumptions on costs and bytes, in words; doubts: doubts about the costs. work: work of other schedules that this
+    one lacks, and the ranks without work. queued: the makespan if messages queue, under the named communication model.
+    bytes: by rank the most that it needs, if a model gives it.
     """
 
     source: str
@@ -94,7 +94,7 @@ class Comparison:
 
     @property
     def exit_status(self) -> int:
-        """Exit status of the findings; refused sizes count only if every size is refused."""
+        """The exit status of the findings; refused sizes count only if every size is refused."""
         every = all(row.refused for row in self.rows)
         return exit_status(found for row in self.rows if every or not row.refused for found in row.diagnostics)
 
@@ -143,7 +143,7 @@ class Comparison:
 
     @property
     def explains(self) -> bool:
-        """True if figures depend on a transformer or a device, which the end of the table names."""
+        """True if figures depend on a transformer or a device, which is named below the table."""
         return bool(self.unit) or any(row.bytes for row in self.rows)
 
     @property
@@ -158,7 +158,7 @@ class Comparison:
         ]
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form, see ``emit/README.md``."""
+        """Return the published JSON form, see ``emit/README.md``."""
         return {
             "ok": self.exit_status == 0,
             "cost_per": "stage" if self.per_stage else "rank",
@@ -185,7 +185,7 @@ class Comparison:
         return "; ".join((*row.work, *["at the costs of its file"] * (row.own_costs and others)))
 
     def plot(self) -> str:
-        """Return the plot of bubble against peak memory, as SVG; below it the omitted schedules, and why."""
+        """Plot bubble against peak memory as SVG, with the omitted schedules and the reasons below it."""
         from pipesched.views.plot import plot
 
         x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
@@ -213,7 +213,7 @@ def _cells(row: Row, unit: Unit) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
-    """Yield faults, refusals, differing costs of files, assumptions, and omissions."""
+    """Yield errors, refusals, differing costs of files, assumptions, and omissions."""
     for row in comparison.rows:
         if row.fault is not None:
             title = " ".join([row.name, *(f"{name}={render.size(value)}" for name, value in row.parameters.items())])

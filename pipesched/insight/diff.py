@@ -6,10 +6,10 @@
 The differences are the fewest moves of operations that turn the order of each rank into the other one, operations that
 only one of them has, overlap pairs, batches of messages, placement and sizes. Both files get the requested costs.
 
-Every operation or instruction of both is a number, equal where they are equal. If both files name their messages, these
-are compared too, since a moved message can deadlock; otherwise only the computes. A B of one order and the I of the
-same stage and microbatch in the other one get the same number, so that split backwards are not reported as different
-operations.
+Every operation or instruction of both is represented by a number, and equal ones by equal numbers. If both files name
+their messages, these are compared too, since a moved message can deadlock; otherwise only the computes. A B of one
+order and the I of the same stage and microbatch in the other get the same number, so that split backwards are not
+reported as different operations.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from pipesched.views.tables import grouped
 
 
 def diff(a: Source, b: Source, options: Options) -> Difference:
-    """Compare two files; each takes the sizes that it has.
+    """Compare two files; each gets the sizes that it has as parameters.
 
     Raises:
-        PipeschedError: a fault of one of the files; PS208, a size that neither of them has.
+        PipeschedError: an error in one of the files; PS208, a size that neither of them has.
     """
     own = zip((a, b), shared((a, b), options.parameters), strict=True)
     return differ(*(examined(file, replace(options, parameters=x)) for file, x in own))
 
 
 def differ(a: Examination, b: Examination) -> Difference:
-    """Compare from a to b; n log n in the operations that moved."""
+    """Compare order a with order b; n log n in the number of moved operations."""
     one, two = listings(a, b)
     moved: list[Move] = []
     only: tuple[list[Alone], list[Alone]] = ([], [])
@@ -82,7 +82,7 @@ def differ(a: Examination, b: Examination) -> Difference:
 
 
 def _moves(rank: int, found: Moves, one: Listing, two: Listing) -> Iterator[Move]:
-    """Runs of moved neighbours, each with the next operation that stayed."""
+    """Yield runs of moved neighbours, each with the next operation that was not moved."""
     (low_a, _), (low_b, high_b) = one.bounds(rank), two.bounds(rank)
     stays = np.setdiff1d(np.arange(high_b - low_b + 1), [*(j for _, j in found.moved), *found.new])
     runs: list[list[tuple[int, int]]] = []
@@ -120,7 +120,7 @@ def _overlaps(schedule: Schedule) -> Named:
 
 
 def _batches(program: Program) -> Named:
-    """Return a batch of a single message is the same as no batch."""
+    """Map each batch of several messages to its first index; a batch of one message is no batch."""
     begins, ends = (np.flatnonzero(x).tolist() for x in brackets(program.group))
     return {
         (int(program.rank[i]), f"( {' '.join(str(program[x]) for x in range(i, last + 1))} )"): i
@@ -135,7 +135,7 @@ def _missing(order: Schedule | Program, mine: Named, other: Named) -> tuple[Alon
 
 
 def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
-    """Yield the sizes, then ranks of stages, that differ."""
+    """Yield the sizes, then the ranks of stages, that differ."""
     for name in ("ranks", "stages", "microbatches", "slices"):
         if getattr(a, name) != getattr(b, name):
             yield f"{getattr(a, name)} {name}, then {getattr(b, name)}"
@@ -169,8 +169,8 @@ _COMPUTE = ("op", "stage", "microbatch")
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """key: of each entry, shape (entries,). split: whether it is a B that the other order has as I and W. half: whether
-    it is a W of such a B of the other one.
+    """The entries of an order. key: the number of each entry, shape (entries,). split: whether it is a B that the other
+    order has as I and W. half: whether it is a W of such a B of the other order.
     """
 
     order: Schedule | Program
@@ -180,7 +180,7 @@ class Listing:
 
     @property
     def weight(self) -> Bools:
-        """Mark the entries that are a W."""
+        """A mask of the entries that are a W."""
         return np.asarray(self.order.op == Op.W)
 
     def bounds(self, rank: int) -> tuple[int, int]:
@@ -197,7 +197,7 @@ class Listing:
 
 
 def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
-    """Return both orders, with equal numbers for equal entries, made of the values of all columns."""
+    """Return both orders, with equal numbers for entries that are equal in all columns."""
     one, two = a.loaded.program, b.loaded.program
     orders = (a.loaded.schedule, b.loaded.schedule) if one is None or two is None else (one, two)
     names = _COMPUTE if one is None or two is None else (*_COMPUTE, "peer", "communicator")
@@ -212,9 +212,7 @@ def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
 
 
 def _split(mine: Schedule | Program, at: Ints, other: Schedule | Program, there: Ints) -> Bools:
-    """Mark the entries of mine that are a B, but only an I in the other order; at, there: stage and microbatch of
-    each.
-    """
+    """Mark the entries of mine that are a B but only an I in the other order; at, there: stages and microbatches."""
     halves = np.setdiff1d(there[other.op == Op.I], there[other.op == Op.B])
     return np.asarray((mine.op == Op.B) & np.isin(at, halves) & ~np.isin(at, at[mine.op == Op.I]))
 
@@ -224,7 +222,7 @@ def _columns(order: Schedule | Program, names: tuple[str, ...]) -> list[Column]:
 
 
 def _packed(orders: list[list[Column]]) -> list[Ints]:
-    """Merge the columns of each order into one number, equal if all of them are equal."""
+    """Merge the columns of each order into one number, equal if all columns are equal."""
     keys: list[Ints] = [np.zeros(len(columns[0]), dtype=np.int64) for columns in orders]
     for parts in zip(*orders, strict=True):
         low = min(int(part.min(initial=0)) for part in parts)

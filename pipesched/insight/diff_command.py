@@ -1,4 +1,4 @@
-"""``pipesched diff``: what differs between two orders, and what it costs."""
+"""``pipesched diff``: the differences between two orders, and their cost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pipesched.command import flags
 @click.argument("b", type=flags.target, metavar="B")
 @flags.options("diff")
 def diff(a: str, b: str, *, every: bool, **given: object) -> int:
-    """Say what differs between two orders: .ps files, torch CSV files, orders, streams, built-in names.
+    """List the differences between two orders: .ps files, torch CSV files, orders, streams, built-in names.
 
-    The fewest operations that have to be moved to make B of A, rank by rank, operations that only one of them has,
-    sizes and placement; then times and memory of both. Where both files name messages, those are compared too.
+    Shows the fewest operations that must be moved to turn A into B, rank by rank, operations that only one of them has,
+    sizes and placement; then times and memory of both. If both files name messages, these are compared too.
 
     \b
     pipesched diff zb_h1 mine.ps --p 4 --m 8

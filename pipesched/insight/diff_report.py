@@ -28,7 +28,7 @@ Said: TypeAlias = Callable[[Fraction], str]
 
 @dataclass(frozen=True)
 class Move:
-    """The neighbours in both orders that moved together. step_a, step_b: of the first of them, from 1.
+    """A group of neighbours in both orders that moved together. step_a, step_b: of the first of them, from 1.
 
     before: the next operation in the second order that has not moved; None at the end.
     """
@@ -51,8 +51,7 @@ class Alone:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """All differences, by rank. facts: of sizes and placement, in words. pairs: overlap pairs that only a, only b
-    has.
+    """All differences, by rank. facts: on sizes and placement, in words. pairs: overlap pairs that only a, only b has.
 
     split: each B that is I and W in the other order. messages: whether messages are compared too.
     """
@@ -76,7 +75,7 @@ class Difference:
 
     @property
     def exit_status(self) -> int:
-        """Exit status: 0 for the same order, 1 if they differ."""
+        """The exit status: 0 for the same order, 1 if they differ."""
         return 0 if self.equal else 1
 
     def __str__(self) -> str:
@@ -161,7 +160,7 @@ def _lines(found: Difference, every: bool) -> Iterator[str]:
 
 
 def _together(moves: Sequence[Move]) -> Iterator[list[Move]]:
-    """Group moves to one place: each begins where the one before it ends in the second order."""
+    """Group moves to one place: each begins where the previous one ends in the second order."""
     run: list[Move] = []
     for move in moves:
         if run and (run[-1].rank, run[-1].step_b + len(run[-1].operations)) != (move.rank, move.step_b):
@@ -201,7 +200,7 @@ def _operations(names: tuple[str, ...], every: bool) -> str:
 
 
 def _cost(found: Difference) -> str:
-    """Format both figures and the difference."""
+    """Return the table of both figures and their difference."""
     rows = []
     written = _written(found.a)
     for name, a, b in found.figures():
@@ -220,13 +219,13 @@ def _remarks(found: Difference) -> Iterator[str]:
 
 
 def _own(made: Examination) -> tuple[str, ...]:
-    """Return the remarks on its costs, without the assumptions that the end lists."""
+    """Return the remarks on an order's costs, without the assumptions that are listed at the end."""
     found = made.analysis
     return tuple(found.costs.doubts(found.costs_used)) if made.report.rests_on else found.remarks
 
 
 def _written(made: Examination) -> dict[str, Said]:
-    """Return the format of a figure that is not a share."""
+    """Return the format of figures other than shares."""
     unit = made.analysis.costs.unit
     bare = not unit and not made.report.parts.counted
     return {

@@ -1,11 +1,11 @@
-"""Makespans of an order whose times vary, and how late its messages may come.
+"""Makespans of an order with varying times, and the slack of its messages.
 
-Each operation and each message takes its cost times a factor of its own, drawn from a normal distribution about 1 of
-the standard deviation that is asked for; none is below 0. The order of every rank stays. All draws run side by side, as
-further ranks of the same lists, and the same draws are made each time.
+Each operation and each message takes its cost times a factor of its own, drawn from a normal distribution around 1 with
+the requested standard deviation; none is below 0. The order of every rank is fixed. All draws run side by side, as
+additional ranks of the same lists, and the same draws are made each time.
 
-The slack of a message is the time by which it alone may come later without a later end: what is left of the makespan
-between the longest way to it and the longest way from it.
+The slack of a message is the time by which it alone may arrive later without a later end: the makespan less the longest
+path to the message and the longest path from it.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from pipesched.report.parts import Part
 from pipesched.schedule_analysis import Analysis
 
 DRAWS = 1000
-MOST = 16_000_000  # slots of all draws together
+MOST = 16_000_000  # most slots of all draws together
 _AT_ONCE = 1 << 20  # slots that run side by side
-_FINER = 1000  # a tick of the costs in those of the draws
+_FINER = 1000  # ticks of the draws in a tick of the costs
 _WIDEST = 2**61
-_SHOWN = 6  # links between ranks that are named
+_SHOWN = 6  # most links between ranks that are named
 
 
 @dataclass(frozen=True)
 class Jittered:
-    """jitter: the standard deviation of every time, as a share of it."""
+    """The option for jitter. jitter: the standard deviation of every time, as a share of it."""
 
     jitter: Fraction | None = None
 
 
 @dataclass(frozen=True)
 class Jitter(Part):
-    """The makespan where times vary. share: the standard deviation of a time. p50, p95: the least makespan that so many
-    per cent of the draws do not exceed. messages, tight: how many there are, and how many of them have no slack. slack:
-    by sender and receiver, the least of their messages.
+    """The makespan with varying times. share: the standard deviation of a time. p50, p95: the least makespan that so
+    many per cent of the draws do not exceed. messages, tight: the number of messages, and of those without slack.
+    slack: by sender and receiver, the least of their messages.
     """
 
     key = "jitter"
@@ -62,12 +62,12 @@ class Jitter(Part):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """How times vary."""
+        """The assumption on how times vary."""
         varied = f"normal, standard deviation {percent(self.share)}"
         return (f"jitter: each operation and message takes its cost times a factor of its own, {varied}",)
 
     def lines(self) -> list[str]:
-        """Return both quantiles; how many messages may not be late, and the links on which each may."""
+        """Return both quantiles, the number of messages without slack, and the slack of the links."""
         median, most = _near(self.p50, self.unit), _near(self.p95, self.unit)
         lines = [f"jitter {percent(self.share)}: makespan {median} in half of {self.draws:,} draws, {most} in 95 %"]
         if self.messages:
@@ -90,12 +90,12 @@ class Jitter(Part):
 
 
 def _near(value: Fraction, unit: Unit) -> str:
-    """Return a drawn time, which is not an exact number, with four digits."""
+    """Format a drawn time, which is inexact, with four digits."""
     return unit.text(value) if unit else f"{float(value):.4g}"
 
 
 def jitter(made: Examination) -> Jitter | None:
-    """Return the makespans of draws; None of an order that never ends."""
+    """Return the makespans of draws; None for an order that never ends."""
     share, found = made.options.of(Jittered).jitter, made.analysis
     if share is None or not found.finished or not len(found.schedule):
         return None
@@ -121,8 +121,8 @@ def jitter(made: Examination) -> Jitter | None:
 
 
 def makespans(made: Analysis, share: float, draws: int = DRAWS) -> tuple[Ints, int]:
-    """Return the makespan of every draw, the least first, and in how many parts of a tick they are; fewer draws of an
-    order of more than `MOST` / `draws` slots.
+    """Return the makespans of the draws in ascending order, and the parts of a tick in which they are counted; fewer
+    draws for an order of more than `MOST` / `draws` slots.
     """
     _, cost, cut, waits = entries(made.schedule, made.dependencies, made.ticks, _copies(made))
     longest = int(cost.sum()) + int(waits[2].sum())
@@ -160,11 +160,11 @@ def _ends(cost: Ints, delay: Ints, cut: Ints, waits: Waits) -> Ints:
 
 
 def slack(made: Analysis) -> Ints:
-    """By message, the ticks by which it may come later."""
+    """Return, for each message, the ticks by which it may arrive later."""
     schedule, found = made.schedule, made.dependencies.messages()
     slot, cost, cut, (consumer, producer, delay) = entries(schedule, made.dependencies, made.ticks, _copies(made))
     end, _, _ = run(Lists.of(cost, cut, (consumer, producer, delay)))
-    last = len(cost) - 1  # backwards, what waited is waited for
+    last = len(cost) - 1  # reversed in time, so that waiting is reversed
     order = np.argsort(last - producer, kind="stable")
     back = Lists.of(
         cost[::-1], last + 1 - cut[::-1], ((last - producer)[order], (last - consumer)[order], delay[order])
@@ -176,7 +176,7 @@ def slack(made: Analysis) -> Ints:
 
 
 def deviation(value: object) -> Fraction:
-    """Return a share of a time: ``5%``, ``0.05``."""
+    """Parse a share of a time: ``5%``, ``0.05``."""
     text = str(value).strip()
     try:
         share = Fraction(text.removesuffix("%").rstrip()) / (100 if text.endswith("%") else 1)

@@ -1,19 +1,21 @@
-"""Similarity of two orders: equal but for a part of every rank, and the fewest moves from one to the other.
+"""Similarity of two orders: equal except for a part of every rank, and the fewest moves from one to the other.
 
-    mine    F0 F1 I0 F2 W0 I1 I2 W1 W2       as the other one, read
+    mine    F0 F1 I0 F2 W0 I1 I2 W1 W2       compared with `known`, read
     known   F0 F1 I0 W0 F2 I1 W1 I2 W2         exactly        differs from step 4 to 8
                                                up to W        equal: without its W each is F0 F1 I0 F2 I1 I2
 
-Three readings, strict to lax: exact; without W (their order is free as long as memory allows); and with each full
-backward read as its I, to recognize the same order with split backwards. In the two lax ones both orders must have the
-same W. An unequal reading keeps the differing part: per rank the steps between the common beginning and the common end.
+There are three readings, from strict to lax: exact; without W (their order is free as long as memory allows); and with
+each full backward read as its I, to recognize the same order with split backwards. In the two lax ones both orders must
+have the same W. An unequal reading keeps the differing part: per rank the steps between the common beginning and the
+common end.
 
     a   F0 F1 I0 W0 F2 I1 W1           in b's order the positions in a are 0 1 2 4 3 5 6
     b   F0 F1 I0 F2 W0 I1 W1           the longest increasing run of them stays: W0 (or F2) has moved
 
-Every element occurs once, so this is a permutation, and a longest increasing subsequence stays: one pass with a binary
-search, n log n. A permutation falls apart into blocks, each of which maps to itself; in short blocks, of equally long
-subsequences the one with most `heavy` elements is chosen, so that a W is reported as moved and not the F next to it.
+Every element occurs once, so this is a permutation, and the elements of a longest increasing subsequence have not
+moved: one pass with a binary search, n log n. A permutation splits into blocks, each of which maps to itself; in short
+blocks, of equally long subsequences the one with most `heavy` elements is chosen, so that a W is reported as moved and
+not the F next to it.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class Likeness:
 
 
 def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
-    """Return the strictest reading under which the orders are equal, else the exact one; None for other placements."""
+    """Return the strictest reading under which the orders are equal, or the exact one; None for other placements."""
     if mine.ranks != known.ranks or not same_place(mine.placement, known.placement):
         return None
     found = _read(mine, known, "exactly")
@@ -82,21 +84,19 @@ def _read(mine: Schedule, known: Schedule, reading: str) -> Likeness:
 
 
 def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
-    """Return the number of operations of a rank at the same place as in the other order."""
+    """Return the number of operations of a rank that are at the same place in the other order."""
     short = min(len(here), len(there))
     return max(int(np.count_nonzero(here[:short] == there[:short])), len(here) - max(0, high - low))
 
 
 def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:
-    """Return the differing range of a rank that is equal, or that lacks operations (high < low): then all of the
-    rank.
-    """
+    """Return the differing range of an equal rank, or of one that lacks operations (high < low): the whole rank."""
     begin, end = int(mine.start[rank]), int(mine.start[rank + 1])
     return (begin, begin) if high == low else (begin, max(end, begin + 1))
 
 
 def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
-    """Return the range of a that differs from b: outside of a[low:high] both are the same; high < low if b is longer
+    """Return the range of a that differs from b: outside a[low:high] both are the same; high < low if b is longer
     there.
 
     Equal sequences give (0, 0).
@@ -109,7 +109,7 @@ def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
 
 
 def _common_ends(a: Ints, b: Ints) -> tuple[int, int]:
-    """Return the number of equal elements at the beginning, and of the others at the end."""
+    """Return the number of equal elements at the beginning, and of further ones at the end."""
     short = min(len(a), len(b))
     unequal = np.flatnonzero(a[:short] != b[:short])
     low = int(unequal[0]) if len(unequal) else short
@@ -140,13 +140,13 @@ def _same_rest(mine: Schedule, known: Schedule, reading: str) -> bool:
     return np.array_equal(left_out(mine), left_out(known))
 
 
-_SHORT = 40  # elements of a block up to which all pairs are compared
+_SHORT = 40  # most elements of a block for which all pairs are compared
 
 
 @dataclass(frozen=True)
 class Moves:
-    """The positions from 0. moved: (in a, in b) of elements that have moved, in b's order; gone: in a alone; new: in b
-    alone.
+    """The moves between two orders; positions count from 0. moved: (in a, in b) of elements that have moved, in b's
+    order; gone: only in a; new: only in b.
     """
 
     moved: tuple[tuple[int, int], ...] = ()
@@ -184,7 +184,7 @@ def _numbered(values: list[int]) -> list[tuple[int, int]]:
 
 
 def _stays(positions: Sequence[int], heavy: Sequence[bool]) -> list[bool]:
-    """Mark the elements of different numbers that stay, an increasing subsequence."""
+    """Mark the elements that have not moved, a longest increasing subsequence of distinct numbers."""
     order = sorted(range(len(positions)), key=positions.__getitem__)
     permutation = [0] * len(positions)
     for number, i in enumerate(order):
@@ -203,7 +203,7 @@ def _stays(positions: Sequence[int], heavy: Sequence[bool]) -> list[bool]:
 
 
 def _longest(block: Sequence[int]) -> list[int]:
-    """Return the indices of a longest increasing subsequence, by the least last element of each length."""
+    """Return the indices of a longest increasing subsequence, tracking the smallest last element of each length."""
     last: list[int] = []
     ends: list[int] = []
     before = [-1] * len(block)

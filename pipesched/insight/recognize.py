@@ -1,9 +1,9 @@
-"""Recognize a published order: compare it with the library's schedules of its placement and sizes.
+"""Recognition of published orders, by comparison with the library schedules of the same placement and sizes.
 
 zb_h1, exactly           zb_h1 but for the order of W           1f1b with every backward split in two
 zb_h1, but for steps 5 to 9 of rank 2
 
-If two of them are the same order, the one with fewer parameters is named.
+If two library schedules are the same order, the one with fewer parameters is named.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def recognize(schedule: Schedule, source: Source | None = None) -> Known | None:
 
 
 def _closeness(like: Likeness) -> tuple[bool, int, Fraction]:
-    """Sort key: equal orders first, the strict reading before the lax ones, then by the common share."""
+    """Return the sort key: equal orders first, then the stricter reading, then the larger common share."""
     return like.whole, -READINGS.index(like.reading), like.common
 
 

@@ -1,4 +1,4 @@
-"""Idle time, and differences between schedules."""
+"""The rows that add `why`, `compare`, `diff` and `--jitter`."""
 
 from pipesched.extension import Lazy, Measure, Option, Row, Verb
 

@@ -1,4 +1,4 @@
-"""Sizes of several schedules: `--v 2` is for the interleaved ones, and an order that is written out has its p and m."""
+"""Sizes for several schedules: `--v 2` is for the interleaved ones, and a written-out order has its own p and m."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[s
     """Return the given sizes that each file takes.
 
     Raises:
-        PipeschedError: PS208, one that none of the files has.
+        PipeschedError: PS208, if none of the files has one of them.
     """
     taken = [known_parameters(source) for source in sources]
     known = dict.fromkeys(name for names in taken for name in names or ())

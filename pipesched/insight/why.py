@@ -1,4 +1,5 @@
-"""Explain idle time: its split, its growth with every microbatch, the critical path, each gap, and the similar order.
+"""The explanation of idle time: its split, its growth with every microbatch, the critical path, each gap, and a similar
+published order.
 
 Growth is the difference of two runs of the same file, at m and at m + d microbatches, over d: the rate without the
 constant costs of filling and draining. d is the number of ranks if the file accepts that size.
@@ -32,7 +33,7 @@ def why(source: Source, options: Options) -> Why:
     """Explain the idle time of a file.
 
     Raises:
-        PipeschedError: a fault of the file; costs that do not fit it.
+        PipeschedError: errors in the file; costs that do not fit it.
     """
     examined = compile.examined(source, options)
     made = examined.analysis
@@ -42,7 +43,7 @@ def why(source: Source, options: Options) -> Why:
 
 
 def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:
-    """Return the cause of each start, idle intervals of the ranks, and the split of idle time."""
+    """Return the cause of each start, the idle intervals of the ranks, and the split of the idle time."""
     found = causes(made.schedule, made.dependencies, made.timeline, made.ticks)
     gaps = attribution.gaps(made.schedule, made.timeline, found)
     return found, gaps, attribution.split(made.schedule, made.timeline, made.ticks, gaps)
@@ -71,7 +72,7 @@ def _mean(cost: Cost) -> Cost:
 
 
 def _over(cost: Grid, axis: int) -> Grid:
-    """Return the mean along an axis, in each of its places."""
+    """Return a cost with its mean along an axis at each place of that axis."""
     sums = cost.whole.sum(axis=axis, keepdims=True)
     return reduced(np.broadcast_to(sums, cost.whole.shape), cost.scale * cost.whole.shape[axis])
 
@@ -82,7 +83,7 @@ def _same(a: Ticks, b: Ticks) -> bool:
     def equal(x: Ints | None, y: Ints | None) -> bool:
         if x is None or y is None:
             return x is y
-        axes = max(x.ndim, y.ndim)  # a cost that is the same for all microbatches lacks an axis
+        axes = max(x.ndim, y.ndim)  # a cost that is the same for all microbatches has fewer axes
         x, y = (table if table.ndim == axes else table[..., None] for table in (x, y))
         return bool((x * b.scale == y * a.scale).all())
 

@@ -1,4 +1,4 @@
-"""``pipesched why``: where the idle time of a schedule comes from."""
+"""``pipesched why``: the causes of a schedule's idle time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pipesched.diagnostics import Code
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("why")
 def why(file: str, *, every: bool, **given: object) -> int:
-    """Say where the idle time of a .ps file, a torch CSV, an order, a stream, a built-in name, or - comes from.
+    """Explain the idle time of a .ps file, a torch CSV, an order, a stream, a built-in name, or -.
 
     \b
     Idle time is split exactly: warm-up before the first operation of a rank, cool-down after its last, waits for
-    computes and for messages of other ranks between them, and imbalance, which is the work that the busiest rank
-    has more. Then the growth with every microbatch, the published order that it is like, the critical path, and
+    computes and for messages of other ranks between them, and imbalance, by which the busiest rank has more
+    work. Then the growth with every microbatch, the most similar published order, the critical path, and
     each gap with what ends it. A file that is wrong is explained as far as it runs, with exit status 1.
     """
     from pipesched.compile import read

@@ -29,14 +29,14 @@ from pipesched.views.causes import PARTS, Causes, Gaps, Split, critical_path
 from pipesched.views.tables import ratio, table
 
 TITLES = ("warm-up", "cool-down", "waits for\ncomputes", "waits for\nmessages", "imbalance")
-_RANKS = 16  # rows of the table, unless all are asked for
-_LINES = 12  # of the critical path, and of the gaps
+_RANKS = 16  # rows of the table, unless all are requested
+_LINES = 12  # lines of the critical path, and of the gaps
 _OPS = 6  # operations on a line of the critical path
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The growth with every further microbatch, of the makespan and of every part of every rank's idle time.
+    """The growth, per further microbatch, of the makespan and of every part of every rank's idle time.
 
     more: the difference in microbatches between the two runs.
     """
@@ -52,10 +52,10 @@ class Growth:
 
 @dataclass(frozen=True, eq=False)
 class Why:
-    """The explanation of the idle time of one schedule. growth: None if the file has no m to vary.
+    """The explanation of one schedule's idle time. growth: None if the file has no m to vary.
 
-    instead: the makespan of the same order if messages took no time (`no_latency`), and if every stage took the mean
-    (`even_stages`), or every microbatch (`even_microbatches`); each only if that is not the case already.
+    instead: the makespan of the same order if messages took no time (`no_latency`), or if every stage (`even_stages`)
+    or microbatch (`even_microbatches`) took the mean; each only if the costs differ from that.
     """
 
     examined: Examination
@@ -149,7 +149,7 @@ class Why:
         return found
 
     def chain(self, gap: int) -> list[int]:
-        """Return the operations that a gap waits for, the one that ends the wait first."""
+        """Return the operations for which a gap waits; the one that ends the wait comes first."""
         return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
 
     def work(self) -> tuple[Fraction, ...]:
@@ -183,7 +183,7 @@ def _head(why: Why) -> str:
 
 
 def _split(why: Why, every: bool) -> str:
-    """Return a row per rank; of many ranks the middle is left out."""
+    """Return one row per rank; with many ranks the middle is omitted."""
     idle, parts, work, said = why.idle(), why.parts(), why.work(), why.said
     ranks = list(range(why.analysis.schedule.ranks))
     middle = None if every or len(ranks) <= _RANKS else _RANKS // 2
@@ -199,7 +199,7 @@ def _split(why: Why, every: bool) -> str:
 
 
 def _growth(why: Why) -> Iterator[str]:
-    """Yield the cost of a further microbatch."""
+    """Yield the lines on the cost of a further microbatch."""
     growth, said = why.growth, why.said
     if growth is None:
         return
@@ -223,7 +223,7 @@ _INSTEAD = {
 
 
 def _instead(why: Why) -> Iterator[str]:
-    """Yield the effect of other costs."""
+    """Yield the lines on the effect of other costs."""
     for name, makespan in why.instead.items():
         change = why.analysis.costs.unit.more(makespan - why.analysis.makespan)
         yield f"{_INSTEAD[name]} the makespan would be {why.said(makespan)} ({change})"
@@ -246,7 +246,7 @@ def known_text(known: Known, schedule: Schedule) -> str:
     parts = []
     for rank, low, high in differing[:_OPS]:
         begin, end = int(schedule.start[rank]), int(schedule.start[rank + 1])
-        if (low, high) == (begin, max(end, begin + 1)):  # it lacks operations, or all have moved
+        if (low, high) == (begin, max(end, begin + 1)):  # operations are missing, or all have moved
             parts.append(f"all of rank {rank}" if begin == end else f"rank {rank}")
             continue
         span = f"{schedule[low]} to {schedule[high - 1]}" if high > low + 1 else str(schedule[low])
@@ -279,7 +279,7 @@ def _path(why: Why, every: bool) -> str:
 
 
 def _spans(schedule: Schedule, operations: Iterable[int]) -> list[Span | None]:
-    """Source positions of operations."""
+    """Return the source positions of operations."""
     if isinstance(schedule.origin, Sited):
         site, spans = schedule.origin.sited()
         return [spans[int(site[i])] for i in operations]
@@ -312,7 +312,7 @@ def _gaps(why: Why, every: bool) -> Iterator[str]:
 
 
 def _transfers(why: Why) -> str:
-    """Return the waits of idle ranks for messages."""
+    """Return the word for the transfers for which idle ranks wait."""
     return "messages" if why.analysis.timeline.copies is None else "messages and copies"
 
 

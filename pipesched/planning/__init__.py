@@ -1,1 +1,1 @@
-"""Plans a training step over a cluster: transformers, bytes, layouts."""
+"""Plans of a training step over a cluster: transformers, bytes, layouts."""

@@ -1,4 +1,4 @@
-"""`pipesched.plan`: the layout of a training step over a cluster."""
+"""The API function `pipesched.plan`: the layout of a training step over a cluster."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def plan(
     overlap: Number | None = None,
     executor: Executor | None = None,
 ) -> Plan:
-    """Return the layouts of a training step over a cluster that fit, the fastest first; model, gpus and device must be
-    given.
+    """Return the layouts of a training step over a cluster that fit, fastest first; model, gpus and device are
+    required.
 
-    only: texts such as ``"t=4,8"``. explain: ``"p=8,t=4"``, of which `Plan.explained` says why no such choice is first.
-    executor: who tries the choices, any of `concurrent.futures`; this process unless given.
+    only: texts such as ``"t=4,8"``. explain: ``"p=8,t=4"``; `Plan.explained` says why no such choice comes first.
+    executor: evaluates the choices, any of `concurrent.futures`; by default this process.
 
     Raises:
-        PipeschedError: PS225 to PS237, PS246 to PS248, meaningless settings.
+        PipeschedError: PS225 to PS237, PS246 to PS248, invalid settings.
     """
     given = keywords.converted("plan", {name: x for name, x in locals().items() if name != "executor"})
     from pipesched.planning import plans as verb

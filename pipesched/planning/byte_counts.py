@@ -1,4 +1,4 @@
-"""Numbers of bytes in the form that people write."""
+"""Numbers of bytes as people write them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ UNITS = {
     },
     **{f"{letter}iB": 2 ** (10 * power) for power, letter in enumerate("KMGT", 1)},
 }
-"""GB is 10^9 bytes, GiB is 2^30."""
+"""The bytes of each unit: GB is 10^9 bytes, GiB is 2^30."""
 _UNITS = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})\s*([A-Za-z]{1,9}|%)", re.ASCII)
 SHARE = "a cap counts activations, each of one microbatch through 1/p of the model, not bytes"
 
 
 def in_bytes(text: str) -> Bytes | None:
-    """Read ``80GB``; None if no unit follows the number."""
+    """Parse ``80GB``; return None if no unit follows the number."""
     given = _UNITS.fullmatch(text.strip())
     if given is None:
         return None
@@ -46,12 +46,12 @@ _BYTES: Ladder = tuple((name, Fraction(UNITS[name])) for name in ("TB", "GB", "M
 
 
 def gigabytes(count: int | Fraction) -> str:
-    """Return the format as ``80 GB``, ``6.38 GB``, ``512 MB``; a cap in the user's text."""
+    """Format a number of bytes: ``80 GB``, ``6.38 GB``, ``512 MB``; a cap keeps the user's text."""
     return count.written if isinstance(count, Bytes) and count.written else quantity(count, _BYTES)
 
 
 def cap_help(text: str) -> str | None:
-    """Return the help for a cap that has no meaning; None for a text that is not a number."""
+    """Return the help for an invalid cap; None for a text that is not a number."""
     given = _UNITS.fullmatch(text.strip())
     if given is None:
         return None
@@ -61,7 +61,7 @@ def cap_help(text: str) -> str | None:
 
 
 def no_bytes(cap: Fraction) -> PipeschedError:
-    """PS225, a cap in bytes without a model that gives the bytes of an activation."""
+    """Return PS225 for a cap in bytes without a model that gives the bytes of an activation."""
     help = (
         f"{SHARE}:\ntake what {gigabytes(cap)} leaves after weights, gradients and optimizer, divide it by what\n"
         "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`;\n"

@@ -1,15 +1,15 @@
-"""Bytes that every rank holds, operation by operation, for a model and its training.
+"""The bytes that every rank holds, operation by operation, for a model and its training.
 
-    parameters, gradients, optimizer    of every stage that the rank holds a copy of, all the time
+    parameters, gradients, optimizer    of every stage of which the rank has a copy, all the time
     activations                         by `planning.transformer.activations`, in the running sum of `analysis.holdings`
     for W                               gradients of the outputs of weights, from I to W
-    messages                            received and not yet used, made and not yet sent
-    working                             there only while the operation runs: gradients inside a layer, a layer that is
+    messages                            received but not yet used, or made but not yet sent
+    working                             only while the operation runs: gradients inside a layer, a layer that is
                                         recomputed, parameters that ZeRO gathers
 
-Like activations, all of it follows from the order of the rank's own list, without a clock; for a file without messages,
-those of its lowering at unit costs count. Freed bytes count until the next operation begins, together with messages
-that are posted meanwhile. Sizes are whole bytes, rounded up.
+Like activations, all of this follows from the order of the rank's own list, without a clock. For a file without
+messages, those of its lowering at unit costs count. Freed bytes count until the next operation begins, together with
+messages posted meanwhile. Sizes are whole bytes, rounded up.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ KINDS = (*STATES, *CHANGING)
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """states: by rank. held: by kind of `CHANGING`, the most while each operation runs. live: the activations. assumed:
-    the assumptions behind the figures, in words.
+    """The bytes of a schedule. states: by rank. held: by kind of `CHANGING`, the most while each operation runs. live:
+    the activations. assumed: the assumptions behind the figures, in words.
     """
 
     schedule: Schedule
@@ -60,7 +60,7 @@ class Footprint:
 
     @property
     def host(self) -> tuple[int, ...] | None:
-        """Peak bytes of activations in host memory, by rank; None without offloading."""
+        """The peak bytes of activations in host memory, by rank; None without offloading."""
         even = Fraction(self.schedule.ranks, self.schedule.stages)
         return None if self.live.host is None else tuple(ceil(most / even) for most in self.live.host)
 
@@ -152,14 +152,14 @@ def counted(schedule: Schedule, program: Program | None, trained: Trained, relea
 
 _BY_LAYER = ("W", "torch")
 _INPUT, _WEIGHTS = making({Result.GRADIENT}), making({Result.WEIGHTS})
-_BACKWARDS = (making({Result.GRADIENT, Result.WEIGHTS}), _INPUT, _WEIGHTS)  # as `StageBytes.working`
+_BACKWARDS = (making({Result.GRADIENT, Result.WEIGHTS}), _INPUT, _WEIGHTS)  # as in `StageBytes.working`
 
 
-_MOST = 2**52  # bytes of a stage, of one microbatch or of all states: thousands of them add up in 64 bits
+_MOST = 2**52  # most bytes of a stage, for one microbatch or for all states: sums of thousands fit in 64 bits
 
 
 def _whole(size: Fraction) -> int:
-    """Return the raises PipeschedError: PS233, more bytes than any machine has."""
+    """Round up to whole bytes; raise PipeschedError, PS233, if no machine has that many."""
     if size >= _MOST:
         message = f"a stage needs {gigabytes(size)}, more than is counted"
         raise fail(PlanningCode.MODEL_VALUE, message, help="look for a size that has too many digits")
@@ -167,7 +167,7 @@ def _whole(size: Fraction) -> int:
 
 
 def _table(by_stage: list[Fraction], times: Grid) -> Ints:
-    """Return the whole bytes, by stage and microbatch."""
+    """Return whole bytes by stage and microbatch."""
     size = np.array([_whole(one) for one in by_stage], dtype=np.int64)[:, None]
     return np.asarray(-(-size * times.whole // times.scale))
 
@@ -186,7 +186,7 @@ def _before(schedule: Schedule, kept: Ints) -> Ints:
 
 
 def _until_w(schedule: Schedule, stored: Ints) -> Ints:
-    """Return the bytes kept from I to W, on stages that are trained."""
+    """Return the bytes kept from I to W, for stages that are trained."""
     trained = schedule.placement.wants[Result.WEIGHTS][np.clip(schedule.stage, 0, schedule.stages - 1)]
     sign = np.where(trained, (schedule.op == _INPUT).astype(np.int64) - (schedule.op == _WEIGHTS), 0)
     kept = running_sum(sign * _of(schedule, stored), schedule.start)
@@ -194,7 +194,7 @@ def _until_w(schedule: Schedule, stored: Ints) -> Ints:
 
 
 def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Ints:
-    """Return the most bytes in hand from each operation until the next one begins."""
+    """Return the most bytes of messages held from each operation until the next one begins."""
     if program is None or not len(schedule):
         return np.zeros(len(schedule), dtype=np.int64)
     stage, microbatch = (
@@ -209,8 +209,8 @@ def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Int
 
 
 def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]) -> Ints:
-    """Return the bytes of one layer gathered by ZeRO: parameters during any operation, gradients during one that makes
-    them.
+    """Return the bytes of one layer gathered by ZeRO: parameters during any operation, gradients during one that
+    computes them.
     """
     sizes = np.array([[_whole(one) for one in row] for row in by_stage], dtype=np.int64)
     parameters, gradients = sizes[np.clip(schedule.stage, 0, len(sizes) - 1)].T
@@ -241,7 +241,7 @@ class _Counted:
 
     @property
     def again(self) -> int:
-        """The forwards that the schedule recomputes."""
+        """The number of forwards that the schedule recomputes."""
         return int(makes(self.schedule.op, Result.RECOMPUTED).sum())
 
     @property
@@ -256,7 +256,7 @@ class _Counted:
 
     @property
     def partly(self) -> Bools:
-        """Frozen stages whose F keeps something."""
+        """The frozen stages whose F keeps something."""
         return self.schedule.keeps & ~self.schedule.placement.wants[Result.WEIGHTS]
 
 

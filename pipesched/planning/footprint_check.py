@@ -1,4 +1,4 @@
-"""No rank needs more bytes than its cap, and the batch of the model is that of the schedule."""
+"""Checks that no rank needs more bytes than its cap, and that the model's batch is that of the schedule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipesched.planning.workload import Workload, byte_caps
 
 
 def check_bytes(subject: Subject) -> Iterator[Diagnostic]:
-    """PS502 for the ranks furthest over their caps in bytes, one per rank."""
+    """Yield PS502 for the ranks that exceed their caps in bytes by most, one finding per rank."""
     used, caps = subject.analysis.fact(footprint), byte_caps(subject.analysis)
     if used is not None and caps is not None:
         yield from _over_caps(used, caps)
@@ -59,7 +59,7 @@ def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> st
 
 
 def check_batch(subject: Subject) -> Iterator[Diagnostic]:
-    """PS909: the batch of the model gives a different number of microbatches."""
+    """Yield PS909 if the batch of the model gives a different number of microbatches."""
     schedule, trained = subject.analysis.schedule, subject.analysis.of(Workload).model
     if trained is None or (expected := trained[1].microbatches) is None:
         return

@@ -12,14 +12,14 @@ from pipesched.planning.footprint import Footprint, footprint
 from pipesched.planning.workload import byte_caps
 from pipesched.report.parts import Part
 
-_ROWS = 17  # of a table by rank that are printed
+_ROWS = 17  # most rows printed of a table by rank
 
 
 def in_bytes(made: Examination) -> InBytes | None:
     """Return the bytes of a schedule, under its caps.
 
     Raises:
-        PipeschedError: PS225, caps in bytes without a model, or not one per rank; PS235.
+        PipeschedError: PS225, if caps in bytes have no model, or are not one per rank; PS235.
     """
     caps, used = byte_caps(made.analysis), made.analysis.fact(footprint)
     return None if used is None else InBytes.of(used, caps)
@@ -29,9 +29,9 @@ def in_bytes(made: Examination) -> InBytes | None:
 class InBytes(Part):
     """Peak memory of every rank for a transformer, in bytes.
 
-    model: its name. ranks: by rank the bytes of each kind at the peak. at: by rank the operation at the peak, empty
-    for a rank without operations. cap: by rank, or None. assumed: the assumptions behind the figures, in words.
-    host: by rank the peak in host memory, where activations are offloaded.
+    model: its name. ranks: by rank the bytes of each kind at the peak. at: by rank the operation at the peak, empty for
+    a rank without operations. cap: by rank, or None. assumed: the assumptions behind the figures, in words. host: by
+    rank the peak in host memory, if activations are offloaded.
     """
 
     key = "bytes"
@@ -87,7 +87,7 @@ class InBytes(Part):
         return rows
 
     def to_json(self) -> dict[str, object]:
-        """Return the whole bytes, by rank; `room`, the free bytes, is negative over the cap."""
+        """Return the whole bytes by rank as JSON; `room`, the free bytes, is negative above the cap."""
         cap = self.cap or (None,) * len(self.ranks)
         ranks = [
             {

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pipesched.planning.transformer import model_file, parameters
 from pipesched.support.source import Source
 
-_WIDTH = 120  # of a line
+_WIDTH = 120  # most characters of a line
 
 
 def entries() -> list[dict[str, object]]:
-    """Name, parameters, parameters per token, and source of each; families by size."""
+    """Return name, parameters, parameters per token, and source of each model, in families by size."""
     made = list[dict[str, object]]()
     for name in model_file.built_in():
         (a, _), first = model_file.read(name), model_file.source(name).line(1)

@@ -15,8 +15,8 @@ from pipesched.planning.progress import watched
 @click.command
 @flags.options("plan")
 def plan(*, plot: str | None, executor: str, **given: Any) -> int:
-    """Try every (p, t, c, d, e), schedule, number of stages per rank, microbatch, recomputation and ZeRO stage:
-    choices that do not fit are counted, the fastest that fits is predicted by its own timeline and bytes.
+    """Try every (p, t, c, d, e), schedule, number of stages per rank, microbatch size, recomputation and ZeRO stage.
+    Choices that do not fit are counted; the fastest that fits is predicted by its own timeline and bytes.
 
     \b
     pipesched plan --model llama3-70b --gpus 64 --device h100 --batch 512

@@ -1,5 +1,5 @@
-"""A plan as one page that loads nothing from a network: the table, which sorts by any column; the bytes of every rank
-against the cap; the schedule of the first row, as `show` draws it.
+"""A plan as one self-contained page: the table, sortable by any column; the bytes of every rank against the cap; the
+schedule of the first row, as `show` draws it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipesched.views import html as page
 
 
 def html(plan: Outcome) -> str:
-    """Make the page; the same plan gives the same text."""
+    """Return the page; the same plan gives the same text."""
     space = plan.problem.space
     title = f"{space.transformer.name} on {space.gpus:,} {plan.problem.device.name}"
     parts = {"title": safe(title, "xml"), "picture": _picture(plan), "data": page.as_json(_data(plan))}

@@ -1,4 +1,4 @@
-"""A plan as a table, as an object and as a plot; and the commands that verify, optimize and emit its rows."""
+"""A plan as a table, as JSON and as a plot; and the commands that verify, optimize and emit its rows."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _SENT = {
 
 
 def text(plan: Outcome, *, verbose: bool = False) -> str:
-    """Return the request, the table with its commands, the rules, the explanation and the assumptions; verbose: all of
-    the assumptions.
+    """Return the request, the table with its commands, the rules, the explanation and the assumptions; verbose: all
+    assumptions.
     """
     lines = list(facts(plan))
     if plan.best is not None:
@@ -98,7 +98,7 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
 
 
 def _terms(asked: Prediction, best: Prediction) -> str:
-    """Return the table of the parts of both steps; each column adds up to its step."""
+    """Return the table of the terms of both steps; each column adds up to its step."""
     one, other = ({**asdict(each.terms), "step": each.seconds} for each in (asked, best))
     rows = [
         [TERMS.get(name, name), *map(SECONDS.text, parts), SECONDS.more(parts[0] - parts[1])]
@@ -109,7 +109,7 @@ def _terms(asked: Prediction, best: Prediction) -> str:
 
 
 def _micro(seconds: float | Fraction) -> Fraction:
-    """Return the round to the microsecond."""
+    """Round to the microsecond."""
     return Fraction(round(seconds * 10**6), 10**6)
 
 
@@ -179,7 +179,7 @@ def _commands(plan: Outcome) -> Iterator[str]:
 
 
 def assumed(plan: Outcome) -> Iterator[str]:
-    """Yield the assumptions about the cluster that no data sheet or paper gives, in words."""
+    """Yield the assumptions about the cluster that no data sheet or paper gives."""
     problem = plan.problem
     device, x = problem.device, problem.space.training
     yield (
@@ -218,7 +218,7 @@ def assumed(plan: Outcome) -> Iterator[str]:
 
 
 def to_json(plan: Outcome) -> dict[str, object]:
-    """Return the published form, see ``emit/README.md``."""
+    """Return the published JSON form, see ``emit/README.md``."""
     request, problem = plan.request, plan.problem
     return {
         "ok": plan.exit_status == 0,
@@ -248,7 +248,7 @@ def to_json(plan: Outcome) -> dict[str, object]:
 
 
 def row(plan: Outcome, one: Prediction) -> dict[str, object]:
-    """Return a choice with its figures."""
+    """Return a choice with its figures, as JSON."""
     tokens, choice = plan.request.tokens, one.choice
     return {
         **choice.to_json(),

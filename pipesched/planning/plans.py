@@ -1,4 +1,4 @@
-"""Find the layouts of a training step over a cluster that fit, and the fastest: the request, and the result.
+"""Plans of a training step over a cluster, the fastest that fit: the request and the result.
 
 model, cluster, batch ──> every choice ──> the fastest that fit, rule by rule, with the commands that check them
 """
@@ -34,7 +34,7 @@ class Plan(Outcome):
         return plan_report.text(self, verbose=verbose)
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form, see ``emit/README.md``."""
+        """Return the published JSON form, see ``emit/README.md``."""
         return plan_report.to_json(self)
 
     def plot(self) -> str:
@@ -42,12 +42,12 @@ class Plan(Outcome):
         return plan_report.plot(self)
 
     def html(self) -> str:
-        """Return the page that loads nothing from a network."""
+        """Return a self-contained page."""
         return plan_page.html(self)
 
 
 def plan(request: Request, workers: str | Executor = "here", tell: Tell = silent) -> Plan:
-    """Make the plan. workers: an executor of `concurrent.futures`, or a name for `--executor`. tell: called with
+    """Find the plan. workers: an executor of `concurrent.futures`, or a name for `--executor`. tell: called with
     progress.
 
     Raises:
@@ -57,7 +57,7 @@ def plan(request: Request, workers: str | Executor = "here", tell: Tell = silent
 
 
 def only(texts: Sequence[str]) -> dict[str, tuple[Size, ...]]:
-    """Read ``t=4,8,p=2`` as values of sizes; several texts add up.
+    """Parse ``t=4,8,p=2`` as values of sizes; several texts are combined.
 
     Raises:
         PipeschedError: PS247.
@@ -70,7 +70,7 @@ def only(texts: Sequence[str]) -> dict[str, tuple[Size, ...]]:
 
 
 def choice(text: str) -> dict[str, Size]:
-    """Read ``p=8,t=4,recompute=full``.
+    """Parse ``p=8,t=4,recompute=full``.
 
     Raises:
         PipeschedError: PS247.
@@ -113,10 +113,10 @@ def _value(name: str, text: str) -> Size:
 
 
 def request(given: Mapping[str, Any]) -> Request:
-    """Request of a command line, or of keywords.
+    """Build the request from a command line's options, or from keywords.
 
     Raises:
-        PipeschedError: PS225, a required value is missing; PS247.
+        PipeschedError: PS225, if a required value is missing; PS247.
     """
     for name in ("model", "gpus", "device"):
         if given[name] is None:

@@ -1,4 +1,4 @@
-"""Long work is visible: one line on stderr after a second, rewritten in place every second on a terminal.
+"""Progress of long work: one line on stderr after a second, rewritten in place every second on a terminal.
 
 12.4s  best 29  bound 27  gap 7.4 %  (zb_h1)  cadical at 28, cadical at 27 on rank 3
 """
@@ -15,12 +15,12 @@ from types import TracebackType
 
 from pipesched.command.terminal import Output
 
-EVERY = 1.0  # seconds: quick work says nothing
-EVERY_LINE = 10.0  # where lines cannot be rewritten, after the first
+EVERY = 1.0  # seconds; shorter work shows no progress
+EVERY_LINE = 10.0  # seconds after the first line, if lines cannot be rewritten
 
 
 class Ticker:
-    """Shows how far a search is."""
+    """Shows the progress of a search."""
 
     def __init__(self, out: Output) -> None:
         self.live = sys.stderr is not None and sys.stderr.isatty()
@@ -28,7 +28,7 @@ class Ticker:
         self.due = self.begun + EVERY
 
     def tick(self, line: Callable[[], str]) -> None:
-        """Says a line, if one is due."""
+        """Print a line, if one is due."""
         now = time.monotonic()
         if now >= self.due:
             self.due = now + (EVERY if self.live else EVERY_LINE)
@@ -53,9 +53,9 @@ class Ticker:
 
 @contextmanager
 def watched(out: Output, work: str) -> Iterator[Callable[[str], None]]:
-    """Says every second for how long some work is under way, and how far it has come, as it last told.
+    """Print every second for how long some work has been running, and its last reported progress.
 
-    A timer of the system asks, so that work that tells nothing for long is visible too.
+    A timer of the system triggers this, so that work that reports nothing for long is visible too.
     """
     told = [work]
 

@@ -1,4 +1,4 @@
-"""Bytes and times of a transformer: its options, and what the core shows of it."""
+"""The rows that add a transformer's bytes and times: options, checks, parts of reports."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ _TIMED = ("verify", "why", "compare", "diff", "show", "optimize")
 
 
 def _workload(option: Option, help: str | None, after: str, *verbs: str) -> Option:
-    """Return the option of the workload, on verbs."""
+    """Return a workload option, on these verbs."""
     return replace(option, help=help, after=after, on=verbs, into=_INTO)
 
 

@@ -1,12 +1,12 @@
-"""Plot of the bytes that every rank holds over time, stacked by kind, under its cap.
+"""A plot of the bytes that every rank holds over time, stacked by kind, under its cap.
 
     80 GB ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄  the cap
           │      ▟█▙▟█▙▟█▙            activations, for W, messages, working: change with each operation
           │████████████████████       parameters, gradients, optimizer
           └──────────────────── time
 
-Time is cut into columns, and each shows the instant in it at which the rank holds most, from the start of an operation
-until the next one starts. In a terminal each kind is a letter; on a page the table by rank is below.
+Time is cut into columns. Each shows the instant at which the rank holds most, with an operation's bytes counted from
+its start until the next one starts. In a terminal each kind is a letter; a page has the table by rank below.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pipesched.views.svg import written
 LETTERS = dict(zip(KINDS, "PGOAWMX", strict=True))
 _FILL = dict(
     zip(KINDS, ("#7f7f7f", "#a9a9a9", "#cfcfcf", "#56b4e9", "#e69f00", "#009e73", "#cc79a7"), strict=True)
-)  # distinct for all eyes, as in `views.palette`
+)  # distinct for all kinds of colour vision, as in `views.palette`
 _COLUMNS, _LEFT, _TOP, _GAP = 800, 90, 74, 26
 _STYLE = """\
 text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
@@ -49,7 +49,9 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
 
 @dataclass(frozen=True, eq=False)
 class _Stack:
-    """used: the bytes. columns: by rank the bytes of each kind, shape (kinds, columns). top: the end of the scale."""
+    """The plot's data. used: the bytes. columns: by rank the bytes of each kind, shape (kinds, columns). top: the end
+    of the scale.
+    """
 
     chart: Chart
     used: Footprint
@@ -105,7 +107,7 @@ def _of(chart: Chart, used: Footprint, rank: int, edges: Ints) -> Ints:
 
 
 def text(chart: Chart, width: int, viewport: Viewport, *, ascii: bool = False) -> str:
-    """Return the draw with characters, the ranks one below the other."""
+    """Draw the plot with characters, the ranks one below the other."""
     edge, dash = ("|", "-") if ascii else ("│", "┄")
     made = _stack(chart, max(width - 11, 10), viewport)
     rows = 8 if len(made.columns) <= 4 else 5
@@ -126,7 +128,7 @@ def text(chart: Chart, width: int, viewport: Viewport, *, ascii: bool = False) -
 
 
 def figure(chart: Chart, viewport: Viewport) -> str:
-    """Return the draw as an SVG document."""
+    """Draw the plot as an SVG document."""
     made = _stack(chart, _COLUMNS, viewport)
     tall = 110 if len(made.columns) <= 8 else 64
     width, height = _LEFT + _COLUMNS + 20, _TOP + (tall + _GAP) * len(made.columns) + 10
@@ -176,7 +178,7 @@ def _panel(made: _Stack, rank: int, top: int, tall: int) -> Iterator[str]:
 
 
 def _steps(level: np.ndarray[tuple[int, ...], np.dtype[np.float64]], *, forward: bool) -> str:
-    """Return the path of a step curve from the left to the right, or back."""
+    """Return the path of a step curve from left to right, or back."""
     cut = np.flatnonzero(np.diff(level)) + 1
     ends = list(zip([0, *cut.tolist()], [*cut.tolist(), len(level)], strict=True))
     points = [(x, level[low]) for low, high in ends for x in (low, high)]
@@ -184,7 +186,7 @@ def _steps(level: np.ndarray[tuple[int, ...], np.dtype[np.float64]], *, forward:
 
 
 def page(chart: Chart, viewport: Viewport) -> str:
-    """Make a self-contained page: the figure, and the table by rank."""
+    """Return a self-contained page: the figure, and the table by rank."""
     made = _stack(chart, 10, viewport)
     assumed = (f"assumed: {said}" for said in (*chart.analysis.rests_on, *made.used.assumed))
     table = "\n".join([*InBytes.of(made.used, made.caps).lines(), "", *assumed])
@@ -198,7 +200,7 @@ def page(chart: Chart, viewport: Viewport) -> str:
 
 
 def draw_text(chart: Chart, how: Request, over: object) -> str:
-    """Draw the bytes for `show`, with characters."""
+    """Draw the bytes with characters, for `show`."""
     return text(chart, how.width or COLUMNS, how.viewport, ascii=how.ascii)
 
 

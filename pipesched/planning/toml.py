@@ -1,4 +1,4 @@
-"""TOML as a flat table: dotted keys with values, and where each key and each section is written."""
+"""TOML as a flat table: dotted keys with values, and the places of keys and sections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(
     """Return the values and places by key.
 
     Raises:
-        PipeschedError: the code, at the place where it is not TOML; PS843, it costs more than its budget.
+        PipeschedError: the code, at the place where the text is not TOML; PS843, reading exceeds the budget.
     """
     try:
         with budgeted(source):
@@ -43,9 +43,7 @@ def read(
 
 
 def exact(text: str) -> Fraction | float:
-    """Return a number with a point or an exponent, exactly; one without a value or beyond all use stays what `float`
-    has.
-    """
+    """Parse a number with a point or an exponent exactly; infinities, NaN and extreme values remain floats."""
     value = float(text)
     return Fraction(text) if LEAST < abs(value) < 1 / LEAST else Fraction(0) if value == 0 else value
 
@@ -67,7 +65,7 @@ def place(key: str, places: Mapping[str, Span]) -> Span | None:
 
 
 def broken(source: Source, code: AnyCode, what: str, reason: str, line: int, column: int) -> PipeschedError:
-    """Return the code at a place, counted from 1: it is none of what."""
+    """Return an error with this code at a place, counted from 1; the message says why the text is not `what`."""
     starts = source.line_starts
     at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))
     label = Label(source.span(at, min(at + 1, len(source.text))), reason)

@@ -1,4 +1,4 @@
-"""Readers of options: a model, its device, amounts and caps in bytes, from a text or a Python value."""
+"""Converters of option values: a model, its device, amounts and caps in bytes, from a text or a Python value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ DeviceLike: TypeAlias = "str | PathLike[str] | Device | None"
 
 
 def model(value: object) -> Trained:
-    """Read the path of a TOML file, the name of a model that ships with pipesched, or a result of `read`.
+    """Return a model: from the path of a TOML file, the name of a model that ships with pipesched, or a result of
+    `read`.
 
     Raises:
         PipeschedError: PS230 to PS237, PS809.
@@ -44,12 +45,12 @@ def named_model(value: object) -> tuple[str, Trained]:
 
 
 def caps(value: object) -> tuple[Fraction, ...]:
-    """Read caps of activations, or of bytes such as 80GB."""
+    """Parse caps on activations, or on bytes such as 80GB."""
     return values.caps(value, _cap)
 
 
 def _cap(value: object) -> Fraction:
-    """Return the raises PipeschedError: PS225, an unknown unit or per cent; ValueError."""
+    """Parse a cap; raise PipeschedError, PS225, for an unknown unit or per cent, and ValueError for other texts."""
     if isinstance(value, Bytes):
         return value
     if isinstance(value, str):
@@ -61,7 +62,7 @@ def _cap(value: object) -> Fraction:
 
 
 def byte_cap(value: object) -> Fraction:
-    """Read ``80GB``, or a number of bytes."""
+    """Parse ``80GB``, or a number of bytes."""
     found = in_bytes(value) if isinstance(value, str) else None
     if found is None and isinstance(value, int | Fraction) and not isinstance(value, bool):
         found = Bytes(value)
@@ -71,7 +72,7 @@ def byte_cap(value: object) -> Fraction:
 
 
 def amount(value: object) -> int:
-    """Read a number that may end in K, M, B or T, for 10^3 to 10^12: ``300B``."""
+    """Parse a number that may end in K, M, B or T, for 10^3 to 10^12: ``300B``."""
     given = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([KMBT]?)\s*", str(value))
     found = 0 if given is None else int(Fraction(given[1]) * 1000 ** " KMBT".index(given[2] or " "))
     if not found:
@@ -80,10 +81,10 @@ def amount(value: object) -> int:
 
 
 def device(value: object) -> Device:
-    """Read a device by its name, or by the path of a TOML file.
+    """Return a device by its name, or from the path of a TOML file.
 
     Raises:
-        PipeschedError: as `devices.read`.
+        PipeschedError: as for `devices.read`.
     """
     from pipesched.planning.transformer.devices import Device, read
 
@@ -96,7 +97,7 @@ def device(value: object) -> Device:
 
 
 def fraction(value: object) -> Fraction:
-    """Return a share, from 0 to 1."""
+    """Parse a share, from 0 to 1."""
     found = values.exact(value)
     if found > 1:
         raise Not(value, "a share from 0 to 1")

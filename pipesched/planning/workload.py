@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workload:
-    """model: for memory in bytes. device, efficiency: the device whose times are used, and the achieved fraction of its
-    peak FLOP/s. cap: bytes, one or one per rank.
+    """The options of planning. model: for memory in bytes. device, efficiency: the device whose times are used, and the
+    achieved fraction of its peak FLOP/s. cap: bytes, one or one per rank.
     """
 
     model: Trained | None = None
@@ -38,7 +38,7 @@ class Workload:
 
 
 def workload(own: Mapping[str, object], given: dict[str, object]) -> Workload:
-    """Return the workload that options name. It has the caps if one of them is in bytes."""
+    """Return the workload given by options. It contains the caps if one of them is in bytes."""
     return request(Workload, own, cap=given.pop("mem_cap") if _in_bytes(own.get("mem_cap")) else None)
 
 
@@ -50,7 +50,7 @@ def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
     """Return the caps in bytes, by rank.
 
     Raises:
-        PipeschedError: PS225, not one per rank.
+        PipeschedError: PS225, if there is not one per rank.
     """
     return caps_at(made.of(Workload), made.schedule.ranks)
 
@@ -59,7 +59,7 @@ def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction
     """Return the caps in bytes of each rank. zero: whether one may be 0.
 
     Raises:
-        PipeschedError: PS225, there is no model, some are in activations, or not one per rank.
+        PipeschedError: PS225, if there is no model, some caps are in activations, or there is not one per rank.
     """
     counted = [cap for cap in asked.cap or () if isinstance(cap, Bytes)]
     if counted and (asked.model is None or len(counted) < len(asked.cap or ())):
@@ -68,10 +68,10 @@ def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction
 
 
 def costs(loaded: Loaded, options: Options) -> Costs:
-    """Return the costs of a schedule on the device that options name.
+    """Return the costs of a schedule on the device given by options.
 
     Raises:
-        PipeschedError: PS225, PS235, PS244, as `own_costs`.
+        PipeschedError: PS225, PS235, PS244, as for `own_costs`.
     """
     schedule, asked = loaded.schedule, options.of(Workload)
     again = bool(makes(schedule.op, Result.RECOMPUTED).any())
@@ -81,7 +81,7 @@ def costs(loaded: Loaded, options: Options) -> Costs:
 def own_costs(
     asked: Workload, placement: Placement, of_file: Costs, *, runs_again: bool = False, slices: int = 1
 ) -> Costs:
-    """Return the costs of a file without a device; else those of the model on it, and M and K of the file.
+    """Return the costs of a file without a device; with a device, those of the model on it, and M and K of the file.
 
     Raises:
         PipeschedError: PS225, a device without a model, or the reverse; PS235; PS244, an efficiency of 0.

@@ -1,4 +1,4 @@
-"""The commands as functions: results are values, nothing is printed, nothing exits.
+"""The commands as functions: results are values; nothing is printed, and nothing exits.
 
     schedule = pipesched.load("1f1b", p=4)                     a built-in name, a path, an order in memory
     report = pipesched.verify("mine.csv", comm="pair-stream")
@@ -6,16 +6,15 @@
     best = pipesched.optimize(p=4, m=8, mem_cap=4)             an Optimum: best.status, best.proved, best.source
     pipesched.why("zb_h1", p=4, m=8).growth                    a Why; show, compare, diff, run, calibrate likewise
 
-An option has the name that it has on the command line, with `_` for `-`, the same default and the same meaning; an
-option that means nothing is PipeschedError PS225. What a command prints its value
-has: `str()` is the text, `to_json()` the object of ``--json``, `exit_status` how the command ends. Other keywords are
-parameters of the schedule: p, v, m, ….
+An option has the same name as on the command line, with `_` for `-`, the same default and the same meaning; an invalid
+option raises PipeschedError PS225. The value of a command corresponds to its output: `str()` is the text, `to_json()`
+the object of ``--json``, `exit_status` the exit status. Other keywords are parameters of the schedule: p, v, m, ….
 
     target         a built-in name, a path, ``FRAMEWORK:NAME``, a text of .ps, a `Source`, what `load` returns, or an
                    order in memory: rows of cells of torch's CSV or of words such as F0.1, a `pandas.DataFrame` of them,
                    a dict from rank to torch's actions, a schedule of torch
-    comm           the communication model whose failure counts, strict unless named; named, a report has the makespan
-                   where messages wait for their turn under it
+    comm           the communication model whose failure counts, strict by default; if named, a report has the makespan
+                   with messages that queue under it
     mem_cap        in microbatches through 1/p of the model: one, or one per rank
     costs          a text ``F=1,B=2``, a dict, the `Path` of a TOML file, or `Costs`
     model, device, efficiency    a transformer and its training, for memory in bytes; on a device, for costs in
@@ -23,7 +22,7 @@ parameters of the schedule: p, v, m, ….
     release        when activations are freed: ``W``, ``I``, ``split:x``, ``torch`` or ``I=a,W=b``
     torch_version, stages, placement    of a torch CSV
     max_ops        refuse more operations
-    framework_path, framework_time    where the framework of a target ``FRAMEWORK:NAME`` is, and how long it may take
+    framework_path, framework_time    where the framework of a target ``FRAMEWORK:NAME`` is, and its time limit
 """
 
 from __future__ import annotations
@@ -59,11 +58,10 @@ def load(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Schedule:
-    """Return a schedule at the sizes given (p=4, m=8, …). Where the file names its messages, they are
-    `schedule.program`.
+    """Load a schedule at the sizes given (p=4, m=8, …). If the file names its messages, they are in `schedule.program`.
 
     Raises:
-        PipeschedError: everything that keeps the file from being a schedule, as diagnostics.
+        PipeschedError: the findings that keep the file from being a schedule.
     """
     given, sizes = keywords.read("verify", locals())
     if isinstance(target, Schedule | Program):
@@ -72,10 +70,10 @@ def load(
 
 
 def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Schedule:
-    """Return a torch pipelining CSV; of compute_comms with its messages, as `load`.
+    """Load a torch pipelining CSV; compute_comms with its messages, as `load` does.
 
     Raises:
-        PipeschedError: PS3xx, PS8xx, the cells that are not actions.
+        PipeschedError: PS3xx, PS8xx, cells that are not actions.
     """
     version = keywords.value("torch_version", values.version, torch_version)
     made = torch_csv.read(sources.source(target), torch_version=version)
@@ -107,17 +105,16 @@ def verify(
     recorded: str | PathLike[str] | None = None,
     **parameters: Parameter,
 ) -> Report:
-    """Return the verdict on a schedule: what is wrong with it is in the report, and a file that cannot be read has one
-    too.
+    """Return the verdict on a schedule. Its findings are in the report; a file that cannot be read has a report too.
 
-    fsdp: UNSHARD and RESHARD are asked for in a torch CSV. require_proof: it is an error unless it is an answer that is
-    proved optimal; proof: its clauses are written to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with
-    what the ranks of a run of it posted. model: a transformer and its training, for memory in bytes; a cap may then be
-    "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespan of draws. smallest: of a
-    .ps file that fails, the report is that on the smallest size that fails so.
+    fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: anything but an answer that is proved optimal is an
+    error; proof: its clauses are written to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with the
+    messages that the ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap may then
+    be "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespans of draws. smallest:
+    if a .ps file fails, report the smallest size that fails in the same way.
 
     Raises:
-        PipeschedError: PS225, an option that means nothing.
+        PipeschedError: PS225, an invalid option.
     """
     given, sizes = keywords.read("verify", locals())
     from pipesched.verbs import verify as verb
@@ -152,13 +149,12 @@ def emit(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> str:
-    """Return the text of a verified schedule as ``stream``, ``torch-csv`` (computes alone), ``torch-comms`` or
-    ``deepspeed``.
+    """Return a verified schedule as text: ``stream``, ``torch-csv`` (computes only), ``torch-comms`` or ``deepspeed``.
 
     As ``order``, ``program`` or ``ps`` an order is written as it is, right or wrong.
 
     Raises:
-        PipeschedError: everything that is wrong with the schedule, or that the target cannot run.
+        PipeschedError: all findings on the schedule, or features that the target cannot run.
     """
     given, sizes = keywords.read("emit", locals())
     from pipesched.verbs import emit as verb
@@ -198,14 +194,14 @@ def show(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Picture:
-    """Return a schedule as a picture: ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
+    """Draw a schedule: as ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
 
-    begin, end: ``--from`` and ``--to``. measured: a run of it under the plan, a file per rank. model: a transformer and
-    its training, whose bytes are drawn over time, as ``text``, ``svg`` or ``html``. `str()` is what is drawn; in a
-    notebook a figure shows itself. What is wrong is drawn as far as it runs, with its diagnostics.
+    begin, end: ``--from`` and ``--to``. measured: traces of a run to draw under the plan, one file per rank. model: a
+    transformer and its training, whose bytes are drawn over time, as ``text``, ``svg`` or ``html``. `str()` is the
+    drawing; in a notebook a figure shows itself. A wrong schedule is drawn as far as it runs, with its diagnostics.
 
     Raises:
-        PipeschedError: what keeps the file from being a schedule; PS225, PS815 to PS818, PS820.
+        PipeschedError: the findings that keep the file from being a schedule; PS225, PS815 to PS818, PS820.
     """
     given, sizes = keywords.read("show", locals())
     from pipesched.verbs import show as verb
@@ -214,7 +210,7 @@ def show(
 
 
 def _version_of(target: object) -> TorchVersion | None:
-    """Return the version of torch whose schedule this is, if it is one."""
+    """Return the version of torch to which a schedule object belongs, or None."""
     if not hasattr(target, "pipeline_order"):
         return None
     try:

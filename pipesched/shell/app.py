@@ -23,7 +23,7 @@ Examples:
 
 
 def verbs() -> dict[str, Verb]:
-    """Return all verbs by name, as they are listed."""
+    """Return all verbs by name, in the order of `list`."""
     return {verb.name: verb for verb in sorted((*CORE, *rows(Verb)), key=lambda verb: verb.place)}
 
 
@@ -33,10 +33,10 @@ def commands() -> dict[str, click.Command]:
 
 
 class Commands(click.Group):
-    """A group that knows what a stranger types: near misses, and a file where a command belongs."""
+    """A command group that suggests near misses, and helps if a file is given in place of a command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by what they are for."""
+        """Write the commands, grouped by purpose."""
         width = max(map(len, verbs()))
         for title, group in groupby(verbs().values(), key=lambda verb: verb.group):
             with formatter.section(title):
@@ -53,7 +53,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name in verbs() or name.startswith("-") or ctx.resilient_parsing:  # a shell asks, nobody typed
+        if name in verbs() or name.startswith("-") or ctx.resilient_parsing:  # a shell asks for completions
             return super().resolve_command(ctx, args)
         from pipesched.shell.mistakes import unknown
 
@@ -75,9 +75,10 @@ def app(ctx: click.Context) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs a command line without the name of the program; returns the exit status and never raises for a mistake.
+    """Run a command line, given without the program's name; return the exit status and never raise for a user's
+    mistake.
 
-    With `_PIPESCHED_COMPLETE` in the environment a shell asks how a line may go on.
+    If `_PIPESCHED_COMPLETE` is in the environment, a shell asks for completions.
     """
     if asked := os.environ.get(_COMPLETE):
         from click.shell_completion import shell_complete
@@ -97,7 +98,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _require_lines(arguments: Sequence[str]) -> None:
-    """Nothing that is named on the command line ends or steers a line where it is shown; a command to check is data."""
+    """Refuse names on the command line that would end or steer a line where they are shown; a command to check is
+    data.
+    """
     behind = arguments.index("--") if arguments[:1] == ["check"] and "--" in arguments else len(arguments)
     if not all(map(str.isprintable, arguments[:behind])):
         from pipesched.shell.mistakes import require_lines

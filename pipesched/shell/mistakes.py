@@ -1,4 +1,4 @@
-"""How a mistake on the command line is told: with a code, a suggestion and status 2. Imported by those who make one."""
+"""Reports of mistakes on the command line: with a code, a suggestion and status 2. Imported only when one is made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GONE = {
 
 
 def reported(error: Exception, arguments: Sequence[str]) -> int:
-    """Write what went wrong with a command line; return the exit status. Other faults are raised again."""
+    """Report a mistake on a command line; return the exit status. Other errors are raised again."""
     if isinstance(error, click.UsageError):
         diagnostics: Sequence[Diagnostic] = [_diagnostic(error, arguments)]
     elif isinstance(error, PipeschedError):
@@ -36,7 +36,7 @@ def reported(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def require_lines(words: Sequence[str]) -> None:
-    """Refuse words that end or steer a line.
+    """Refuse words with characters that end or steer a line.
 
     Raises:
         PipeschedError: PS225, a word with such a character.
@@ -49,12 +49,12 @@ def require_lines(words: Sequence[str]) -> None:
 
 
 def unknown(name: str, others: Sequence[str], verbs: Collection[str]) -> PipeschedError:
-    """Return no command has the name."""
+    """Return the error for an unknown command."""
     return _mistake(f"no command is called {name!r}", _meant(name, others, verbs))
 
 
 def _meant(name: str, others: Sequence[str], verbs: Collection[str]) -> str:
-    """Return the command line that was meant, or all commands."""
+    """Return the intended command line, or all commands."""
     from pipesched.library.aliases import known_as
     from pipesched.library.assets import built_in
     from pipesched.library.inputs import claimed
@@ -77,7 +77,7 @@ def _mistake(message: str, help: str) -> PipeschedError:
 
 
 def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic:
-    """Return click's complaint in our form."""
+    """Convert click's complaint to a diagnostic."""
     path = error.ctx.command_path if error.ctx else "pipesched"
     shown = f"`{path} --help` shows the options"
     if isinstance(error, click.NoSuchOption):
@@ -97,7 +97,7 @@ def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic
 
 
 def _option_meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str | None:
-    """Return the option that was meant: a size under another name, a near miss, or a parameter of the schedule."""
+    """Return the intended option: a size under another name, a near miss, or a parameter of the schedule."""
     options = [name for x in (error.ctx.command.params if error.ctx else ()) for name in x.opts]
     name = error.option_name.lstrip("-")
     given = next((i for i, word in enumerate(arguments) if word.split("=")[0] == error.option_name), None)
@@ -125,7 +125,7 @@ def _parameters(arguments: Sequence[str]) -> set[str]:
 
 
 def _asked(arguments: Sequence[str]) -> tuple[str, str]:
-    """Return the format and the colour that a command line asks for, even one that cannot be read."""
+    """Return the format and the colour that a command line requests, even one that cannot be parsed."""
     found = {"--format": "text", "--color": "auto"}
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         name, equals, value = argument.partition("=")

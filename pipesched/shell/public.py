@@ -1,6 +1,6 @@
-"""The names of `pipesched` in Python: functions of the core and of extensions, their values, and nouns.
+"""The Python names of `pipesched`: functions of the core and of extensions, their values, and nouns.
 
-Each is loaded when it is first used. Type checkers read the imports below, which nothing executes.
+Each is loaded when it is first used. Type checkers read the imports below, which are never executed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Choices that train a transformer on a cluster: which fit, and which is fastest."""
+"""Layouts that train a transformer on a cluster: the ones that fit, and the fastest."""

@@ -1,4 +1,4 @@
-"""The fastest choices of a request, and why the others lost.
+"""The fastest choices for a request, and the reasons why the others lost.
 
 request ──> every choice ──> the fastest that fit, rule by rule
 """
@@ -27,9 +27,10 @@ from pipesched.planning.transformer.parameters import by_stage
 
 @dataclass(frozen=True)
 class Request:
-    """model: its name. trained: the model and its training. cap: bytes per rank, the device's memory if None.
+    """A request for a plan. model: its name. trained: the model and its training. cap: bytes per rank, the device's
+    memory if None.
 
-    explain: sizes of the choices to explain.
+    explain: the sizes of the choices to explain.
     """
 
     model: str
@@ -65,8 +66,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The fastest choices, one for each (p, t, c, d, e). counts: choices by outcome; refused: reasons against choices,
-    with counts. rules: of the literature, against the first choice. explained: the requested explanations.
+    """The fastest choices, one for each (p, t, c, d, e). counts: choices by outcome; refused: reasons to refuse
+    choices, with counts. rules: of the literature, judged by the first choice. explained: the requested explanations.
     """
 
     request: Request
@@ -85,12 +86,12 @@ class Outcome:
 
     @property
     def exit_status(self) -> int:
-        """Exit status: 1 if nothing fits."""
+        """The exit status: 1 if nothing fits."""
         return exit_status(self.diagnostics)
 
 
 def outcome(request: Request, workers: str | Executor = "here", tell: Tell = silent) -> Outcome:
-    """Make the plan. workers: an executor of `concurrent.futures`, or a name for `--executor`. tell: called with
+    """Find the plan. workers: an executor of `concurrent.futures`, or a name for `--executor`. tell: called with
     progress.
 
     Raises:
@@ -131,7 +132,9 @@ def _dimensions(request: Request) -> str:
 
 
 def _nothing(search: Search) -> Diagnostic:
-    """PS245: the closest choice, counts by reason, and the number of GPUs that hold the parameters alone."""
+    """Return PS245: the closest choice, counts by reason, and the number of GPUs that could hold just the
+    parameters.
+    """
     problem, over = search.problem, [one for one in search.example.values() if one.over]
     least = min(over, key=lambda one: one.over, default=None)
     reasons = [f"{number:,}: {kind}" for kind, number in search.reasons.most_common(6)]

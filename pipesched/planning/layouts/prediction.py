@@ -1,9 +1,9 @@
-"""Cost of a configuration: bytes per rank and seconds per step, from the timeline of the order it uses.
+"""The cost of a configuration: bytes per rank and seconds per step, from the timeline of its order.
 
-    every stage   F, I, W: FLOPs over the rate of the device, and what the ranks of its layers send
+    every stage   F, I, W: FLOPs over the rate of the device, and messages between the ranks of a layer
     timeline      the schedule's order with these, and its messages
-    step          parameters that ZeRO gathers before the first F, the timeline, gradients that are reduced after the
-                  last backward: of both what does not fit beside these, layer by layer
+    step          the timeline, parameters that ZeRO gathers before the first F, and gradients reduced after the
+                  last backward: of these two only the part that does not overlap, layer by layer
 
 A lower bound on the time of every order of the same operations, and one on the bytes of this order, are known without
 the order.
@@ -39,8 +39,8 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True)
 class Refused:
-    """A refused choice. kind: the kind of reason; reason: with its figures. over: bytes of the first rank over the cap,
-    or of the fullest rank; 0 for any other reason.
+    """A refused choice. kind: the kind of reason; reason: with its figures. over: bytes above the cap, of the first
+    rank over it or of the fullest rank; 0 for any other reason.
     """
 
     choice: Choice
@@ -51,7 +51,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Bound:
-    """Lower bounds for every order: nanoseconds and bytes."""
+    """Lower bounds for every order, in nanoseconds and bytes."""
 
     nanoseconds: int
     bytes: int
@@ -59,7 +59,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Terms:
-    """The seconds of one step, the mean of all ranks; they add up to the step.
+    """The seconds of one step, as means over all ranks; they add up to the step.
 
     copies: gathers and scatters of ZeRO in every microbatch. idle: waits for other ranks. gradients: reductions between
     copies after the last backward.
@@ -76,7 +76,7 @@ class Terms:
 
 
 def bound(problem: Problem, choice: Choice) -> Refused | Bound:
-    """Lower bounds on the bytes and the time of a choice, or the reason to refuse it."""
+    """Return lower bounds on the bytes and the time of a choice, or the reason to refuse it."""
     if reason := refuses(problem.space, choice):
         return Refused(choice, reason, reason)
     stages, x, p, v, m, most = stages_of(problem), choice.training, choice.p, choice.v, choice.m, 0
@@ -95,8 +95,8 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
 
 
 def _least(stages: Stages, choice: Choice) -> int:
-    """Lower bound on the time: a rank begins when its first microbatch has arrived, and runs all its work; if backwards
-    are fused, those of the stages before it follow its last one.
+    """Return a lower bound on the time: a rank begins when its first microbatch has arrived, and runs all its work; if
+    backwards are fused, those of earlier stages follow its last one.
     """
     times, once, m = stages.times(choice), stages.once(choice), choice.m
     crossing = [one != two for one, two in pairwise(choice.ranks)]
@@ -116,9 +116,9 @@ def _least(stages: Stages, choice: Choice) -> int:
 
 
 def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
-    """Return the time of sends that do not fit beside computes, layer by layer: after the last backward, or before the
-    first forward. slots: per compute its distance from that border, its duration, its layers, and the duration of its
-    sends; a rank sends one message at a time.
+    """Return the time of sends that does not overlap computes, layer by layer, after the last backward or before the
+    first forward. slots: for each compute its distance from that border, its duration, its layers, and the duration of
+    its sends; a rank sends one message at a time.
     """
     free = -inf
     for distance, length, layers, sent in sorted(slots, reverse=True):
@@ -129,14 +129,14 @@ def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
 
 @lru_cache(maxsize=8)
 def order(schedule: str, sizes: tuple[tuple[str, Value], ...]) -> Schedule:
-    """Return the order of a schedule of the library."""
+    """Return the order of a library schedule."""
     return load(read(schedule), Options(dict(sizes))).schedule
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Time and memory of a choice that fits the cap. ends: by rank, the end of its list; more: the time of sends before
-    and after the list; both in nanoseconds. bytes: by rank, the bytes of each kind at the peak.
+    """The time and memory of a choice that fits the cap. ends: by rank, the end of its list; more: the time of sends
+    before and after the list; both in nanoseconds. bytes: by rank, the bytes of each kind at the peak.
     """
 
     problem: Problem
@@ -157,17 +157,17 @@ class Prediction:
 
     @cached_property
     def peaks(self) -> tuple[int, ...]:
-        """Peak bytes of each rank."""
+        """The peak bytes of each rank."""
         return tuple(sum(kinds.values()) for kinds in self.bytes)
 
     @property
     def peak(self) -> int:
-        """Largest peak bytes of any rank."""
+        """The largest peak bytes of any rank."""
         return max(self.peaks)
 
     @cached_property
     def terms(self) -> Terms:
-        """The parts of the step, in seconds."""
+        """The terms of the step, in seconds."""
         share = self.choice.m / self.choice.p
         parts = [one * share for one in stages_of(self.problem).times(self.choice).parts]
         compute, recompute, tensor, context, experts, copies = parts
@@ -177,7 +177,7 @@ class Prediction:
 
     @property
     def bubble(self) -> float:
-        """Idle time of all ranks over ranks and makespan."""
+        """The idle time of all ranks over ranks times makespan."""
         return self.terms.idle * NANO / max(self.ends)
 
     @property
@@ -196,7 +196,7 @@ class Prediction:
 
     @property
     def utilisation(self) -> Fraction:
-        """Model FLOP utilisation: the model's FLOPs over those of all devices at their peak in that time."""
+        """The model FLOP utilisation: the model's FLOPs over those of all devices at their peak in that time."""
         return self.model_flops / (self.seconds * self.gpus * self.problem.device.flops)
 
     def days(self, tokens: int) -> Fraction:
@@ -231,7 +231,7 @@ def predict(problem: Problem, choice: Choice) -> Refused | Prediction:
 
 
 def _ends(stages: Stages, choice: Choice, made: Analysis) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the end of each rank's list, and how long its step continues after it."""
+    """Return the end of each rank's list, and the time for which its step continues after it."""
     schedule, times, once = made.schedule, made.timeline, stages.once(choice)
     tick = float(made.time(1)) * (NANO // 1000)
     first, last = np.zeros((2, choice.p * choice.v), dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Rules of thumb of the literature, each checked against the numbers, and why any other choice lost.
+"""Rules of thumb from the literature, each checked against the numbers, with the reasons why any other choice lost.
 
-A rule that the fastest choice keeps is confirmed, unless its subject does not occur: then there is nothing to judge.
-For a rule that it breaks, the fastest choice that keeps the rule shows why the rule does not hold here: by how much it
-is slower, and in which terms; or no choice that keeps it fits.
+A rule that the fastest choice satisfies is confirmed, unless its subject does not occur: then there is nothing to
+judge. For a rule that it breaks, the fastest choice that satisfies the rule shows why the rule does not hold here: by
+how much it is slower, and in which terms; or that no such choice fits.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TERMS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """lacks: why there is nothing to judge. breaks: whether the fastest choice breaks it; keeps: the choices that keep
-    it, given the fastest one.
+    """A rule of thumb. lacks: why there is nothing to judge. breaks: whether the fastest choice breaks it; keeps:
+    whether a choice satisfies it, given the fastest one.
     """
 
     text: str
@@ -44,8 +44,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Judged:
-    """A rule, and, if the plan breaks it, the fastest choice that keeps it; None if no such choice fits.
-    lacks: why there is nothing to judge.
+    """A rule, and, if the plan breaks it, the fastest choice that satisfies it; None if no such choice fits. lacks: why
+    there is nothing to judge.
     """
 
     rule: Rule
@@ -163,7 +163,7 @@ def judge(search: Search, best: Prediction) -> Iterator[Judged]:
 
 @dataclass(frozen=True)
 class Explained:
-    """Why the fastest of some choices is not the plan. refused: the choices that do not fit, by reason."""
+    """The reasons why the fastest of some choices is not the plan. refused: the choices that do not fit, by reason."""
 
     asked: Mapping[str, Size]
     count: int
@@ -185,7 +185,7 @@ class Explained:
 
 
 def explain(search: Search, asked: Mapping[str, Size]) -> Explained:
-    """Return the fastest choice with these sizes; if none fits, for each reason the choice that is least over."""
+    """Return the fastest choice with these sizes; if none fits, for each reason the choice that exceeds by least."""
 
     def meant(x: Choice) -> bool:
         return all(x[name] == value for name, value in asked.items())

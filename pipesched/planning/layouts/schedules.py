@@ -1,11 +1,11 @@
-"""Schedules that a plan tries: their placements, and the forwards that a rank holds before its first backward.
+"""The schedules that a plan tries: their placements, and the forwards that a rank holds before its first backward.
 
     linear   stage s on rank s                   1F1B, ZB-H1, ZB-H2
     loop     stage s on rank s % p               interleaved
     vee      stage s on rank min(s, 2p - 1 - s)  ZB-V
 
-A rank holds these at some instant, whatever the times are, so they bound its peak from below before any order is
-written out. They are counted per chunk.
+A rank holds these forwards at some instant, whatever the times, so they bound its peak from below before any order is
+expanded. They are counted per chunk.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """A schedule of the library. chunks: stages per rank, None if that is v. fused: its backwards are B.
+    """A library schedule. chunks: stages per rank, None if that is v. fused: its backwards are B.
 
     rank_of: the rank of a stage. before: the number of forwards of each chunk before the first backward, from p, v, m
-    and the rank. refuses: why it does not support a size, or nothing.
+    and the rank. refuses: why it does not support a size, or an empty text.
     """
 
     name: str
@@ -80,5 +80,5 @@ UNTRIED: Mapping[str, str] = {
     "bitpipe": _TWICE,
     "dualpipev": "gains by overlapping messages to experts, which a plan does not assume",
 }
-"""The schedules of the library that people ask for, and why a plan does not try them."""
+"""The library schedules that people ask for, and why a plan does not try them."""
 SCHEDULES: Mapping[str, Row] = {row.name: row for row in ROWS}

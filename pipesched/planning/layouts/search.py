@@ -1,8 +1,8 @@
-"""The fastest choices that fit, found without timing most of the others.
+"""The search for the fastest choices that fit, which never times most of the others.
 
     every choice ──arithmetic──> bounds on bytes and time ──in order of time──> order, bytes, timeline ──> the best
 
-A choice whose least bytes exceed the cap, or whose least time is not below the known times, is never written out as a
+A choice whose least bytes exceed the cap, or whose least time is not below the known times, is never expanded to a
 schedule. The first choices are the same as if all were tried. Any executor of `concurrent.futures` does the work, in
 portions that do not depend on it: the result and the number of timed choices are the same.
 """
@@ -27,12 +27,14 @@ from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, bo
 from pipesched.planning.layouts.space import Choice, Space
 from pipesched.planning.layouts.stages import Problem
 
-PORTION, LOOKED_AT = 512, 8  # choices per piece of work when bounded, and when timed
-FEW = 4 * PORTION  # choices up to which other processes do not pay
+PORTION, LOOKED_AT = 512, 8  # choices per portion of work, when bounded and when timed
+FEW = 4 * PORTION  # most choices for which other processes do not pay
 
 
 def alike(nanoseconds: int) -> int:
-    """Return the first five digits: times of a step that agree in them count as equal, and less memory wins."""
+    """Return the time rounded to five digits: times of a step that agree in them count as equal, and less memory
+    wins.
+    """
     unit: int = 10 ** max(0, len(str(nanoseconds)) - 5)
     return nanoseconds // unit * unit
 
@@ -42,10 +44,10 @@ Made = TypeVar("Made")
 
 
 class Here(Executor):
-    """The executor in this process."""
+    """An executor that runs in this process."""
 
     def submit(self, fn: Callable[Given, Made], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Made]:
-        """Make the call at once."""
+        """Call the function at once."""
         made: Future[Made] = Future()
         try:
             made.set_result(fn(*args, **kwargs))
@@ -67,9 +69,9 @@ def _bounds(problem: Problem, choices: Sequence[Choice]) -> list[Refused | Bound
 
 @dataclass
 class Search:
-    """The choices of a problem. reasons: number refused, by kind; example: for each kind the one least over the cap.
-    alive: those that no bound excludes, sorted by their lower bound on time. known: results of the timed ones. tell:
-    called with the progress.
+    """The choices of a problem. reasons: number refused, by kind; example: for each kind the one that exceeds the cap
+    by least. alive: those that no bound excludes, sorted by their lower bound on time. known: results of the timed
+    ones. tell: called with the progress.
     """
 
     problem: Problem
@@ -120,7 +122,7 @@ class Search:
         self, count: int, keeps: Callable[[Choice], bool] = lambda _: True, apart: Sequence[str] = ()
     ) -> list[Prediction]:
         """Return the fastest choices that fit and pass `keeps`. apart: of choices that agree in these sizes only the
-        first.
+        first is kept.
         """
         found: dict[Hashable, tuple[int, int, int]] = {}
 
@@ -158,7 +160,8 @@ class Search:
 
 @contextmanager
 def executor(name: str, space: Space) -> Iterator[Executor]:
-    """Executor of a name: ``processes``, ``processes:N``, ``here``, or ``dask:ADDRESS`` of a cluster's scheduler.
+    """Yield the executor of a name: ``processes``, ``processes:N``, ``here``, or ``dask:ADDRESS`` of a cluster's
+    scheduler.
 
     Raises:
         PipeschedError: PS225, unknown executor; PS249, no cluster.
@@ -180,14 +183,14 @@ def executor(name: str, space: Space) -> Iterator[Executor]:
 
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
-    """Workers of a cluster with the same version of pipesched."""
+    """Yield workers of a cluster with the same version of pipesched."""
     try:
         from distributed import Client
     except ImportError:
         raise fail(PlanningCode.NO_CLUSTER, "Dask is not installed", help="pip install 'pipesched[planning]'") from None
     try:
         client = Client(address, timeout=5)
-    except (OSError, ValueError) as error:  # of both, what goes out of time is an OSError
+    except (OSError, ValueError) as error:  # timeouts of both are OSErrors
         raise fail(PlanningCode.NO_CLUSTER, f"no scheduler of Dask answers at {address[:60]}: {error}") from None
     try:
         yield client.get_executor()

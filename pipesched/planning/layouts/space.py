@@ -1,13 +1,13 @@
-"""Every way to lay out a training step over the GPUs of a cluster.
+"""All ways to distribute a training step over the GPUs of a cluster.
 
     gpus = p t c d      pipeline, tensor, context and data parallelism; e shares the experts of a stage's t c d ranks
     B = d b m           a batch is m microbatches of b sequences on each of d copies
-    S = p v             stages, v of them on a rank
+    S = p v             stages, v on each rank
 
-Layers are cut evenly, with the remainder taken off the ends; or with the embedding and the head counted as a layer
-each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with that for the loss. Each v is
-tried that gives all stages but two the same number of layers in one of these ways, and 1, 2, 4, 8 sequences per
-microbatch.
+Layers are divided evenly, with the remainder taken off the ends; or with the embedding and the head counted as a layer
+each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with the same option for the loss.
+Each v is tried that gives all stages but two the same number of layers in one of these ways, and 1, 2, 4, 8 sequences
+per microbatch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipesched.planning.transformer.rules import faults, layers_of
 MICROBATCHES = (1, 2, 4, 8)
 RECOMPUTE = ("none", "selective", "full")
 LETTERS = {"t": "tensor", "c": "context", "d": "data", "e": "expert", "b": "microbatch"}
-"""The letters of a choice, and their keys of a training."""
+"""The letters of a choice, and the keys of a training for which they stand."""
 LAYOUT = ("p", "t", "c", "d", "e")
 """The degrees of parallelism."""
 NAMES = ("schedule", "p", "t", "c", "d", "e", "v", "b", "recompute", "zero", "split")
@@ -62,7 +62,7 @@ class Choice:
 
     @property
     def m(self) -> int:
-        """Microbatches."""
+        """The number of microbatches."""
         return self.training.microbatches or 0
 
     @property
@@ -82,7 +82,7 @@ class Choice:
 
     @property
     def cut(self) -> Cut:
-        """The number of stages."""
+        """The number of stages and their layers."""
         return Cut(self.p * self.v, self.training.layout)
 
     @property
@@ -97,7 +97,7 @@ class Choice:
         return found
 
     def to_json(self) -> dict[str, Size]:
-        """Return all of `NAMES`, and m."""
+        """Return the values of all `NAMES`, and m."""
         return {**{name: self[name] for name in NAMES}, "m": self.m}
 
     @property
@@ -119,7 +119,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Space:
-    """The choices for a transformer on a number of GPUs; `training` fixes the batch and all else. node: GPUs per node.
+    """The choices for a transformer on a number of GPUs; `training` fixes the batch and everything else. node: GPUs per
+    node.
 
     only: the values to try, by name in `NAMES`; by default all.
     """
@@ -131,7 +132,7 @@ class Space:
     only: Mapping[str, tuple[Size, ...]] = field(default_factory=dict, compare=False)
 
     def __iter__(self) -> Iterator[Choice]:
-        """Yield all choices, in a fixed order, also those that do not divide, which `refuses` refuses."""
+        """Yield all choices in a fixed order, including those that do not divide, which `refuses` rejects."""
         batch = self.training.batch or 0
         for p, t, c in product(self._of("p", self.gpus), self._of("t", self.gpus), self._of("c", self.gpus)):
             if self.gpus % (p * t * c):
@@ -154,7 +155,7 @@ class Space:
                         yield Choice(schedule, p, v, replace(training, layout=layout) if layout else training)
 
     def _recompute(self) -> list[str]:
-        """Return the values of recompute; selective recomputation is for scores, which flash attention does not
+        """Return the values of recompute to try; selective recomputation is for scores, which flash attention does not
         keep.
         """
         apart = self.training.attention == "flash" and "recompute" not in self.only
@@ -169,7 +170,7 @@ class Space:
         return [x for x in asked if name == "b" or x in values]
 
     def _schedules(self, p: int) -> list[str]:
-        """Return the schedules to try; on one rank all have the same order, so a single one is enough."""
+        """Return the schedules to try; on one rank all have the same order, so one is enough."""
         named = self._listed("schedule", SCHEDULES)
         return named if p > 1 else named[:1] if "1f1b" not in named else ["1f1b"]
 
@@ -180,7 +181,9 @@ class Space:
         return self._listed("v", [v for v in range(2, most + 1) if self._near(p * v)])
 
     def _near(self, stages: int) -> list[str]:
-        """Return the splits that give all stages but two the same number, with the embedding and the head counted."""
+        """Return the splits that give all stages but two the same number of layers, with the embedding and the head
+        counted.
+        """
         counts = {"even": self.transformer.layers, "ends": self.transformer.layers + 2}
         return [how for how, count in counts.items() if -count % stages <= 2 and stages <= count]
 
@@ -196,8 +199,8 @@ class Space:
 
 @lru_cache(maxsize=4096)
 def _ends(a: Transformer, stages: int) -> tuple[int, ...] | None:
-    """Return the layers by stage where the embedding and the head count as one each, the first stages having more; None
-    if there is no layer for a stage between, or they are cut so anyway.
+    """Return the layers by stage if the embedding and the head count as one each, with more layers on the first stages;
+    None if a middle stage would have no layer, or if the result is the even split.
     """
     each, more = divmod(a.layers + 2, stages)
     counts = tuple(each + (stage < more) - (stage in (0, stages - 1)) for stage in range(stages))
@@ -218,7 +221,7 @@ def _placed(schedule: str, p: int, v: int) -> tuple[tuple[int, ...], tuple[tuple
 
 
 def refuses(space: Space, choice: Choice) -> str:
-    """Return the reason to refuse a choice, by arithmetic alone; empty if there is none."""
+    """Return the reason to refuse a choice, by arithmetic only; empty if there is none."""
     for fault in faults(space.transformer, choice.training, choice.p * choice.v):
         return fault.message
     for ranks, what in (

@@ -1,7 +1,7 @@
-"""Seconds and bytes of every stage, for one choice after another; most stages of a choice are alike.
+"""Seconds and bytes of every stage for many choices; most stages of a choice are alike.
 
 The bytes and FLOPs of a stage are proportional to the tokens of a microbatch on a rank, b s / c, so they are computed
-for one sequence and multiplied. Nanoseconds and bytes are whole, rounded down: they are for bounds.
+for one sequence and multiplied. Nanoseconds and bytes are rounded down, since they are for bounds.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Times:
-    """The nanoseconds of F, I, W and of a message, by stage, with ZeRO's messages between copies.
+    """The nanoseconds of F, I, W and of a message, by stage, including ZeRO's messages between copies.
 
-    parts: seconds of one microbatch on all ranks: compute, recomputation, over t, over c, to experts, over d.
+    parts: seconds of one microbatch on all ranks: compute, recomputation, messages over t, over c, to experts, over d.
     """
 
     F: tuple[int, ...]
@@ -55,8 +55,8 @@ class Times:
 
 @dataclass(frozen=True)
 class Once:
-    """The nanoseconds of a stage's messages once per step: (gradients after its last backward, ZeRO's parameters before
-    its next forward). beside: overlapping compute, layer by layer; alone: not overlapping.
+    """The nanoseconds of a stage's messages that are sent once per step: (gradients after its last backward, ZeRO's
+    parameters before its next forward). beside: overlapping compute, layer by layer; alone: not overlapping.
     """
 
     beside: tuple[float, float]
@@ -65,7 +65,7 @@ class Once:
 
 
 def _kept(*sizes: str) -> Callable[[Callable[[Stages, Choice], Made]], Callable[[Stages, Choice], Made]]:
-    """Compute a figure once for all choices that agree in these sizes."""
+    """Cache a figure for all choices that agree in these sizes."""
     of = attrgetter("cut.stages", *sizes)
 
     def once(make: Callable[[Stages, Choice], Made]) -> Callable[[Stages, Choice], Made]:
@@ -98,7 +98,7 @@ class Stages:
 
     @_kept("cut")
     def _kinds(self, choice: Choice) -> tuple[int, ...]:
-        """For every stage the first one with the same number of layers of each kind."""
+        """Return, for every stage, the first one with the same number of layers of each kind."""
         seen, found, last = dict[Hashable, int](), [], choice.cut.stages - 1
         for stage, layers in enumerate(self.layers(choice)):
             sort = (len(layers), sum(map(self.model.has_experts, layers)), stage == 0, stage == last)
@@ -135,7 +135,7 @@ class Stages:
 
     @property
     def _sorts(self) -> tuple[int, int]:
-        """A layer without experts, and one with experts, if the model has them."""
+        """The indices of a layer without experts and of one with experts, if the model has them."""
         return 0, self.model.experts.dense_layers if self.model.experts else 0
 
     @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
@@ -146,7 +146,7 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.recompute")
     def _work(self, choice: Choice) -> tuple[tuple[float, ...], ...]:
-        """Return the FLOPs of one sequence on one rank: of F, I and W, and those of I that run an F again."""
+        """Return the FLOPs of one sequence on one rank: of F, I and W, and the part of I that recomputes an F."""
         found = flops.by_stage(self.model, _alone(choice.training), choice.cut.stages)
         return tuple(tuple(map(float, (one.forward, one.input, one.weights, one.again))) for one in found)
 
@@ -227,7 +227,7 @@ def _alone(x: Training) -> Training:
 
 
 def _nano(*seconds: float) -> tuple[int, ...]:
-    """Return the nanoseconds, rounded down."""
+    """Return nanoseconds, rounded down."""
     return tuple(int(NANO * one) for one in seconds)
 
 

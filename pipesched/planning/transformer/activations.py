@@ -1,4 +1,4 @@
-"""Bytes that one microbatch keeps for its backward on one rank, item by item.
+"""Bytes that one microbatch keeps on one rank for its backward, tensor by tensor.
 
 Korthikanti et al. 2022 (arXiv:2205.05198), section 4, for a GPT with 16-bit activations and dropout, s tokens, b
 sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism:
@@ -6,13 +6,13 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
     nothing split                  s b h (34 + 5 a s / h)
     tensor                         s b h (10 + 24 / t + 5 a s / (h t))
     tensor, sequence               s b h / t (34 + 5 a s / h)
-    selective recomputation        the same without 5 a s / h
+    selective recomputation        as above, without 5 a s / h
     full recomputation             s b h 2
 
 34 is 11 of attention, 19 of the feed-forward part, 4 of the two norms; the 10 that t alone does not split are inputs of
-norms, of q, k, v and of the feed-forward part, and dropout masks. Flash attention makes no scores, so it leaves out
-5 a s / h too (its fp32 sum of each row, 4 a / t bytes per token, is not counted). A gated feed-forward part keeps gate,
-value and their product: 3 f instead of 2 f. Experts keep that, and their input and output, for each token sent to them.
+norms, of q, k, v and of the feed-forward part, and dropout masks. Flash attention stores no scores, so it omits 5 a s /
+h too (its fp32 sum of each row, 4 a / t bytes per token, is not counted). A gated feed-forward part keeps gate, value
+and their product: 3 f instead of 2 f. Experts keep these, and their input and output, for each token sent to them.
 Context parallelism leaves s / c tokens on a rank.
 """
 
@@ -31,7 +31,7 @@ INSIDE = "inside"
 
 @dataclass(frozen=True)
 class Saved:
-    """Some bytes, and their tensor."""
+    """A number of bytes, and the tensor to which they belong."""
 
     name: str
     bytes: Fraction
@@ -39,7 +39,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class StageBytes:
-    """Activation bytes of one microbatch on one stage, on one rank.
+    """The activation bytes of one microbatch on one stage, on one rank.
 
     saved: kept from F to the backward. alone: the peak during an F that keeps nothing. input: the part of `saved` that
     a recomputed F keeps. stored: kept from I to W, on top of `saved`. output: the message to the next stage.
@@ -59,14 +59,14 @@ def tokens(a: Transformer, x: Training) -> Fraction:
 
 
 def shared_tokens(a: Transformer, x: Training) -> Fraction:
-    """Return the tokens on one rank outside attention and the feed-forward part; sequence parallelism splits them by
+    """Return the tokens on one rank outside attention and the feed-forward part; sequence parallelism divides them by
     t.
     """
     return tokens(a, x) / (x.tensor if x.sequence_parallel else 1)
 
 
 def boundary(a: Transformer, x: Training) -> Fraction:
-    """Return a message between stages: 2 s b h, divided by t under sequence parallelism."""
+    """Return the bytes of a message between stages: 2 s b h, divided by t under sequence parallelism."""
     return shared_tokens(a, x) * a.hidden * a.dtype_bytes
 
 
@@ -85,9 +85,7 @@ def items(a: Transformer, x: Training, index: int) -> tuple[Saved, ...]:
 
 
 def scores(a: Transformer, x: Training) -> Fraction:
-    """Return 5 a s^2 b / t: the output of the softmax, and the mask and the output of dropout. None with flash
-    attention.
-    """
+    """Return 5 a s^2 b / t: the softmax's output, and dropout's mask and output; 0 with flash attention."""
     if x.attention == "flash":
         return Fraction(0)
     each = a.dtype_bytes + (1 + a.dtype_bytes if a.dropout else 0)
@@ -95,33 +93,38 @@ def scores(a: Transformer, x: Training) -> Fraction:
 
 
 def embedding(a: Transformer, x: Training) -> Fraction:
-    """Return the dropout mask of the first stage: s b h."""
+    """Return the bytes of the dropout mask of the first stage: s b h."""
     return shared_tokens(a, x) * a.hidden if a.dropout else Fraction(0)
 
 
 def head(a: Transformer, x: Training) -> Fraction:
-    """Return the inputs of the last norm and of the head, and logits in fp32: 4 s b h / t (1 + V / h), section 4.3."""
+    """Return the inputs of the last norm and of the head, and the logits in fp32: 4 s b h / t (1 + V / h), section
+    4.3.
+    """
     return 2 * boundary(a, x) + logits(a, x, 4)
 
 
 def logits(a: Transformer, x: Training, size: int) -> Fraction:
-    """Return the bytes of entries of `size` bytes each."""
+    """Return the bytes of the logits with `size` bytes each."""
     return size * tokens(a, x) * a.vocabulary / x.tensor
 
 
 def loss(a: Transformer, x: Training) -> Fraction:
-    """Return the bytes that the backward of the loss makes, on top of the logits that the head kept.
+    """Return the bytes of gradients that the backward of the loss computes, in addition to the logits that the head
+    kept.
 
-    Megatron-LM's writes the gradient in their place, and it is rounded to the dtype of the model (Megatron-core 0.16.1,
-    tensor_parallel/cross_entropy.py). torch's cross entropy makes two in fp32, of the chosen logits and of all.
+    Megatron-LM writes the gradient in place of the logits, and rounds it to the dtype of the model (Megatron-core
+    0.16.1, tensor_parallel/cross_entropy.py). torch's cross entropy makes two gradients in fp32, of the chosen logits
+    and of all.
     """
     return logits(a, x, 8 if x.keep_outputs else a.dtype_bytes)
 
 
 def stored(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the bytes that I leaves for W beside the saved ones: the output gradient of every weight of a layer.
+    """Return the bytes that I leaves for W in addition to the saved ones: the output gradient of every weight of a
+    layer.
 
-    That is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage I does
+    This is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage I does
     nothing, and W is the whole backward. A layer that I recomputes is kept too, as if it had been saved.
     """
     h, z, t = a.hidden, a.dtype_bytes, x.tensor
@@ -166,10 +169,10 @@ def _again(a: Transformer, x: Training, index: int) -> Fraction:
 
 
 def _working(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fraction]:
-    """Return the temporary bytes of a B and of an I of a layer: gradients inside the feed-forward part, or later, once
-    these are freed, gradients of the scores before and after the softmax.
+    """Return the temporary bytes of a B and of an I of a layer: the gradients inside the feed-forward part, or, once
+    these are freed, the gradients of the scores before and after the softmax.
 
-    An I stores the other gradients, and frees nothing.
+    An I stores the other gradients and frees nothing.
     """
     every, edge, again = items(a, x, index), boundary(a, x), _again(a, x, index)
     inside = sum((one.bytes for one in every if one.name.startswith(INSIDE)), Fraction(0))
@@ -195,7 +198,7 @@ def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
 
 
 def _heads(a: Transformer, t: int) -> Fraction:
-    """Return the entries of q, k and v of a token on a rank; a key-value head is on one rank at least."""
+    """Return the entries of q, k and v per token on a rank; each key-value head is on at least one rank."""
     if a.latent is not None:
         return Fraction(a.heads * (2 * (a.latent.key + a.latent.rope) + a.latent.value), t)
     return Fraction(a.heads * a.head_size, t) + 2 * a.head_size * max(Fraction(a.kv_heads, t), Fraction(1))
@@ -210,8 +213,8 @@ def _feed_forward(a: Transformer, x: Training, inner: int) -> Iterator[Saved]:
 
 
 def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
-    """Yield the tokens are assumed to be sent evenly: each rank of t works on its share of them; if e is 1, t splits
-    the experts instead, and every rank has all tokens.
+    """Yield the tensors of experts. Tokens are assumed to be spread evenly: each rank of t works on its share of them;
+    if e is 1, t splits the experts instead, and every rank has all tokens.
     """
     assert a.experts is not None
     z, k, f, share = a.dtype_bytes, a.experts.per_token, a.experts.size, tokens(a, x) / x.tensor
@@ -221,12 +224,14 @@ def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
 
 
 def _apart(x: Training) -> int:
-    """Return the ranks of t that send different tokens to experts."""
+    """Return the number of ranks of t that send different tokens to experts."""
     return x.tensor if x.expert > 1 else 1
 
 
 def _outputs(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the entries per token that the first matrices of the feed-forward part make, and that experts return."""
+    """Return the entries per token that the first matrices of the feed-forward part compute, and that experts
+    return.
+    """
     ways, t = 2 if a.gated else 1, x.tensor
     if not a.has_experts(index):
         return Fraction(ways * a.feed_forward, t)

@@ -1,8 +1,8 @@
-"""A transformer and its training, as nouns; `rules` has the conditions that they must meet.
+"""A transformer and its training, as nouns; `rules` has the conditions that they must satisfy.
 
-Sizes that are not given follow from the others or have the default of Megatron-LM's GPT: biases, dropout, LayerNorm,
-learned positions, GeLU, 16-bit weights with fp32 gradients and 12 bytes of optimizer state per parameter (a master copy
-and two moments of Adam).
+Sizes that are not given follow from others, or default to Megatron-LM's GPT: biases, dropout, LayerNorm, learned
+positions, GeLU, 16-bit weights with fp32 gradients and 12 bytes of optimizer state per parameter (a master copy and two
+moments of Adam).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TypeAlias
 from pipesched.support.source import Span
 
 DTYPES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-"""The bytes of a number."""
+"""The bytes per number of each dtype."""
 
 
 @dataclass(frozen=True)
 class Experts:
-    """A mixture of experts instead of the feed-forward part of a layer.
+    """A mixture of experts in place of the feed-forward part of a layer.
 
-    per_token: experts that a token is sent to. size: the inner size of one. shared: experts that every token goes
-    through. dense_layers: number of first layers with a feed-forward part instead of experts.
+    per_token: experts to which a token is sent. size: the inner size of one expert. shared: experts that every token
+    visits. dense_layers: number of first layers with a feed-forward part instead of experts.
     """
 
     count: int
@@ -78,7 +78,7 @@ class Transformer:
     places: Mapping[str, Span] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Sizes that are 0 follow from the others."""
+        """Derive sizes that are 0 from the others."""
         for key, size in (
             ("kv_heads", self.heads),
             ("head_size", self.hidden // self.heads),
@@ -101,9 +101,9 @@ class Transformer:
 class Training:
     """The training of a transformer. batch: sequences of a step over all copies, None if not given.
 
-    optimizer_bytes, gradient_bytes: of one parameter. layout: layers by stage, the embedding on the first stage and the
+    optimizer_bytes, gradient_bytes: per parameter. layout: layers by stage, the embedding on the first stage and the
     head on the last; None: as evenly as possible. keep_outputs: the output of a stage is kept until its backward, as in
-    torch; else it is freed once it is sent, as in Megatron-LM.
+    torch; otherwise it is freed once it is sent, as in Megatron-LM.
     """
 
     microbatch: int = 1
@@ -123,9 +123,9 @@ class Training:
 
     @property
     def microbatches(self) -> int | None:
-        """Microbatches per step of one copy; None without a batch."""
+        """The microbatches per step of one copy; None without a batch."""
         return None if self.batch is None else self.batch // (self.data * self.microbatch)
 
 
 Trained: TypeAlias = tuple[Transformer, Training]
-"""What a file holds."""
+"""A model as its file gives it."""

@@ -1,4 +1,4 @@
-"""Devices: FLOP/s, memory and bandwidth of each.
+"""Devices: their FLOP/s, memory and bandwidth.
 
     flops       peak of dense 16-bit matrix products in FLOP/s       memory      bytes
     node        bytes/s that one device sends inside its node        network     bytes/s that it sends to other nodes
@@ -34,7 +34,7 @@ from pipesched.planning.codes import PlanningCode
 from pipesched.support.source import Source, Span
 
 HALF = Fraction(1, 2)
-"""Default fraction of the peak FLOP/s that a device achieves in matrix products: of 44 to 52 % on A100 by
+"""The default fraction of the peak FLOP/s that a device achieves in matrix products. Reported: 44 to 52 % on A100 by
 Narayanan et al. (SC 2021, table 1), 38 to 43 % on H100 by Dubey et al. (2024, table 4), bubbles included.
 """
 
@@ -54,7 +54,9 @@ class Device:
 
 
 def _row(name: str, tera: str, giga: tuple[int, int, int, int], source: str) -> tuple[str, Device]:
-    """tera: FLOP/s; giga: bytes of memory; of node, network and host bytes per second, in one direction."""
+    """Build a row. tera: FLOP/s; giga: bytes of memory; of node, network and host bytes per second, in one
+    direction.
+    """
     memory, node, network, host = (Fraction(value) * 10**9 for value in giga)
     return name, Device(name, Fraction(tera) * 10**12, memory, node, network, host=host, node_size=8, source=source)
 
@@ -92,8 +94,8 @@ _REQUIRED = ("flops", "memory", "node", "network", "host")
 
 
 def amount(value: object, *, unit: str = "B", rate: bool = False) -> Fraction | None:
-    """Read a number of bytes or of FLOP, per second if `rate`, such as ``80GB`` or ``300 GB/s``; None for anything
-    else, or more than any machine has.
+    """Parse a number of bytes or of FLOP, per second if `rate`, such as ``80GB`` or ``300 GB/s``; return None for
+    anything else, or for more than any machine has.
     """
     found = _written(value, unit, rate)
     return found if found is not None and 1 <= found <= MOST else None
@@ -109,10 +111,10 @@ def _written(value: object, unit: str, rate: bool) -> Fraction | None:
 
 
 def read(path: str) -> Device:
-    """Return the device by a name in DEVICES, or of a TOML file; ``h100,node_size=4`` changes one of its keys.
+    """Return the device by a name in DEVICES, or from a TOML file; ``h100,node_size=4`` changes one of its keys.
 
     Raises:
-        PipeschedError: PS240, unknown device; PS241 to PS243, faults of the file; PS809.
+        PipeschedError: PS240, unknown device; PS241 to PS243, errors in the file; PS809.
     """
     name, *others = [path] if os.path.exists(path) else path.split(",")
     found = _named(name)
@@ -147,7 +149,7 @@ def of_source(source: Source) -> Device:
     """Read a device from a text.
 
     Raises:
-        PipeschedError: PS241 to PS243, all its faults.
+        PipeschedError: PS241 to PS243, all errors.
     """
     values, places = toml.read(source, _SYNTAX, toml.exact)
     if found := list(_faults(source, values, places)):

@@ -1,14 +1,14 @@
 """Floating-point operations of one microbatch through a stage, on one rank.
 
-A matrix of k n entries takes 2 k n per token forward, 2 k n for the gradient of its input and 2 k n for its own. The
-attention of s tokens over s takes 2 s^2 for each entry of a query-key head and of a value head, forward, twice that for
-its gradients, and has no weights. For a GPT that is, per layer and b sequences (Narayanan et al., SC 2021, appendix):
+A matrix with k n entries takes 2 k n per token forward, 2 k n for the gradient of its input and 2 k n for its own.
+Attention of s tokens over s takes 2 s^2 for each entry of a query-key head and of a value head, forward, twice that for
+its gradients, and has no weights. For a GPT this is, per layer and b sequences (Narayanan et al., SC 2021, appendix):
 
     F    24 b s h^2 (1 + s / 6h)      I    24 b s h^2 (1 + s / 3h)      W    24 b s h^2      head    2 b s h V each
 
     a step with full recomputation: 96 B s l h^2 (1 + s / 6h + V / 16 l h), equation 3
 
-A causal mask saves nothing, as there. Recomputation is part of I: of the scores if it is selective, of all F but
+A causal mask saves nothing, as in the paper. Recomputation is part of I: of the scores if it is selective, of all F but
 the head's if it is full. Norms, activations, dropout and the recomputation inside flash attention's backward are not
 counted.
 """
@@ -25,7 +25,7 @@ from pipesched.planning.transformer.rules import layers_of
 
 @dataclass(frozen=True)
 class StageFlops:
-    """FLOPs of one microbatch. again: the part of `input` that is recomputation."""
+    """The FLOPs of one microbatch. again: the part of `input` that is recomputation."""
 
     forward: Fraction
     input: Fraction
@@ -34,7 +34,7 @@ class StageFlops:
 
     @property
     def backward(self) -> Fraction:
-        """FLOPs of B, which is I and W."""
+        """The FLOPs of B, which are those of I and W."""
         return self.input + self.weights
 
 
@@ -51,27 +51,25 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
         logits = 2 * n * a.hidden * a.vocabulary / x.tensor if stage == stages - 1 else Fraction(0)
         again = {"none": Fraction(0), "selective": attending, "full": linear + attending}[x.recompute]
         if x.recompute == "selective" and x.attention == "flash":
-            again = Fraction(0)  # there are no scores to make again
+            again = Fraction(0)  # there are no scores to recompute
         linear += logits
         made.append(StageFlops(linear + attending, linear + 2 * attending + again, linear, again))
     return tuple(made)
 
 
 def entries(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the entries of the matrices of a layer that a token goes through, on one rank."""
+    """Return the number of matrix entries that a token passes in a layer, on one rank."""
     return _projections(a, x.tensor) + _feed_forward(a, x.tensor, index)
 
 
 def attention(a: Transformer, x: Training) -> Fraction:
-    """Return the FLOPs of attention forward, queries with keys and scores with values: 4 b s^2 h for a GPT."""
+    """Return the forward FLOPs of attention, queries with keys and scores with values: 4 b s^2 h for a GPT."""
     key, value = (a.head_size, a.head_size) if a.latent is None else (a.latent.key + a.latent.rope, a.latent.value)
     return 2 * tokens(a, x) * a.sequence * a.heads * (key + value) / x.tensor
 
 
 def of_model(a: Transformer, sequences: int = 1) -> Fraction:
-    """Return the FLOPs of F, I and W of all layers and the head, without recomputation, as model FLOP utilisation
-    counts them.
-    """
+    """Return the FLOPs of F, I and W of all layers and the head without recomputation, as MFU counts them."""
     (whole,) = by_stage(a, Training(microbatch=sequences), 1)
     return whole.forward + whole.backward
 
@@ -93,8 +91,8 @@ def _projections(a: Transformer, t: int) -> Fraction:
 
 
 def _feed_forward(a: Transformer, t: int, index: int) -> Fraction:
-    """Return the entries of the feed-forward part; with experts, of those that a token is sent to, and of the router on
-    every rank.
+    """Return the entries of the feed-forward part; with experts, of those to which a token is sent, and of the router
+    on every rank.
     """
     matrices = a.hidden * (3 if a.gated else 2)
     if not a.has_experts(index):

@@ -1,4 +1,4 @@
-"""The layout string of Megatron: ``Et|(tt|)*6mL``, a stage between bars, stages of the first chunk of all ranks first.
+"""Megatron's layout string: ``Et|(tt|)*6mL``, stages separated by bars, the first chunk of all ranks first.
 
     E embedding   t decoder layer   m prediction layer (MTP)   L loss      (x)*n and x*n repeat; commas are cosmetic
 
@@ -16,7 +16,7 @@ _MOST = 100_000
 
 
 def stages_of(layout: str) -> list[str] | str:
-    """Return the letters of each stage, or the fault of the string."""
+    """Return the letters of each stage, or the error in the string."""
     text = layout.replace(",", "")
     for pattern in (_GROUP, _ONE):
         size = len(text) + sum(len(found[1]) * int(found[2]) for found in pattern.finditer(text))
@@ -29,7 +29,7 @@ def stages_of(layout: str) -> list[str] | str:
 
 @dataclass(frozen=True)
 class Layout:
-    """The stages on a number of ranks, and the model's layers; None if not known."""
+    """The stages on a number of ranks, and the model's layers; None if unknown."""
 
     stages: list[str]
     ranks: int
@@ -43,11 +43,11 @@ class Layout:
 
     @property
     def predicting(self) -> list[int]:
-        """The stages that have an m."""
+        """The stages that contain an m."""
         return [number for number, stage in enumerate(self.stages) if "m" in stage]
 
     def ends(self, letter: str, end: str) -> bool:
-        """Tell whether the letter is at the end, and nowhere else."""
+        """Return True if the letter is at the end, and nowhere else."""
         return end == letter and self.letters.count(letter) == 1
 
 
@@ -72,12 +72,12 @@ _RULES: tuple[tuple[Callable[[Layout], object], Callable[[Layout], str]], ...] =
 
 
 def _in_one_last(x: Layout) -> bool:
-    """Tell whether all m are in one stage of a last chunk."""
+    """Return True if all m are in one stage of a last chunk."""
     return len(x.predicting) <= 1 and all(number >= len(x.stages) - x.ranks for number in x.predicting)
 
 
 def faults(stages: list[str], ranks: int, layers: int | None, predicted: int | None) -> Iterator[str]:
-    """Yield every reason why the stages do not fit a model with these numbers of layers and prediction layers."""
+    """Yield the reasons why the stages do not fit a model with these numbers of layers and prediction layers."""
     if len(stages) % ranks:
         yield f"has {len(stages)} stages, not a multiple of {ranks} ranks"
         return

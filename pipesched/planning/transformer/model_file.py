@@ -1,4 +1,4 @@
-"""A transformer and its training, from a TOML file.
+"""A transformer and its training, read from a TOML file.
 
     [model]                       [training]
     layers = 24                   microbatch = 1        sequences of one microbatch
@@ -40,7 +40,7 @@ _FOLDER = ("schedules", "models")
 
 @dataclass(frozen=True)
 class _Kind:
-    """A requirement on a value; `read` converts a value that meets it."""
+    """A requirement on a value; `read` converts a value that satisfies it."""
 
     what: str
     holds: Callable[[object], bool]
@@ -72,7 +72,7 @@ _LAYERS = _Kind(
 
 
 def _layers(value: object) -> tuple[int, ...] | None:
-    """Return the layers of each stage; None if it is not a layout, or has a prediction layer."""
+    """Return the layers of each stage; None if the value is not a layout, or has a prediction layer."""
     if isinstance(value, str):
         stages = stages_of(value)
         every = "".join(stages)
@@ -126,7 +126,7 @@ def built_in() -> list[str]:
 
 
 def read(path: str) -> Trained:
-    """Return the model of a TOML file, or by a name in `built_in`; ``NAME,tensor=8,zero=1`` changes keys of its
+    """Return the model from a TOML file, or by a name in `built_in`; ``NAME,tensor=8,zero=1`` changes keys of its
     training.
 
     Raises:
@@ -137,7 +137,7 @@ def read(path: str) -> Trained:
 
 
 def _other(text: str) -> tuple[str, object]:
-    """Read ``tensor=8``: a key and its value."""
+    """Parse ``tensor=8`` as a key and its value."""
     key, _, value = (part.strip() for part in text.partition("="))
     if value in ("true", "false"):
         return key, value == "true"
@@ -165,12 +165,12 @@ def of_source(source: Source, others: Mapping[str, object] | None = None) -> Tra
     """Read a model from a text. others: values that replace those of the text.
 
     Raises:
-        PipeschedError: PS230 to PS236, all its faults.
+        PipeschedError: PS230 to PS236, all errors.
     """
     values, places = toml.read(source, PlanningCode.MODEL_SYNTAX, toml.exact)
     values |= others or {}
     places = {key: span for key, span in places.items() if key not in (others or {})}
-    unknown = list(_unknown(values, places))  # a misspelt key is not missing
+    unknown = list(_unknown(values, places))  # a misspelt key is not reported as missing
     found = [*unknown, *_wrong(values, places), *([] if unknown else _missing(values, places, source))]
     if found:
         raise PipeschedError(found)
@@ -189,12 +189,12 @@ Noun = TypeVar("Noun")
 
 
 def _built(noun: Callable[..., Noun], values: Mapping[str, object]) -> Noun:
-    """Return the noun of a section; of an absent one, its defaults."""
+    """Return the noun of a section; for an absent section, its defaults."""
     return noun(**values)
 
 
 def _section(noun: type, section: str, values: Mapping[str, object]) -> dict[str, object]:
-    """Return the values of a section by field, none if it is absent."""
+    """Return the values of a section by field, empty if it is absent."""
     names = [one.name for one in fields(noun)]
     keys = {name: f"{section}.{name}" for name in names}
     return {name: KEYS[key].read(values[key]) for name, key in keys.items() if key in values}

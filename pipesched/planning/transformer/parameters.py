@@ -1,14 +1,14 @@
-"""Parameters of a stage, counted matrix by matrix, whole and on one rank.
+"""Parameters of a stage, counted matrix by matrix, in total and on one rank.
 
     embedding        V h, and s h of learned positions        split by t (the vocabulary), not (the positions)
     attention        q h -> a d,  k and v h -> k d,  a d -> h  split by t; a key-value head is on one rank at least
     latent           h -> q' -> a (n + r),  h -> c + r,  c -> a (n + v),  a v -> h
     feed-forward     2 h f, gated 3 h f                       split by t
-    experts          that, once an expert, and h E of router   split by e, or by t where e is 1
+    experts          the same for each expert, and h E of router   split by e, or by t where e is 1
     norms, biases of what is added up over t                   on every rank
 
-The sum over a GPT's layers is, but for the 2 h of the last norm, equation 2 of Narayanan et al., SC 2021:
-P = 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)).
+For a GPT, the sum over the layers is, except for the 2 h of the last norm, equation 2 of Narayanan et al., SC 2021: P =
+12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALONE = Training()
 
 @dataclass(frozen=True)
 class Part:
-    """Some parameters: their number, the number on one rank, and whether they belong to experts."""
+    """A group of parameters: their number, the number on one rank, and whether they belong to experts."""
 
     name: str
     count: int
@@ -46,7 +46,9 @@ def embedding(a: Transformer, x: Training) -> tuple[Part, ...]:
 
 
 def head(a: Transformer, x: Training) -> tuple[Part, ...]:
-    """Return the last norm, and the matrix that makes logits; if tied, the last stage has a copy of the first one's."""
+    """Return the last norm, and the matrix that computes logits; if tied, the last stage has a copy of the first
+    one's.
+    """
     return (_norms(a, 1), _vocabulary("head", a, x))
 
 
@@ -74,9 +76,7 @@ def total(a: Transformer) -> int:
 
 
 def active(a: Transformer) -> int:
-    """Return the parameters that one token goes through; of the experts only those that it is sent to, and the shared
-    ones.
-    """
+    """Return the parameters that one token uses; of the experts only those to which it is sent, and the shared ones."""
     if a.experts is None:
         return total(a)
     idle = (a.experts.count - a.experts.per_token) * _expert(a)
@@ -90,7 +90,7 @@ def formula(layers: int, hidden: int, vocabulary: int, sequence: int) -> Fractio
 
 
 def on_rank(parts: Sequence[Part], *, of_experts: bool | None = None) -> Fraction:
-    """Return the number on one rank, of the experts alone or of all others alone."""
+    """Return the number on one rank, either of experts only or of all others."""
     return sum((part.on_rank for part in parts if of_experts in (None, part.of_experts)), Fraction(0))
 
 
@@ -109,7 +109,7 @@ def _norms(a: Transformer, count: int) -> Part:
 
 
 def _vocabulary(name: str, a: Transformer, x: Training) -> Part:
-    """Return the vocabulary size, padded to a multiple of t."""
+    """Return the parameters of a vocabulary matrix; on a rank, of the vocabulary padded to a multiple of t."""
     return Part(name, a.vocabulary * a.hidden, Fraction(-(-a.vocabulary // x.tensor) * a.hidden))
 
 
@@ -150,7 +150,7 @@ def _expert(a: Transformer) -> int:
 
 
 def _experts(a: Transformer, x: Training) -> Iterator[Part]:
-    """Yield the experts have no biases; shared ones are split like a feed-forward part."""
+    """Yield the parameters of experts, which have no biases; shared ones are split like a feed-forward part."""
     assert a.experts is not None
     count, shared = a.experts.count * _expert(a), a.experts.shared * _expert(a)
     yield Part("router", a.hidden * a.experts.count, Fraction(a.hidden * a.experts.count))

@@ -1,6 +1,7 @@
-"""Rules that a transformer and its training must keep, as rows: key, condition, message, help; the layers of a stage.
+"""Rules that a transformer and its training must satisfy, as rows (key, condition, message, help); and the layers of a
+stage.
 
-In a row `a` is the transformer, `x` its training, `s` the number of stages, None where no schedule is known.
+In a row `a` is the transformer, `x` its training, `s` the number of stages, None if no schedule is known.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Says: TypeAlias = Callable[[Transformer, Training, int | None], str]
 
 @dataclass(frozen=True)
 class Rule:
-    """The refusal at a key of the file. label: text at the key, by default the key and its value."""
+    """A refusal at a key of the file. label: the text at the key, by default the key and its value."""
 
     key: str
     broken: Callable[[Transformer, Training, int | None], object]
@@ -187,15 +188,15 @@ STAGES = (
 def faults(
     a: Transformer, x: Training, stages: int | None = None, rules: tuple[Rule, ...] = (*RULES, *STAGES)
 ) -> Iterator[Diagnostic]:
-    """Return every broken rule: sizes that do not divide, too high a degree of parallelism, too few layers."""
+    """Return all broken rules: sizes that do not divide, too high a degree of parallelism, too few layers."""
     return (rule.told(a, x, stages) for rule in rules if rule.broken(a, x, stages))
 
 
 def layers_of(transformer: Transformer, training: Training, stages: int) -> tuple[range, ...]:
     """Return the layers of each stage, counted from 0.
 
-    If they do not divide, the ends have one less, the last stage first, then the first, as in Llama 3, for the head and
-    the embedding.
+    If they do not divide, the ends have one layer less, the last stage first, then the first, as in Llama 3, for the
+    head and the embedding.
 
     Raises:
         PipeschedError: PS235, the layers cannot be divided among the stages.

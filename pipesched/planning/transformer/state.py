@@ -1,13 +1,13 @@
-"""Parameters, their gradients and the optimizer's state in bytes on one rank, under ZeRO (Rajbhandari et al. 2020).
+"""Bytes of parameters, gradients and the optimizer's state on one rank, under ZeRO (Rajbhandari et al. 2020).
 
-    stage    each rank holds of them, n of them divided by ZeRO                                bytes at 2 + 2 + 8, n = 8
+    stage    held by each rank; "/ n" is divided by ZeRO                                bytes at 2 + 2 + 8, n = 8
     0        parameters    gradients    optimizer                                              12
     1        parameters    gradients    optimizer / n                                           5
     2        parameters    gradients / n    optimizer / n                                       3.25
     3        parameters / n    gradients / n    optimizer / n                                   1.5
 
-n is d c: ranks of one sequence have the same parameters. If e ranks share the experts, t c d / e ranks hold each. A
-layer computes with all of its parameters, and makes all of its gradients, before ZeRO divides them.
+n is d c: the ranks of one sequence have the same parameters. If e ranks share the experts, t c d / e ranks hold each
+expert. A layer computes with all of its parameters, and computes all of its gradients, before ZeRO divides them.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def copies(x: Training, *, of_experts: bool = False) -> int:
 
 
 def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction, Fraction], ...]:
-    """Return the temporary bytes of a stage's largest layer, or of the embedding or the head, by stage: parameters
-    under ZeRO 3, and in a B or a W gradients under ZeRO 2.
+    """Return, by stage, the temporary bytes of its largest layer, or of the embedding or the head: parameters under
+    ZeRO 3, and in a B or a W gradients under ZeRO 2.
     """
     made = []
     for stage, layers in enumerate(layers_of(a, x, stages)):

@@ -1,12 +1,13 @@
 """Costs of a model on a device, in milliseconds, for `verify`, `compare` and `optimize`.
 
-    F, I, W    operations / (peak x efficiency), and what ranks of a layer, a sequence or experts send each other; what
+    F, I, W    operations / (peak x efficiency), and messages between the ranks of a layer, a sequence or experts; what
                ZeRO 2 and 3 send between copies for every microbatch
-    R          F of a schedule that runs it again by itself; then nothing is run again in I
-    C          the message of a stage / the bandwidth to its neighbours, the slower one of both
-    O, L       what one microbatch saves / the bandwidth to host memory
+    R          F, if the schedule itself recomputes; then I recomputes nothing
+    C          the message of a stage / the bandwidth to its slower neighbour
+    O, L       the bytes that one microbatch saves / the bandwidth to host memory
 
-Rounded to nanoseconds, so that sums stay exact. Efficiency is the one number here that is not in a data sheet.
+Costs are rounded to nanoseconds, so that sums remain exact. The efficiency is the only number here that is not in a
+data sheet.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.devices import HALF, Device
 from pipesched.planning.transformer.rules import layers_of
 
-_NANO = 10**6  # in a millisecond
+_NANO = 10**6  # nanoseconds in a millisecond
 
 
 def costs(
@@ -67,7 +68,7 @@ def costs(
         near = [link(x, device, ranks[stage], ranks[i]) for i in (stage - 1, stage + 1) if 0 <= i < stages]
         found["C"].append(activations.boundary(a, x) / min(near) if near else Fraction(0))
     if x.zero < 2:
-        del found["B"]  # it is I + W
+        del found["B"]  # B is I + W
     found["O"] = [each.saved / device.host for each in saved]
     given: dict[str, Cost] = {key: tuple(milliseconds(one / slices) for one in row) for key, row in found.items()}
     return Costs(given, unit=MILLISECONDS)
@@ -105,12 +106,12 @@ def on_device(
 
 
 def milliseconds(seconds: Fraction) -> Fraction:
-    """Return the round to the nanosecond."""
+    """Round to the nanosecond, in milliseconds."""
     return Fraction(round(seconds * 1000 * _NANO), _NANO)
 
 
 def link(x: Training, device: Device, one: int, other: int) -> Fraction:
-    """Return the bandwidth between two ranks of the pipeline, each of which is t c d adjacent devices."""
+    """Return the bandwidth between two ranks of the pipeline, each of which has t c d adjacent devices."""
     wide = x.tensor * x.context * x.data
     first, last = min(one, other) * wide, (max(one, other) + 1) * wide - 1
     return device.node if first // device.node_size == last // device.node_size else device.network

@@ -1,14 +1,14 @@
 """Bytes that one rank sends to the ranks with which it shares a layer, a sequence, experts or gradients.
 
-    tensor       two all-reduces per layer in F and in I, of 2 s b h: 2 (t - 1) / t of it each; the same under sequence
+    tensor       two all-reduces per layer in F and in I, of 2 s b h: 2 (t - 1) / t of it each; likewise under sequence
                  parallelism, as a reduce-scatter and an all-gather
-    context      keys and values pass c - 1 ranks in F; in I they do so again, and their gradients with them
+    context      keys and values pass c - 1 ranks in F; in I they pass them again, with their gradients
     experts      a token goes to its experts and comes back, in F and in I: (e - 1) / e of them are on other ranks
     copies       n = d c ranks with the same parameters, (n - 1) / n of them (Rajbhandari et al. 2020, section 7):
-        ZeRO 0   gradients are all-reduced once a step: scattered, and gathered
-             1   gradients are scattered and parameters gathered, once a step
-             2   gradients are scattered for every microbatch, parameters gathered once a step
-             3   that, and parameters are gathered for every F and every backward
+        ZeRO 0   gradients are all-reduced once per step: scattered and gathered
+             1   gradients are scattered and parameters gathered, once per step
+             2   gradients are scattered for every microbatch, parameters gathered once per step
+             3   likewise, and parameters are gathered for every F and every backward
 
 With a pipeline, ZeRO's messages cannot wait for the end of the step. Messages between copies overlap compute, layer by
 layer, as in FSDP and in Megatron with --overlap-grad-reduce; no others do. Messages of recomputation count in I. Ranks
@@ -32,7 +32,7 @@ Seconds = TypeVar("Seconds", Fraction, float)
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes, by the group of ranks."""
+    """The bytes sent, by the group of ranks."""
 
     tensor: Fraction
     context: Fraction
@@ -63,8 +63,8 @@ def backward(a: Transformer, x: Training, index: int) -> Traffic:
 
 
 def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
-    """Return the traffic on the links of a device: ranks of a layer are adjacent, then those of a sequence, then the
-    copies.
+    """Return the seconds of the traffic on a device's links: ranks of a layer are adjacent, then those of a sequence,
+    then the copies.
     """
     return (
         sent.tensor / link(device, x.tensor)
@@ -74,8 +74,8 @@ def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
 
 
 def link(device: Device, ranks: int) -> Fraction:
-    """Return the bandwidth of the slowest group of `ranks` adjacent ranks: of groups of 3, on nodes of 8, one spans two
-    nodes.
+    """Return the bandwidth of the slowest group of `ranks` adjacent ranks: with groups of 3 on nodes of 8, one spans
+    two nodes.
     """
     return device.node if device.node_size % ranks == 0 else device.network
 
@@ -91,7 +91,7 @@ def ring(device: Device, ranks: int, apart: int) -> Fraction:
 
 def exposed(sent: Seconds, beside: Seconds, layers: int) -> Seconds:
     """Return the time that a compute waits for messages that overlap it layer by layer: the messages of one layer, or
-    the time by which all exceed the compute of the other layers.
+    the time by which all messages exceed the compute of the other layers.
     """
     pieces = max(layers, 1)
     return max(sent / pieces, sent - beside * (pieces - 1) / pieces)
@@ -103,8 +103,8 @@ def waits(
     """Return the time that the messages of `each_microbatch` add to F, I, W and a whole B. alone: times of F, I and W;
     overlap: the share of messages that may overlap them.
 
-    Computes wait for parameters layer by layer. Only the next gradients wait for gradients: only the excess over the
-    time of a microbatch adds to it.
+    Computes wait for parameters layer by layer. Only the next gradients wait for gradients, so only their excess over
+    the time of a microbatch adds to it.
     """
     (gather, scatter), (forward, inputs, weights), apart = copies, alone, 1 - overlap
     first, second, whole = (exposed(overlap * gather, time, layers) for time in (forward, inputs, inputs + weights))
@@ -119,7 +119,9 @@ def waits(
 def between_copies(
     a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
 ) -> tuple[Fraction, Fraction]:
-    """Return the seconds of one gather and of one scatter. counts: parameters of a rank, without and of experts."""
+    """Return the seconds of one gather and of one scatter. counts: parameters of a rank, without experts and of
+    experts.
+    """
     gather = scatter = Fraction(0)
     whole = x.tensor * x.context * x.data
     for count, of_experts in zip(counts, (False, True), strict=True):
@@ -133,6 +135,8 @@ def between_copies(
 def each_microbatch(
     a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
 ) -> tuple[Fraction, Fraction]:
-    """Return the seconds that ZeRO sends per microbatch: one gather, which F and I each need, and the scatter of W."""
+    """Return the seconds of ZeRO's messages per microbatch: one gather, which F and I each need, and the scatter of
+    W.
+    """
     gather, scatter = between_copies(a, x, counts, device) if x.zero >= 2 else (Fraction(0), Fraction(0))
     return gather if x.zero == 3 else Fraction(0), scatter
