@@ -76,6 +76,7 @@ class Row:
 
 Kind = TypeVar("Kind", bound=Row)
 _registered: tuple[str, ...] = ()
+_of_kind: dict[type[Row], Sequence[Row]] = {}
 
 
 def register(*names: str) -> None:
@@ -83,6 +84,7 @@ def register(*names: str) -> None:
     global _registered
     _registered = names
     _all.cache_clear()
+    _of_kind.clear()
 
 
 def registered() -> tuple[str, ...]:
@@ -92,7 +94,9 @@ def registered() -> tuple[str, ...]:
 
 def rows(kind: type[Kind]) -> tuple[Kind, ...]:
     """Return the rows of one kind of all extensions, by place."""
-    return tuple(sorted((row for row in _all() if isinstance(row, kind)), key=lambda row: row.place))
+    if (found := _of_kind.get(kind)) is None:
+        found = _of_kind[kind] = sorted((row for row in _all() if isinstance(row, kind)), key=lambda row: row.place)
+    return tuple(cast("list[Kind]", found))
 
 
 @cache

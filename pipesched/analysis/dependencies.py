@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 
 from pipesched.model.columns import PLACE, Bools, Column, Ints, among, makes
-from pipesched.model.ops import COMPUTES, Op, Result
+from pipesched.model.ops import COMPUTES, MAKERS, Op, Result
 from pipesched.model.schedule import Schedule
 
 
@@ -56,22 +56,27 @@ class Dependencies:
         stage, microbatch = schedule.stage, schedule.microbatch
         valid = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
         made: dict[Result, Column] = {}
-        for result in Result:
-            at = np.flatnonzero(makes(schedule.op, result) & valid)[::-1]
-            made[result] = np.broadcast_to(PLACE(-1), stages * microbatches)
-            if len(at):
-                made[result] = made[result].copy()
-                made[result][schedule.key(at)] = at
+        key, there, clean = schedule.key(), schedule.counts, bool(valid.all())
+        nowhere = np.broadcast_to(PLACE(-1), stages * microbatches)
+        for result, makers in MAKERS.items():
+            made[result] = nowhere
+            if any(there[op] for op in makers):
+                which = makes(schedule.op, result)
+                at = np.flatnonzero(which if clean else which & valid)[::-1]
+                made[result] = nowhere.copy()
+                made[result][key[at]] = at
         producer = np.full(len(schedule), -1, dtype=PLACE)
         found: list[tuple[Column, Column]] = [(producer[:0], producer[:0])]
         for (taken, of, own), kinds in _ALIKE.items():
+            if not any(there[op] for op in kinds):
+                continue
             alike = np.flatnonzero(valid & among(schedule.op, kinds))
             nearest, others, begins = schedule.placement.neighbours(of)
             source = nearest[stage[alike]]
             inner, last = source >= 0, alike[source < 0]
             producer[alike[inner]] = made[taken][source[inner] * microbatches + microbatch[alike[inner]]]
             if own is not None:
-                producer[last] = made[own][schedule.key(last)]
+                producer[last] = made[own][key[last]]
             if len(others):
                 count = np.diff(begins)[stage[alike]]
                 consumer = np.repeat(alike, count)

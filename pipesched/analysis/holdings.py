@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import lcm
 
@@ -60,7 +61,7 @@ class Memory:
     sizes: Grid
     host: tuple[Fraction, ...] | None = None
 
-    @property
+    @cached_property
     def peak(self) -> tuple[Fraction, ...]:
         """Most activations live at once, by rank, in the unit."""
         return tuple(max(self.at(i), Fraction(0)) if i >= 0 else Fraction(0) for i in self.peak_at)
@@ -97,13 +98,18 @@ def changes(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
 
     Both have the shape (computes, S).
     """
-    parts = lcm(*(release.change(op).denominator for op in COMPUTES))
-    trained, frozen = (
-        np.array([[int(release.change(op, trained=t) * parts)] for op in COMPUTES], dtype=np.int64)
-        for t in (True, False)
-    )
+    _, *whole = _shares(release)
+    trained, frozen = (np.array(x, dtype=np.int64)[:, None] for x in whole)
     table, keeps = np.where(schedule.placement.wants[Result.WEIGHTS], trained, frozen), schedule.keeps
     return np.where(keeps, table, 0), np.where(keeps, 0, np.maximum(table, 0))
+
+
+@lru_cache(maxsize=64)
+def _shares(release: Release) -> tuple[int, list[int], list[int]]:
+    """Return the parts of an activation, and by kind how many it takes or frees: of a trained stage, and of others."""
+    parts = lcm(*(release.change(op).denominator for op in COMPUTES))
+    trained, frozen = ([int(release.change(op, trained=t) * parts) for op in COMPUTES] for t in (True, False))
+    return parts, trained, frozen
 
 
 def memory(
@@ -123,10 +129,10 @@ def memory(
     sizes = _grid((Fraction(1),) * schedule.stages if sizes is None else sizes)
     forward, again = _run_again(schedule)
     small = _grid((Fraction(0),) * schedule.stages if small is None or not len(again) else small)
-    change = [release.change(op) for op in COMPUTES]
-    shares, scale = lcm(*(x.denominator for x in change)), lcm(sizes.scale, small.scale)
+    shares, change, _ = _shares(release)
+    scale = lcm(sizes.scale, small.scale)
     parts = shares * scale
-    if parts * max(map(abs, change)) * sizes.most * max(len(schedule), 1) >= 2**62:
+    if max(map(abs, change)) * scale * sizes.most * max(len(schedule), 1) >= 2**62:
         raise fail(Code.COSTS, "the amounts held overflow 64 bits", help="use rounder shares for M and the release")
     size, stage = _amounts(schedule, sizes, scale), np.clip(schedule.stage, 0, schedule.stages - 1)
     keeping, passing = changes(schedule, release)

@@ -75,11 +75,11 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
 def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
     """The keys of the costs on which the times depend: the kinds that run, and FB for each F and B that overlap."""
     second = np.flatnonzero(schedule.joined)
-    pairs = second[schedule.op[second] == Op.B]
-    alone = np.ones(len(schedule), dtype=np.bool_)
-    if "FB" in costs.given:
-        alone[pairs] = alone[pairs - 1] = False
-    kinds = {Op(op).name for op in np.unique(schedule.op[alone]).tolist()}
+    pairs, count = second[schedule.op[second] == Op.B], np.array(schedule.counts)
+    if len(pairs) and "FB" in costs.given:
+        count[Op.B] -= len(pairs)
+        count -= np.bincount(schedule.op[pairs - 1], minlength=len(count))
+    kinds = {Op(op).name for op in np.flatnonzero(count).tolist()}
     return kinds | {"FB"} if len(pairs) else kinds
 
 

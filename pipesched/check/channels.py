@@ -30,10 +30,28 @@ def check_channels(subject: Subject) -> Iterator[Diagnostic]:
     program, pairing = subject.analysis.program, subject.analysis.pairing
     if program is None or pairing is None:
         return
+    if matched(program, pairing):
+        return
     yield from _peers(program)
     yield from _again(program)
     yield from _unmatched(program, pairing)
     yield from _swapped(program, pairing)
+
+
+def matched(program: Program, pairing: Pairing) -> bool:
+    """Return True if each message is sent and received once, in one order, and each SYNC meets another."""
+    sends = np.flatnonzero(program.sends)
+    receives = pairing.partner[sends]
+    if len(sends) != np.count_nonzero(program.receives) or (receives < 0).any():
+        return False
+    sync = np.flatnonzero(program.op == Op.SYNC)
+    ends, sent = np.concatenate([sends, sync]), message_of(program, sends)
+    if (program.peer[ends] == program.rank[ends]).any() or (pairing.partner[sync] < 0).any():
+        return False
+    if not np.array_equal(sent, message_of(program, receives)):
+        return False
+    sent.sort()
+    return not (sent[1:] == sent[:-1]).any()
 
 
 _AWAITED = {Op.WAIT_SEND_F: Op.SEND_F, Op.WAIT_SEND_B: Op.SEND_B, Op.WAIT_REDUCE_GRAD: Op.REDUCE_GRAD}

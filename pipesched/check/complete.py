@@ -22,7 +22,7 @@ from pipesched.check.findings import by_statement, label, labels, limited, notes
 from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, among
-from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, Op, Result
+from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, MAKERS, Op, Result
 from pipesched.model.schedule import Schedule
 
 REQUIRED = {
@@ -41,12 +41,31 @@ def check_complete(subject: Subject) -> Iterator[Diagnostic]:
     PS311 offloaded and computed again.
     """
     schedule, dependencies = subject.analysis.schedule, subject.analysis.dependencies
+    if whole(schedule, dependencies):
+        return
     yield from _range(schedule, dependencies)
     yield from _rank(schedule, dependencies)
     yield from _frozen(schedule, dependencies)
     yield from _twice(schedule, dependencies)
     yield from _missing(schedule, dependencies)
     yield from _copied(schedule, dependencies)
+
+
+def whole(schedule: Schedule, dependencies: Dependencies, there: Bools | None = None) -> bool:
+    """Return True if no stage is frozen, nothing runs again or is copied, and nothing is wrong, which one look tells:
+    there are as many F, I, W and B as are wanted, and those that are wanted are there.
+
+    there: which microbatches a stage has, shape (stages * microbatches,); by default all.
+    """
+    there = np.ones(schedule.stages * schedule.microbatches, dtype=np.bool_) if there is None else there
+    wanted, each = int(np.count_nonzero(there)), [Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS]
+    counts = {result: sum(schedule.counts[op] for op in makers) for result, makers in MAKERS.items()}
+    each = each[:1] if schedule.forward_only else each
+    if counts != dict.fromkeys(Result, 0) | dict.fromkeys(each, wanted) or schedule.placement.frozen:
+        return False
+    if not dependencies.valid.all() or any((dependencies.made[result][there] < 0).any() for result in each):
+        return False
+    return bool((schedule.placement.table[schedule.stage, schedule.microbatch] == schedule.rank).all())
 
 
 def _range(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:

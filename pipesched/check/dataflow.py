@@ -23,7 +23,7 @@ from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.extension import explained
 from pipesched.model.columns import Ints, among, makes
-from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, SAME, Compute, Result, overlap
+from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, MAKERS, SAME, Compute, Result, overlap
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 
@@ -39,13 +39,14 @@ def check_dataflow(subject: Subject) -> Iterator[Diagnostic]:
 def check_order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     """PS305."""
     found: dict[int, int] = {}
-    for result in Result:
-        users = among(schedule.op, [op for op in COMPUTES if op.kind.own is result])
-        at = np.flatnonzero(dependencies.valid & users)
-        for other in (result, *(FOR_BACKWARDS if result is Result.ACTIVATION else ())):
-            _late(schedule, at, dependencies.made[other][schedule.key(at)], found)
+    at = np.flatnonzero(dependencies.valid & among(schedule.op, _OF_ACTIVATIONS))
+    key = schedule.key(at)
+    for result in (Result.ACTIVATION, *FOR_BACKWARDS):
+        if any(schedule.counts[op] for op in MAKERS[result]):
+            _late(schedule, at, dependencies.made[result][key], found)
     _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
-    _late(schedule, dependencies.further.consumer, dependencies.further.producer, found)
+    if len(dependencies.further):
+        _late(schedule, dependencies.further.consumer, dependencies.further.producer, found)
     for at, before in between_slices(schedule, dependencies):
         _late(schedule, at, before, found)
     for (i, needed), more in by_statement(sorted(found.items()), schedule):
@@ -59,9 +60,15 @@ def check_order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diag
         )
 
 
+_OF_ACTIVATIONS = [op for op in COMPUTES if op.kind.own is Result.ACTIVATION]
+"""The kinds that use the activation of their own stage and microbatch."""
+
+
 def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> None:
     """Operations whose producer comes later on the same rank; not the other part of their own slot."""
-    late = (before > at) & (schedule.rank[before] == schedule.rank[at])
+    behind = np.flatnonzero(before > at)
+    at, before = at[behind], before[behind]
+    late = schedule.rank[before] == schedule.rank[at]
     for i, needed in rows(at[late], before[late]):
         found.setdefault(i, needed)
 
@@ -84,6 +91,8 @@ def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
     """Yield a pair must be an F and a B or I of different microbatches: of one, the B depends on the F."""
     yield from _torn(schedule)
     second = np.flatnonzero(schedule.joined)
+    if not len(second):
+        return
     kinds = makes(schedule.op[second - 1], Result.ACTIVATION) & makes(schedule.op[second], Result.GRADIENT)
     dependent = schedule.microbatch[second - 1] == schedule.microbatch[second]
     for (i, _), more in by_statement(rows(*(x[dependent | ~kinds] for x in (second, second - 1))), schedule):

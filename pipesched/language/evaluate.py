@@ -36,6 +36,7 @@ from pipesched.model.schedule import Schedule
 
 MAX_OPS = 2_000_000
 DIGITS = 30  # of a parameter: as many as the command line takes
+_NOT_GIVEN = Costs()
 _A_LOOK = 1000  # operations, as many as its lets and requirements are run for
 
 
@@ -240,6 +241,8 @@ def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
     given: dict[str, Cost] = {}
     stages, microbatches = placement.stages, placement.microbatches
     entries = [entry for item in checked.items(ast.Costs) for entry in item.entries]
+    if not entries:
+        return _NOT_GIVEN
     for entry in entries:
         cost: Cost
         if entry.value is None:

@@ -290,7 +290,8 @@ class Costs:
         """
         for key, cost in self.given.items():
             common_scale(alike(listed(cost)), _COARSER if key in TIMES else _ROUNDER)
-            table(key, cost, stages, microbatches)
+            if isinstance(cost, tuple | Grid):
+                table(key, cost, stages, microbatches)
         common_scale([x for key in TIMES if key in self.given for x in alike(listed(self.given[key]))], _COARSER)
 
     def ticks(self, stages: int, microbatches: int | None = None) -> Ticks:
@@ -300,6 +301,17 @@ class Costs:
             PipeschedError: PS222, a list without one entry per stage, a grid of another size, numbers too fine for
                 64 bits, or a cost that is not given and would be negative.
         """
+        if one := self._of_one_stage:
+            pair = None if one.pair is None else np.repeat(one.pair, stages)
+            return Ticks(one.scale, np.repeat(one.compute, stages, axis=1), pair, np.repeat(one.message, stages))
+        return self._ticks(stages, microbatches)
+
+    @cached_property
+    def _of_one_stage(self) -> Ticks | None:
+        """The times of any stage, where each cost is one number."""
+        return None if any(isinstance(cost, tuple | Grid) for cost in self.given.values()) else self._ticks(1, None)
+
+    def _ticks(self, stages: int, microbatches: int | None) -> Ticks:
         self.require_fit(stages, microbatches)
         costs = {key: cost for key in TIMES if (cost := self[key]) is not None}
         tables = {key: table(key, cost, stages, microbatches) for key, cost in costs.items()}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import lcm
 from operator import mul
 from typing import Any
@@ -137,8 +138,15 @@ def alike(numbers: Sequence[Fraction]) -> Sequence[Fraction]:
 
 def spread(numbers: Sequence[Fraction]) -> Grid:
     """Return a grid of one number per stage, equal for all microbatches."""
-    made = Grid.of([x] for x in alike(numbers))
+    one = alike(numbers)
+    made = Grid.of([x] for x in one) if len(one) != 1 else _alone(one[0])
     return Grid(np.broadcast_to(made.whole, (len(numbers), 1)), made.scale)
+
+
+@lru_cache(maxsize=256)
+def _alone(value: Fraction) -> Grid:
+    """Return a grid of one entry."""
+    return Grid.of([[value]])
 
 
 def _require_narrow(widest: int) -> None:

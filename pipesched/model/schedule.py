@@ -24,7 +24,7 @@ from pipesched.model import lists
 from pipesched.model.columns import Bools, Column, Ints, among, computes
 from pipesched.model.lists import Chosen, Nowhere, Origin, RankLists
 from pipesched.model.numbers import Value
-from pipesched.model.ops import BACKWARDS, RECEIVES, SENDS, Compute, Instruction, Op, Result
+from pipesched.model.ops import BACKWARDS, COMPUTES, RECEIVES, SENDS, Compute, Instruction, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.support.foreign import mark
 from pipesched.support.safe import line as safe
@@ -87,9 +87,14 @@ class Schedule(RankLists):
         return np.asarray(self.joined | np.append(self.joined[1:], False)[: len(self)])
 
     @cached_property
+    def counts(self) -> list[int]:
+        """How many operations of each kind there are."""
+        return list(np.bincount(self.op, minlength=len(COMPUTES)).tolist())
+
+    @cached_property
     def forward_only(self) -> bool:
         """No backward at all: an inference schedule."""
-        return not bool(np.any(among(self.op, BACKWARDS)))
+        return not any(self.counts[op] for op in BACKWARDS)
 
     @cached_property
     def keeps(self) -> Bools:

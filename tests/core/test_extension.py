@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -44,11 +45,19 @@ class Mine:
     size: int = 7
 
 
+class Forgetful(dict[type[extension.Row], Sequence[extension.Row]]):
+    """Keeps nothing."""
+
+    def __setitem__(self, *entry: object) -> None:
+        pass
+
+
 @pytest.fixture
 def added(monkeypatch: pytest.MonkeyPatch) -> list[extension.Row]:
     """Rows of an extension, added to the registered ones."""
     rows: list[extension.Row] = []
     monkeypatch.setattr(extension, "_all", lambda: tuple(rows))
+    monkeypatch.setattr(extension, "_of_kind", Forgetful())
     return rows
 
 
