@@ -1,1 +1,1 @@
-"""Explains mistakes (syntax errors, files of another kind), codes and words."""
+"""Explanations of mistakes (syntax errors, files of another kind), codes and words."""

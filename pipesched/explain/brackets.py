@@ -1,7 +1,7 @@
-"""Find the missing bracket and its place: one linear pass that leaves every bracket paired.
+"""Finds missing brackets and their places: one linear pass that leaves every bracket paired.
 
-A parser notices an unclosed `{` at the end of the file, far from the mistake, after errors that only follow from it. So
-brackets are paired first, by the signs that a reader uses: no item (`rank`, `claim`, ...) is inside a block, a word
+A parser notices an unclosed `{` at the end of the file, far from the mistake, after errors that are mere consequences.
+So brackets are paired first, by the signs that a reader uses: no item (`rank`, `claim`, ...) is inside a block, a word
 that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has the indentation of its
 opener's line.
 
@@ -23,7 +23,7 @@ from pipesched.model.ops import LETTERS
 from pipesched.support.source import Source
 
 CLOSER = {"{": "}", "[": "]", "(": ")"}
-MOST = 20  # findings of one run
+MOST = 20  # most findings of one run
 
 
 class Problem(NamedTuple):
@@ -48,8 +48,8 @@ class Pairing:
     out: list[Token] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     open: list[_Opener] = field(default_factory=list)
-    header: str = ""  # the word of a block whose `{` is still to come
-    surplus: int = 0  # `}` less `{`, from here to the next item
+    header: str = ""  # the keyword of a block whose `{` has not come yet
+    surplus: int = 0  # number of `}` minus `{`, from here to the next item
     suspect: Token | None = None  # the first opener whose closer is indented differently
 
     def run(self) -> Pairing:
@@ -67,7 +67,7 @@ class Pairing:
         self._unclosed(0, Token("", "", self.tokens[-1].end))
         return self
 
-    # Brackets before a word, judged by the word
+    # Brackets before a word, judged by that word
 
     def _boundary(self, at: int, token: Token) -> None:
         part_of_overlap = bool(self.open) and self.open[-1].after == "overlap" and token.text in tuple(LETTERS)
@@ -79,7 +79,7 @@ class Pairing:
             self._no_block(at, token)
 
     def _item(self, at: int, token: Token) -> None:
-        """At an item: close what is open, unless the `}` for that come after the item."""
+        """Handle an item: close the open brackets, unless their `}` come after the item."""
         surplus = self._count(at)
         if self.open and surplus >= len(self.open):
             self.surplus += surplus
@@ -93,7 +93,7 @@ class Pairing:
         return bool(self.header) and self.tokens[at].text in words and first_in_line(self.tokens, at, self.source)
 
     def _count(self, at: int) -> int:
-        """Return `}` less `{` from an item to the next."""
+        """Return the number of `}` minus `{` from an item to the next."""
         surplus = 0
         for i in range(at, len(self.tokens)):
             word = self.tokens[i].text
@@ -111,8 +111,8 @@ class Pairing:
         return word in ("repeat", "if") or (word == "else" and before == "}")
 
     def _no_block(self, at: int, token: Token) -> bool:
-        """At a word in the place of a header's `{`: the `{` was forgotten if a `}` is left over. True if the word
-        replaces it.
+        """Handle a word in the place of a header's `{`: if a `}` is left over, the `{` was forgotten. Return True if
+        the word replaces it.
         """
         header, self.header = self.header, ""
         if self.surplus <= 0:
@@ -135,7 +135,7 @@ class Pairing:
         self.open.append(_Opener(token, self.tokens[max(0, at - 1)].text))
 
     def _closes(self, at: int, token: Token) -> bool:
-        """Pair a closer; False if it must be left out."""
+        """Pair a closer; return False if it must be dropped."""
         if token.text == "}":
             self._close_round(token)
             if self.header and self._no_block(at, token):
@@ -160,7 +160,7 @@ class Pairing:
         return False
 
     def _out_of_place(self, at: int) -> bool:
-        """Return True if a `}` is not where its opener's belongs: on the same line, or below it, first in a line."""
+        """Return True if a `}` is neither on its opener's line, nor first in a line with that line's indentation."""
         opener, closer = self.open[-1].token, self.tokens[at]
         if self.source.position(opener.start)[0] == self.source.position(closer.start)[0]:
             return False
@@ -208,7 +208,7 @@ class Pairing:
         self.problems.append(Problem(openers[-1].start, diagnostic))
 
     def _wrong(self, token: Token) -> bool:
-        """At a closer of the wrong kind: replace it by the right one."""
+        """Replace a closer of the wrong kind by the right one."""
         opener = self.open.pop().token
         right = CLOSER[opener.text]
         message = f"expected `{right}`, found `{token.text}`"

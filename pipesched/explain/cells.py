@@ -1,4 +1,4 @@
-"""What torch makes of a cell that is not an action: it looks for one at the beginning, and drops what follows it."""
+"""How torch reads a cell that is not an action: it takes an action at the beginning, and drops the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipesched.model.torch_versions import TorchVersion
 
 
 def cell(found: Sequence[Diagnostic], text: str, version: TorchVersion) -> Sequence[Diagnostic]:
-    """PS801 with what torch makes of the cell, and the text to write in its place."""
+    """Yield PS801 with the way torch reads the cell, and the text to write in its place."""
     plain = PLAIN.fullmatch(text)
     if OVERLAP.fullmatch(text) or (plain and Op[plain[2]] in version.accepts):
         return found
@@ -56,7 +56,7 @@ def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
 
 
 def _advice(text: str) -> str:
-    """Return the text to write instead, where that is plain."""
+    """Return the text to write instead, if it is clear."""
     if PLAIN.fullmatch(text.upper()) or OVERLAP.fullmatch(text.upper()):
         return f"torch's letters are upper case: {short(text.upper())}"
     if not text.isascii() or not text.isprintable():

@@ -6,6 +6,6 @@ from pipesched.diagnostics import AnyCode
 
 
 class ExplainCode(AnyCode):
-    """The kinds of finding of explain."""
+    """The kinds of findings of explain."""
 
     NO_SCHEDULE = "PS842"

@@ -1,4 +1,4 @@
-"""Syntax errors in words: what was found, what was expected, and the remedy if it is clear.
+"""Syntax errors in words: the text found, the text expected, and the remedy if it is clear.
 
 The expected tokens come from the grammar's table; here they are summarized: eleven operators are "an operator", and a
 value is never "NUMBER, NAME, LPAR or MINUS".
@@ -44,7 +44,7 @@ _KEPT = "a name keeps its value; what changes from round to round follows from t
 
 
 def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
-    """PS101 for an unexpected token. taken: the texts (or kinds, if the text varies) that are accepted there."""
+    """Return PS101 for an unexpected token. taken: the texts (or kinds, if the text varies) that are accepted there."""
     token = tokens[at]
     if "NAME" in taken:
         taken = taken - (set(SOFT) - (_LETTERS if taken >= _LETTERS else set()))
@@ -63,7 +63,9 @@ def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source
 
 
 def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
-    """Return the place of an omission before a token: there, or at the end of the line before, if that breaks off."""
+    """Return the place of an omission before a token: there, or at the end of the line before, if that is
+    incomplete.
+    """
     token, before = tokens[at], tokens[max(0, at - 1)]
     if at and (not token.text or first_in_line(tokens, at, source)):
         return source.span(before.end, before.end)
@@ -71,7 +73,7 @@ def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
 
 
 def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
-    """PS102 for characters with which no word begins, and the intended word, if it is clear."""
+    """Return PS102 for characters that begin no word, and the intended word, if it is clear."""
     plain = unicodedata.normalize("NFKC", text)
     if plain != text and re.fullmatch(r"[A-Za-z0-9_]+", plain):
         help_, meant = f"write `{plain}`", plain
@@ -150,7 +152,7 @@ _REMEDIES: tuple[tuple[str, set[str], str], ...] = (
     ("split", set(), "the share of a split, which W frees, is from 0 to 1: `split:1/2`, `split:0.5`"),
     ("schedule", set(), "a file holds one schedule"),
 )
-"""A word, or None for any; a token that is expected there; the remedy."""
+"""A word, or None for any; a token expected there; the remedy."""
 
 
 def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:

@@ -70,7 +70,7 @@ def _page(code: AnyCode, out: Output) -> None:
 
 
 def _row(word: Word, out: Output) -> None:
-    """A word, and the code that has the same name, if there is one."""
+    """Print a word, and the code with the same name, if there is one."""
     code = _codes().get(word.word)
     lines = [f"{word.word}: {word.meaning}", f"    elsewhere: {', '.join(word.elsewhere)}"]
     lines += [f"    {code}: {_title(page(code))}; `pipesched explain {code}`"] if code else []
@@ -83,11 +83,10 @@ def _row(word: Word, out: Output) -> None:
 
 
 def find(name: str) -> AnyCode | Word:
-    """Return the word of a name, ours or another one of the field, or code of a number or of a name; letter case is
-    ignored.
+    """Return the word or code of a name, of a synonym in the field, or of a number; letter case is ignored.
 
     Raises:
-        PipeschedError: PS225, neither.
+        PipeschedError: PS225, if there is neither.
     """
     asked = name.strip().lower()
     known: dict[str, AnyCode | Word] = {other.lower(): word for word in words() for other in word.elsewhere}
@@ -108,7 +107,7 @@ def _called(meant: AnyCode | Word) -> str:
 
 
 def codes() -> list[AnyCode]:
-    """Return every code, the core's and those of extensions, by number."""
+    """Return all codes, those of the core and of extensions, by number."""
     owners: list[type[AnyCode]] = [Code, CheckCode, *(row.all.load() for row in rows(Codes))]
     return sorted(code for owner in owners for code in owner)
 
@@ -118,7 +117,7 @@ def _codes() -> dict[str, AnyCode]:
 
 
 def slug(code: AnyCode) -> str:
-    """Return the name of a code as people type it: ``too-many-operations``."""
+    """Return the name of a code as users type it: ``too-many-operations``."""
     return code.name.lower().replace("_", "-")
 
 
@@ -128,7 +127,7 @@ def page(code: AnyCode) -> str:
 
 
 def words() -> list[Word]:
-    """Return the table of words, in its order; backticks are dropped from other names."""
+    """Return the table of words, in its order, without backticks in the names elsewhere."""
     rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", _file("words.md"), re.MULTILINE)
     return [Word(word, text, tuple(others.replace("`", "").split(", "))) for word, text, others in rows[1:]]
 

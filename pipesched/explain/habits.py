@@ -1,4 +1,5 @@
-"""Habits from other languages, one row each, with the form of this language. They explain errors, and never cause one.
+"""Habits from other languages, one row each, with the equivalent in this language. They explain errors, and never cause
+one.
 
 A row is searched in the line of a syntax error; if its match includes the place of the error, its text is the remedy.
 
@@ -30,7 +31,7 @@ class Habit:
     remedy: Remedy
 
     def remedies(self, line: str, start: int, end: int) -> Iterator[str]:
-        """Yield the remedy of every match that touches a range of the line."""
+        """Yield the remedy of every match that overlaps a range of the line."""
         for found in self.pattern.finditer(line):
             if found.start() <= end and start <= found.end():
                 yield found.expand(self.remedy) if isinstance(self.remedy, str) else self.remedy(found)

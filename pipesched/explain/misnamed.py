@@ -1,4 +1,6 @@
-"""Zero-bubble papers call the backward for the input B; here that is I, and B is both halves."""
+"""Recognition of zero-bubble letters: the papers call the backward for the input B; here it is I, and B is both
+halves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A CSV in a different shape from torch's: one finding for the whole file instead of one per cell.
+"""Recognition of a CSV in another shape than torch's: one finding for the whole file instead of one per cell.
 
     0,0F0,0F1,0B0,0B1     column 1 is an index
 
@@ -40,7 +40,7 @@ SHAPES = (
 
 
 def meant(found: Sequence[Diagnostic], source: Source, read: Callable[[Source], object]) -> Sequence[Diagnostic]:
-    """PS801 for the fewest wrong shapes that must be repaired to read a CSV, at the first of its mistakes."""
+    """Return PS801 for the fewest wrong shapes whose repair makes a CSV readable, at the first mistake."""
     counts = range(1, 4 if len(source.text) <= LONGEST else 1)
     for chosen in (chosen for count in counts for chosen in combinations(SHAPES, count)):
         try:
@@ -56,7 +56,7 @@ _KINDS = {".md": "Markdown", ".html": "HTML", ".py": "Python", ".toml": "TOML", 
 
 
 def not_a_schedule(found: Sequence[Diagnostic], source: Source, _: object) -> Sequence[Diagnostic]:
-    """PS842 for a file with the ending of another kind."""
+    """Return PS842 for a file with the ending of another kind."""
     if kind := _KINDS.get(PurePath(source.name).suffix.lower()):
         here = Label(source.span(0, len(source.text.partition("\n")[0])), f"this is {kind}")
         help = "give a .ps file, a torch CSV, an order, a stream, or a name of `pipesched list`"

@@ -1,4 +1,4 @@
-"""Suggest the intended name, and sizes that a file accepts."""
+"""Suggestions of intended names, and of sizes that a file accepts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be eithe
 _MEETING = "an operation that waits for its partner is strict"
 _EAGER = "buffered(k) holds k messages per channel, buffered(inf) all"
 _POSTED = "what is only posted is one-stream, pair-stream or async"
-_USED_BY = {  # what people name instead of a model, and the models that are true of it
+_USED_BY = {  # names that people use in place of a communication model, and the models that they mean
     **dict.fromkeys(("nccl", "rccl", "hccl", "xccl", "cuda"), _NCCL),
     **dict.fromkeys(("gloo", "cpu"), _GLOO),
     **dict.fromkeys(("mpi", "ucc"), _MPI),
@@ -75,7 +75,7 @@ def name(found: Sequence[Diagnostic], visible: Iterable[str], there: str) -> Seq
 
 
 def model(found: Sequence[Diagnostic], typed: str) -> Sequence[Diagnostic]:
-    """Name the models that are true of what people name instead."""
+    """Name the communication models that correspond to the given word."""
     return [replace(found[0], help=f"{_USED_BY[typed]}\n{found[0].help}")] if typed in _USED_BY else found
 
 
@@ -88,7 +88,7 @@ def parameter(found: Sequence[Diagnostic], typed: str, known: Collection[str]) -
 def sizes(
     found: Sequence[Diagnostic], checked: Checked, given: Mapping[str, Value], now: Mapping[str, Value]
 ) -> Sequence[Diagnostic]:
-    """Suggest the sizes next to those that a file refuses. now: the value of each parameter."""
+    """Suggest the nearest sizes to those that a file refuses. now: the value of each parameter."""
     if near := _near(checked, now, given):
         return [replace(found[0], help=f"it takes {near}")]
     alone = _near(checked, now, {})
@@ -114,6 +114,6 @@ def ranks(found: Sequence[Diagnostic], placement: Placement, expression: str) ->
 
 
 def _lowered(expression: str, by: int) -> str:
-    """Subtract a number from an expression: ``s + 1`` less 1 is ``s``."""
+    """Subtract a number from an expression: ``s + 1`` minus 1 is ``s``."""
     plain = re.fullmatch(rf"(.+?)\s*\+\s*{by}|{by}\s*\+\s*(.+)", expression, re.DOTALL)
     return f"{expression} - {by}" if plain is None else plain[1] or plain[2]

@@ -1,4 +1,4 @@
-"""Report every independent mistake of a text that does not parse, in one pass.
+"""Reports every independent mistake of a text that does not parse, in one pass.
 
 The parser's table runs over the tokens. If a token has no action, the expected tokens are reported; then parsing
 resumes where the next statement or item begins, in the innermost state that accepts it: panic mode, with brackets
@@ -6,7 +6,7 @@ paired beforehand. Each statement is reported at most once.
 
     let x 3                  expected `=` or `(` after `x`, found `3`      the half-read let is dropped at `repeat`
     repeat x { F ) }         found `)`, which closes nothing               it is left out
-    claim a == b c           expected an operator or a line after `b`      on to the end
+    claim a == b c           expected an operator or a line after `b`      continues to the end
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def mistakes(_: Sequence[Diagnostic], source: Source) -> list[Diagnostic]:
 def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
     """Return the findings in order, without those that probably follow from another one on their line.
 
-    A string without its end hides later findings, an unknown word hides syntax errors, and the first of these the
-    others.
+    A string without its end hides later findings, an unknown word hides syntax errors, and the first syntax error hides
+    the others.
     """
     kept: list[tuple[int, Diagnostic]] = []
-    blamed: dict[int, int] = {}  # by line: the weight from which on findings are dropped
+    blamed: dict[int, int] = {}  # by line: findings from this weight on are dropped
     for weight, start, line, finding in sorted(map(_weighed, findings), key=itemgetter(0, 1)):
         if weight < blamed.get(line, 3):
             kept.append((start, finding))
@@ -97,7 +97,7 @@ def _empty(source: Source) -> Diagnostic:
 
 
 def _words_meant(token: Token, source: Source, words: Words, problems: list[Problem]) -> list[Token]:
-    """Return the token; for an unknown word a finding, and the intended token, or none."""
+    """Return the token; for an unknown word report a finding, and return the intended word, or none."""
     span = source.span(token.start, token.end)
     if token.kind == UNCLOSED:
         begun = Label(span, "it begins here")
@@ -130,10 +130,10 @@ class Walk:
         self.blamed = sorted(problem.offset for problem in known)
         self.problems: list[Problem] = []
         self.stack = START
-        self.begun = self.item = 0  # beginning of the current statement, and of its item
-        self.carried_on = -1  # the last unexpected token: nothing begins within its line
+        self.begun = self.item = 0  # beginnings of the current statement and of its item
+        self.carried_on = -1  # the last unexpected token: no statement begins within its line
         self.astray = False  # whether statements outside every rank have been reported
-        self.forgiven: set[int] = set()  # in and after blocks without a head: errors that follow from that
+        self.forgiven: set[int] = set()  # ends of blocks without a head, where errors follow from that
 
     def run(self) -> list[Problem]:
         at = 0
@@ -151,7 +151,7 @@ class Walk:
         return self.problems
 
     def _advance(self, kind: str) -> bool:
-        """Move the stack by a token of this kind, if it has an action there."""
+        """Move the stack by a token of this kind, if it has an action there; return True if so."""
         moved = self.table.moved(self.stack, kind)
         self.stack = moved or self.stack
         return moved is not None
@@ -183,7 +183,7 @@ class Walk:
         outside = token.text in STATEMENTS and "claim" in taken and alone
         if token.supplied or at in self.forgiven or (outside and self.astray) or self._is_blamed(token.start):
             return
-        if token.text == "when" and self._is_blamed(token.start, self.item):  # of a `greedy` that was not recognized
+        if token.text == "when" and self._is_blamed(token.start, self.item):  # an unrecognized `greedy`
             return
         self.astray |= outside
         insort(self.blamed, self.begun)
@@ -193,7 +193,7 @@ class Walk:
         first = bisect_left(self.blamed, self.begun if since is None else since)
         return first < len(self.blamed) and self.blamed[first] <= here
 
-    # Going on
+    # Recovery
 
     def _resume(self, at: int) -> int:
         """Drop the unfinished part; return the next token that the stack accepts."""
@@ -214,10 +214,10 @@ class Walk:
         return len(self.tokens)
 
     def _settle(self, token: Token) -> bool:
-        """Drop the unfinished part, if the token is accepted then."""
+        """Drop the unfinished part, and return True if the token is accepted then."""
         if self._drop_to_list():
             return self.table.moved(self.stack, token.kind) is not None
-        if token.text in ITEMS:  # the head is the unfinished part
+        if token.text in ITEMS:  # the item's head is the unfinished part
             self.stack = START
             return token.text == "schedule" or self._supply(*_HEAD)
         return False
@@ -230,8 +230,8 @@ class Walk:
         return opened - closed
 
     def _enter(self, at: int) -> None:
-        """Make the stack accept the `{` here: of the current block, or of one with an unknown head."""
-        self.forgiven.add(self._after_block(at))  # the `else` of an `if` that was not recognized
+        """Make the stack accept the `{` here, of the current block or of one with an unknown head."""
+        self.forgiven.add(self._after_block(at))  # belongs to an `if` that was not recognized
         if self._drop_to(self.words.kinds["{"]):
             return
         self.forgiven.add(at + 1)
@@ -265,11 +265,11 @@ class Walk:
         return True
 
     def _supply(self, *texts: str) -> bool:
-        """Move the stack by supplied words; False, without a move, if it does not accept the first."""
+        """Move the stack by supplied words; return False, without a move, if it does not accept the first."""
         return all(self._advance(kind(self.words, text)) for text in texts)
 
 
-# The grammar's LR table, walked without building anything. A stack is a path through the table: states, each with the
+# The grammar's LR table, walked without building a tree. A stack is a path through the table: states, each with the
 # symbol that led to it. A token either moves it, by some reductions and one shift, or has no action: a syntax error.
 
 

@@ -1,4 +1,6 @@
-"""One change after which no rank waits for ever. Each is tried, none is guessed."""
+"""Remedies for a deadlock: a single change after which no rank waits for ever. Each remedy is tried before it is
+suggested.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,16 @@ from pipesched.model.columns import RESULT
 from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 
-OPERATIONS, INSTRUCTIONS = 20_000, 2_000_000  # of an order and of a program for which remedies are tried
-TRIED = 8  # places of a cycle where they are
+OPERATIONS, INSTRUCTIONS = 20_000, 2_000_000  # most, of an order and of a program
+TRIED = 8  # most places of a cycle where they are tried
 
 Order = TypeVar("Order", Schedule, Program)
 
 
 def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple[int, int]]) -> Sequence[Diagnostic]:
-    """Compute orders that wait for each other: one operation is moved. waits: where each rank stops, and for what."""
+    """Suggest to move one operation, for compute orders that wait for each other. waits: where each rank stops, and for
+    what.
+    """
     stopped = {int(schedule.rank[at]): at for at, _ in waits}
     for _, awaited in waits[:TRIED] if len(schedule) <= OPERATIONS and not np.any(schedule.second) else ():
         at = stopped[int(schedule.rank[awaited])]
@@ -40,14 +44,14 @@ def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple
 
 
 def deadlock(found: Sequence[Diagnostic], program: Program, model: Model, hops: list[Hop]) -> Sequence[Diagnostic]:
-    """Return a deadlock: a receive is moved, or messages are put on more communicators."""
+    """Suggest a remedy for a deadlock: a receive is moved, or messages are put on more communicators."""
     cures = [*_moves(program, model, hops), *_communicators(program, model)] if len(program) <= INSTRUCTIONS else []
     help = f"{'; or '.join(cures)}: then it holds under {model}"
     return [replace(one, help=help) for one in found] if cures else found
 
 
 def _moves(program: Program, model: Model, hops: list[Hop]) -> Iterator[str]:
-    """Yield a receive of the cycle to be moved up."""
+    """Yield the suggestion to move a receive of the cycle up."""
     for i, hop in enumerate(hops):
         blocked = hops[(i + 1) % len(hops)].here
         if hop.there < 0 or not program.receives[hop.there] or not blocked < hop.there:
@@ -58,7 +62,7 @@ def _moves(program: Program, model: Model, hops: list[Hop]) -> Iterator[str]:
 
 
 def _communicators(program: Program, model: Model) -> Iterator[str]:
-    """More communicators, where messages wait in the queues of one."""
+    """Yield the suggestion of more communicators, if messages wait in the queues of one."""
     if not model.queued:
         return
     source, target = np.where(program.sends, (program.rank, program.peer), (program.peer, program.rank))
@@ -73,7 +77,7 @@ def _communicators(program: Program, model: Model) -> Iterator[str]:
 
 
 def _cured(program: Program, model: Model) -> bool:
-    """Return True if the program ends and no message is taken for another."""
+    """Return True if the program ends, and no message is taken for another."""
     return holds(program, model) and not any(labels_of(program, pair(program)))
 
 

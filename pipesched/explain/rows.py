@@ -1,4 +1,4 @@
-"""Codes, words, and explanations of mistakes."""
+"""The rows that add codes, words, and explanations of mistakes."""
 
 from pipesched.extension import Codes, Hint, Lazy, Verb
 

@@ -1,4 +1,4 @@
-"""Where to look for a schedule or a file whose name was mistyped."""
+"""Suggestions for a schedule or a file whose name was mistyped."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pipesched.library.aliases import ROWS, is_in, known_as, plain
 from pipesched.library.assets import built_in
 from pipesched.support.foreign import foreign
 
-_SIZES = {  # what people call p, v and m
+_SIZES = {  # other names of p, v and m
     "p": ("p", "pp", "np", "n", "ranks", "num-ranks", "devices", "gpus", "world-size", "pp-size", "pp-degree"),
     "v": ("v", "vpp", "chunks", "num-chunks", "model-chunks", "virtual-stages"),
     "m": ("m", "mb", "microbatches", "num-microbatches", "n-microbatches", "micro-batches"),
 }
-_LOOKED_AT = 10_000  # names of a folder
+_LOOKED_AT = 10_000  # most names of a folder that are compared
 _OLD = "it trains on old weights; with a flush its order is `1f1b`"
 _SEARCH = "`pipesched optimize --mem-cap K` searches for an order under a cap, with a proof"
 NEAR = {
@@ -61,16 +61,16 @@ NEAR = {
     "half": "`v_half` is the V schedule with half the memory of 1F1B",
     "min": "`v_min` is the V schedule with a third of the memory of 1F1B",
 }
-"""The names of more than one order, or of one that has no file, and where to look."""
+"""Names of several orders, or of an order without a file, and where to look instead."""
 
 
 def schedule(found: Sequence[Diagnostic], target: str) -> Sequence[Diagnostic]:
-    """Return the schedule, or the file, that was meant."""
+    """Suggest the intended schedule or file."""
     return [replace(found[0], help=_meant(target) or found[0].help)]
 
 
 def path(found: Sequence[Diagnostic], path: str) -> Sequence[Diagnostic]:
-    """Return the file that was meant, or the schedule of the library by that name."""
+    """Suggest the intended file, or the library schedule of that name."""
     return [replace(found[0], help=_beside(path))]
 
 
@@ -87,9 +87,7 @@ def _near(name: str) -> str | None:
 
 
 def _beside(path: str) -> str:
-    """Return the file that a path comes close to, of those in its folder, or the schedule of the library by that
-    name.
-    """
+    """Return the file in its folder that a path resembles, or the library schedule of that name."""
     folder, name = os.path.split(path)
     with contextlib.suppress(OSError):
         if near := get_close_matches(name, sorted(os.listdir(folder or "."))[:_LOOKED_AT], 1, 0.7):
@@ -120,9 +118,9 @@ def _meant(target: str) -> str | None:
 
 
 def target(found: Sequence[Diagnostic], text: str) -> Sequence[Diagnostic]:
-    """Return a size where a file belongs."""
+    """Suggest the option for a size that is given in place of a file."""
     size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=\s*([\w.,]*)|:\s*([0-9][0-9.,]*)?)", text)
-    if size is not None and size[1].lower() != "c" and _named(text) is None:  # a drive
+    if size is not None and size[1].lower() != "c" and _named(text) is None:  # a drive of Windows
         help = f"write `{as_option(size[1], size[2] or size[3] or '')}`"
         return [Diagnostic(Code.USAGE, f"{short(text)} is a size, not a file", help=help)]
     if re.fullmatch(r"[0-9]+", text) or text in ("p", "v", "m"):
@@ -131,6 +129,6 @@ def target(found: Sequence[Diagnostic], text: str) -> Sequence[Diagnostic]:
 
 
 def as_option(name: str, value: str) -> str:
-    """Return how a size is given: ``--p 4``, ``-D depth=2``."""
+    """Return the option for a size: ``--p 4``, ``-D depth=2``."""
     own = next((own for own, others in _SIZES.items() if name.lower().replace("_", "-") in others), None)
     return f"--{own} {value or 'N'}" if own else f"-D {name.replace('-', '_')}={value or 'N'}"

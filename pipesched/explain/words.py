@@ -1,4 +1,4 @@
-"""Tokens of any text, however broken: none is lost or refused.
+"""The tokens of any text, however broken; none is lost or refused.
 
     rank r { F[0] § B }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB UNKNOWN B RBRACE
 
@@ -68,7 +68,7 @@ def _token(words: Words, text: str, at: int, after_head: bool) -> Token:
 
 
 def _item_follows(text: str, end: int) -> bool:
-    """Return True if a string that ends here can be the documentation: an item or nothing comes next."""
+    """Return True if a string that ends here can be the documentation: an item or the end comes next."""
     rest = re.compile(r"(?:\s|#[^\r\n]*)*(\w*)").match(text, end)
     return rest is None or rest.end() == len(text) or rest.group(1) in ITEMS
 
@@ -79,7 +79,7 @@ def _one_word(before: Token, token: Token) -> bool:
 
 
 def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """Return True if a token can only begin a statement or an item, judged by the words around it."""
+    """Return True if a token can only begin a statement or an item, judged by its neighbours."""
     word, before = tokens[at].text, tokens[max(0, at - 1)].text
     if word in tuple(LETTERS):
         return before not in ("(", ",", "drain", "release", "costs")
@@ -91,17 +91,17 @@ def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
 
 
 def ends_value(token: Token) -> bool:
-    """Return True if a statement, an item or an expression can end with this token, and for `{`."""
+    """Return True if a statement, an item or an expression can end with this token, or for `{`."""
     return token.named or token.kind in ("NUMBER", "STRING", "TEXT") or token.text in _VALUE_ENDS
 
 
 def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """Return True if a line ends before the token."""
+    """Return True if the token is the first in its line."""
     return at == 0 or "\n" in source.text[tokens[at - 1].end : tokens[at].start]
 
 
 def apart(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """Return True if a word or a number is first in its line, or block, after something complete."""
+    """Return True if a word or a number is the first in its line or block, after something complete."""
     token = tokens[at]
     if at == 0 or (token.kind not in ("NAME", "NUMBER") and token.text not in (*ITEMS, *STATEMENTS)):
         return False

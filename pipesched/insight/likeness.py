@@ -90,7 +90,7 @@ def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
 
 
 def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:
-    """Return the differing range of an equal rank, or of one that lacks operations (high < low): the whole rank."""
+    """Return an empty range for an equal rank, and the whole rank if it lacks operations (high < low)."""
     begin, end = int(mine.start[rank]), int(mine.start[rank + 1])
     return (begin, begin) if high == low else (begin, max(end, begin + 1))
 

@@ -1,1 +1,1 @@
-"""Turns an order back into a `.ps` program."""
+"""Conversion of an order back to a `.ps` program."""

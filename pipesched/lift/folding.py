@@ -1,4 +1,4 @@
-"""Write orders with loops: the shortest nest of `repeat`s that spells a word.
+"""Folds orders into loops: finds the shortest nest of `repeat`s that spells a word.
 
     F F F F B F B F B B B      repeat 3 { F }  repeat 3 { F  B }  ...
 
@@ -7,9 +7,9 @@ which end in a letter or a repeat:
 
     best[i] = min( best[i-1] + letter,   best[j] + loop + cost(u)   over all j, u, k >= 2 with word[j:i] = u^k )
 
-For repeats with period q that end at i it suffices to remember the best beginning of those that end at i - q.
-Bodies are folded by the same rule. This is exact if all periods are tried; for long words only short ones are tried,
-and the result is folded again with its repeats as letters.
+For repeats with period q that end at i it suffices to remember the best beginning of those that end at i - q. Bodies
+are folded by the same rule. This is exact if all periods are tried; for long words only short ones are tried, and the
+result is folded again with its repeats as letters.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import numpy as np
 LETTER = 2
 """The cost of a plain letter. A repeat costs LOOP and its body; of equal costs the spelling without it wins.
 
-So F F F and F B F B stay as they are; F F F F and F I W F I W do not.
+So F F F and F B F B do not change; F F F F and F I W F I W do.
 """
 LOOP = 4
 
 LONGEST_PERIOD = 96
 """Words longer than twice this are folded in two or more steps."""
 
-_STYLE = 1 << 20  # least cost first; of equal costs the one whose bodies begin with the first letter of the alphabet
+_STYLE = 1 << 20  # cost first; then the body whose first letter is the earliest
 
 Ends: TypeAlias = dict[int, list[int]]
 Word: TypeAlias = tuple[int, ...]
-"""A word: numbers of letters. The alphabet has the preferred order of the letters in a body."""
+"""A word: the numbers of its letters. The alphabet is in the preferred order of letters in a body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`repeat count { body }`."""
+    """A loop: `repeat count { body }`."""
 
     count: Count
     body: tuple[Node, ...]
@@ -80,14 +80,14 @@ def root(word: Word) -> Word:
 
 @dataclass
 class Folder:
-    """Fold words over one alphabet, each word and each body once. weights: the cost of every letter."""
+    """Folds words over one alphabet, each word and each body once. weights: the cost of every letter."""
 
     weights: Sequence[int]
     known: dict[Word, tuple[int, Tree]] = field(default_factory=dict)
     bodies: dict[Word, int] = field(default_factory=dict)
 
     def fold(self, word: Word) -> Tree:
-        """Make a short tree that spells the word."""
+        """Return a short tree that spells the word."""
         return self.folded(word)[1]
 
     def folded(self, word: Word) -> tuple[int, Tree]:
@@ -98,7 +98,7 @@ class Folder:
 
     def _folded(self, word: Word) -> tuple[int, Tree]:
         cost, tree = self._parse(word)
-        while len(word) > 2 * LONGEST_PERIOD and 2 * len(tree) <= len(word):  # else it is irregular throughout
+        while len(word) > 2 * LONGEST_PERIOD and 2 * len(tree) <= len(word):  # otherwise it is irregular throughout
             nodes = list(dict.fromkeys(tree))
             number = {node: i for i, node in enumerate(nodes)}
             word = tuple(number[node] for node in tree)
@@ -119,7 +119,8 @@ class Folder:
         return cost, self._traced(word, choice)
 
     def _parts(self, word: Word, ends: Ends, low: int, high: int) -> tuple[int, list[tuple[int, int]]]:
-        """Return the least cost of word[low:high]; by end, where the last part begins, and its period, 0 for a letter.
+        """Return the least cost of word[low:high]; and for each end the begin of the last part and its period, 0 for a
+        letter.
 
         ends: the squares of the word, which include those of its parts.
         """
@@ -130,7 +131,7 @@ class Folder:
             for q in ends.get(i, ()):
                 before = i - 2 * q - low
                 if before < 0:
-                    break  # periods ascend
+                    break  # periods are in ascending order
                 begin, body = squares.get((q, i - q), (before, 0))
                 if best[before] < best[begin]:
                     begin = before
@@ -155,7 +156,7 @@ class Folder:
         return tuple(reversed(nodes))
 
     def _body(self, word: Word, ends: Ends, low: int, high: int) -> int:
-        """Return the length of a repeat of word[low:high]."""
+        """Return the length of the body of a repeat, word[low:high], folded."""
         body = word[low:high]
         if body not in self.bodies:
             rotated = any(body[i:] + body[:i] < body for i in range(1, len(body)))
@@ -164,12 +165,14 @@ class Folder:
 
 
 def _replaced(tree: Tree, nodes: Sequence[Node]) -> Tree:
-    """Replace letters of a tree by the nodes that they stand for."""
+    """Replace letters of a tree by the nodes that they represent."""
     return tuple(Loop(x.count, _replaced(x.body, nodes)) if isinstance(x, Loop) else nodes[x] for x in tree)
 
 
 def _squares(word: Word) -> Ends:
-    """By end, the periods q for which the 2q letters before it are u u, where u is not a power of a shorter word."""
+    """Return, for each end, the periods q for which the 2q letters before it are u u, where u is not a power of a
+    shorter word.
+    """
     n = len(word)
     letters = np.array(word, dtype=np.int64)
     runs: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = {}
@@ -190,14 +193,12 @@ def _squares(word: Word) -> Ends:
 
 # The order of a rank with a kernel (`lift.kernel`): prefix, kernel ..., suffix. The kernel's shortest root u also
 # spells the letters around the seam, as far as its period continues; all of them join one loop. The loop may begin
-# anywhere within the period: the cheapest spelling of the rest decides.
-#
-#     F F F | F I W | F I W I W I W        prefix ends with the kernel, repeated or not; the suffix goes on with it
-#     F F F  ( F I W )^(2 + copies)  I W I W
+# anywhere within the period: the cheapest spelling of the rest decides.  F F F | F I W | F I W I W I W        prefix
+# ends with the kernel, repeated or not; the suffix continues it F F F  ( F I W )^(2 + copies)  I W I W
 
 
 def grown(folder: Folder, prefix: Word, kernel: Word, suffix: Word) -> Tree:
-    """Make a short tree that spells prefix kernel^copies suffix for any number of copies."""
+    """Return a short tree that spells prefix kernel^copies suffix for any number of copies."""
     if not kernel:
         return folder.fold(prefix + suffix)
     u = root(kernel)

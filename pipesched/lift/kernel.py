@@ -1,4 +1,4 @@
-"""An order with a repeatable part: one schedule for every number of microbatches m0 + jK.
+"""The kernel of an order: the part whose repetition gives a schedule for every number of microbatches m0 + jK.
 
     m0         F F F | F I W | F I W I W I W
     m0 + K     F F F | F I W   F I W | F I W I W I W      the kernel once more on every rank
@@ -24,8 +24,8 @@ from pipesched.model.schedule import Schedule
 class Kernel:
     """The position of the kernel in a schedule.
 
-    microbatches: K. low, high: by rank, the part low .. high of the rank's list.
-    copies: the number of further copies that follow it; without them, the schedule is that of the least m, m0.
+    microbatches: K. low, high: by rank, the part low .. high of the rank's list. copies: the number of further copies
+    that follow it; without them, the schedule is that of the least m, m0.
     """
 
     microbatches: int
@@ -34,7 +34,7 @@ class Kernel:
     copies: int = 0
 
     def least(self, schedule: Schedule) -> int:
-        """m0: microbatches of the schedule without copies of the kernel."""
+        """Return m0, the microbatches of the schedule without further copies of the kernel."""
         return schedule.microbatches - self.copies * self.microbatches
 
     def after(self, rank: int) -> int:
@@ -68,10 +68,10 @@ class Kernel:
 
 
 def unrolled(schedule: Schedule, kernel: Kernel, copies: int) -> Schedule:
-    """Make the schedule of m0 + copies * K microbatches: every rank runs its kernel `copies` more times.
+    """Return the schedule of m0 + copies * K microbatches: every rank runs its kernel `copies` more times.
 
     Raises:
-        ValueError: it is not a kernel of this schedule (`Kernel.fault`).
+        ValueError: if it is not a kernel of this schedule (`Kernel.fault`).
     """
     if fault := kernel.fault(schedule):
         raise ValueError(fault)

@@ -44,7 +44,7 @@ def in_ranges(placement: Placement) -> Placement:
     """Split the routes of a placement into ranges of microbatches.
 
     Raises:
-        PipeschedError: PS814, a stage without a rank, a last rank without a stage, or no microbatch.
+        PipeschedError: PS814, if a stage has no rank, the last rank has no stage, or there is no microbatch.
     """
     _sayable(placement)
     parts = [(route, len(list(part))) for route, part in groupby(placement.route_of.tolist())]
@@ -78,7 +78,7 @@ def _sayable(placement: Placement) -> None:
 
 
 def _names(placement: Placement) -> Iterator[str]:
-    """Yield the names of the routes if they are legal and different, else route0, route1, …."""
+    """Yield the names of the routes if they are legal and different, otherwise route0, route1, …."""
     given = placement.route_names
     if placement.routes == 1 and given in ((), ("",)):
         yield ""
@@ -93,7 +93,7 @@ def _fresh(name: str, names: list[str]) -> str:
 
 
 def chunks_each(placement: Placement) -> int:
-    """Return v of a looped placement on one route, else 0."""
+    """Return v of a looped placement on one route, otherwise 0."""
     stages, ranks = placement.stages, placement.ranks
     looped = placement.routes == 1 and stages > ranks > 1 and stages % ranks == 0
     return stages // ranks if looped and _is(placement.rank_of[0].tolist(), lambda s: s % ranks) else 0
@@ -133,7 +133,9 @@ def _is(row: list[int], formula: Callable[[int], int]) -> bool:
 
 
 def _runs(rows: list[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    """Group stages whose ranks rise, fall or stay the same. rows: of each the rank, then the stages that it reads."""
+    """Group stages whose ranks rise, fall or stay the same. rows: for each stage its rank, then the stages that it
+    reads.
+    """
     low = 0
     while low < len(rows):
         high, step = low + 1, _step(rows, low + 1)

@@ -1,4 +1,4 @@
-"""Orders as programs in the language."""
+"""The rows that add the target `ps`."""
 
 from pipesched.extension import Lazy, Target
 

@@ -5,9 +5,9 @@
     rank 2   (F)^1 (F B)^7 (B)^1
     rank 3         (F B)^8               a count of 0 or less: none
 
-Two neighbours give a line for each count. The program covers the ranks whose order these lines spell, letter by letter,
-so a wrong guess does no harm. The parts come from the order of one of the ranks, or, if parts are missing at both ends
-(ZB-H1 has no F I on the first rank, no I W on the last), of two merged.
+Two neighbours determine a line for each count. The program covers the ranks whose order these lines spell, letter by
+letter, so a wrong guess does no harm. The parts come from the order of one of the ranks, or from two merged orders if
+parts are missing at both ends (ZB-H1 has no F I on the first rank, no I W on the last).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from itertools import combinations, groupby, islice
 from pipesched.lift.folding import Count, Loop, Tree, Word, spelled
 
 LEAST = 3
-"""Least number of ranks that share a program with lines in it: two points always lie on a line."""
+"""The fewest ranks that share a program with lines in it: any two points are on a line."""
 
 MOST_PARTS = 40
-"""The orders with more parts than this are too irregular to compare; those with more than MERGED are not merged."""
+"""Limits on the parts of an order: with more it is too irregular to compare; with more than MERGED it is not merged."""
 MERGED = 8
 LONGEST = 4 * MOST_PARTS
 
@@ -43,7 +43,7 @@ class Shared:
 
 
 def shared(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> list[Shared]:
-    """Runs of ranks, each with its program.
+    """Return runs of ranks, each with its program.
 
     trees: by rank, for that rank alone. orders: by number of copies of the kernel, the word of a rank; more than one if
     there is a kernel.
@@ -61,7 +61,7 @@ def shared(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> li
 
 
 def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> list[Shared]:
-    """Runs of neighbours that share a program."""
+    """Return runs of neighbours that may share a program."""
     matcher = _Matcher([_packed(orders[0](r)) for r in range(len(trees))])
     found: list[Shared] = []
 
@@ -79,7 +79,7 @@ def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> 
 
 
 def _stretched(tree: Tree, r: int, ranks: int, orders: Sequence[Callable[[int], Word]]) -> Shared | None:
-    """Return the longest run of ranks from r that the tree spells; None if not even r and r + 1."""
+    """Return the longest run of ranks from r that the tree spells; None if it does not spell both r and r + 1."""
 
     def spells(rank: int) -> bool:
         return all(spelled(tree, rank, copies) == order(rank) for copies, order in enumerate(orders))
@@ -95,7 +95,7 @@ def _stretched(tree: Tree, r: int, ranks: int, orders: Sequence[Callable[[int], 
 
 
 def _lines(one: Tree, two: Tree, r: int, matcher: _Matcher) -> Iterator[Tree]:
-    """Yield the trees that may spell the orders of the ranks r and r + 1."""
+    """Yield trees that may spell the orders of the ranks r and r + 1."""
     if one == two:
         yield one
     if one == two or max(len(one), len(two)) > LONGEST:
@@ -117,7 +117,7 @@ def _merged(trees: Sequence[Tree]) -> list[tuple[Loop, ...]]:
 
 
 def _merges(one: tuple[Loop, ...], two: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
-    """Yield the lists that contain the parts of both in order, common parts once; counts are ignored."""
+    """Yield the lists that contain the parts of both in order, with common parts once; counts are ignored."""
     if not one or not two:
         yield one + two
     elif one[0].body == two[0].body:
@@ -134,7 +134,7 @@ def _shape(tree: Tree) -> tuple[object, ...]:
 
 
 def _through(one: Tree, two: Tree, r: int) -> Tree:
-    """Return the tree whose counts are lines through those of two trees of one shape, at the ranks r and r + 1."""
+    """Return the tree whose counts are the lines through those of two trees of one shape, at the ranks r and r + 1."""
     nodes: list[int | Loop] = []
     for a, b in zip(one, two, strict=True):
         if isinstance(a, Loop) and isinstance(b, Loop):
@@ -146,7 +146,7 @@ def _through(one: Tree, two: Tree, r: int) -> Tree:
 
 
 def _parts(tree: Tree) -> tuple[Loop, ...]:
-    """Write single letters as loops, so that F and (F)^3 have one shape."""
+    """Write single letters as loops, so that F and (F)^3 have the same shape."""
     bodies = [x if isinstance(x, Loop) else Loop(Count(1), (x,)) for x in tree]
     merged: list[Loop] = []
     for x in bodies:
@@ -174,7 +174,7 @@ def _packed(word: Word) -> bytes:
 
 @dataclass
 class _Matcher:
-    """Find the counts with which parts of a list repeat in the order of a rank, until `steps` are spent.
+    """Finds how often the parts of a list repeat in the order of a rank, within a number of steps.
 
     words: the orders, packed, by rank.
     """
@@ -193,7 +193,7 @@ class _Matcher:
             yield _through(_repeated(parts, one), _repeated(parts, two), r)
 
     def match(self, bodies: Sequence[bytes], word: bytes) -> list[int] | None:
-        """Return the count of each body in a word, the largest counts first; None if none is found."""
+        """Return the count of each body in a word, trying large counts first; None if there are none."""
         dead: set[tuple[int, int]] = set()
         left = min(self.steps, MOST_STEPS)
         self.steps -= left

@@ -1,11 +1,11 @@
-"""Spell orders as words: the operations of a rank in the letters of the language.
+"""Spells orders as words: the operations of a rank in the letters of the language.
 
-    F[c]      where it is the next microbatch of the chunk        F[c](i)   where it is not
-    W         where every W is the oldest one of its rank         W[c]      where it is the oldest of its chunk
-    overlap(F[0], B[1])                                           one letter, for it is one slot
+    F[c]      the next microbatch of the chunk                    F[c](i)   any other one
+    W         if every W is the oldest one of its rank            W[c]      the oldest of its chunk
+    overlap(F[0], B[1])                                           one letter, since it is one slot
 
-The next microbatch follows the rule of the language: of a kind (F; I and B; W) and a chunk, the smallest microbatch
-that has not run yet, for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O; R and L of
+The next microbatch follows the rule of the language: for a kind (F; I and B; W) and a chunk, the smallest microbatch
+that has not run yet; for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O; R and L of
 slices run against their sequence. Microbatches in order, the usual case, are recognized at once.
 """
 
@@ -27,9 +27,9 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.slices import mirrored
 
 _OLDEST = {op.kind.makes[0]: before for op, before in OLDEST.items()}
-"""By result, the kind whose oldest operation without that result is next."""
+"""For each result, the kind whose oldest operation without that result is next."""
 _RESTORED = tuple(op.kind.makes[0] for op in RESTORES)
-_BARE = 0  # the chunk, counted from 1, of operations that name none
+_BARE = 0  # the chunk, counted from 1, of operations without a chunk
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, i
     by_chunk: every W names its chunk. in_series: series of microbatches become letters.
 
     Raises:
-        PipeschedError: PS814, an operation that has no place in the language.
+        PipeschedError: PS814, if the language cannot express an operation.
     """
     columns = _Columns(schedule, placement)
     next_ones = columns.next_ones()
@@ -100,17 +100,17 @@ class _Columns:
 
     @property
     def groups(self) -> list[Ints]:
-        """The places of the operations of a rank, a chunk and a kind, in order."""
+        """The places of the operations of each rank, chunk and kind, in order."""
         return [self.by_group[a:b] for a, b in pairwise(self.cut.tolist())]
 
     def series(self, next_ones: Bools) -> dict[int, Series]:
-        """Return the series of microbatches of all operations that are in one."""
+        """Return the series of each operation that is in one."""
         paired = self.schedule.joined.copy()
         paired[:-1] |= self.schedule.joined[1:]
         return series(self.groups, self.schedule.op, self.schedule.microbatch, next_ones, paired)
 
     def next_ones(self) -> Bools:
-        """Return True for an operation that is the next of its kind and chunk."""
+        """Return a mask of operations that are the next of their kind and chunk."""
         found = np.zeros(len(self.schedule), dtype=np.bool_)
         low = [int(np.argmax(self.placement.route_of == route)) for route in range(self.placement.routes)]
         before: dict[tuple[int, int, int], Ints] = {}
@@ -133,7 +133,7 @@ class _Columns:
         return found
 
     def _pending(self, inputs: Ints, weights: Ints, slices: int) -> bool | list[bool]:
-        """Mark the W that take the oldest pending I; all given by their places. Or R and F …"""
+        """Mark the W that take the oldest pending I, or the R and F likewise; all given by their places."""
         microbatch = self.schedule.microbatch
         once = not len(inputs) or int(np.bincount(microbatch[inputs]).max()) == 1
         if slices == 1 and once and len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
@@ -151,7 +151,7 @@ class _Columns:
         return found
 
     def oldest(self, rank: int) -> bool:
-        """Return True if the W of a rank follow its I in the same order, each after its I, none missing and no I
+        """Return True if the W of a rank follow its I in the same order, each after its I, with none missing and no I
         twice.
         """
         here = slice(int(self.schedule.start[rank]), int(self.schedule.start[rank + 1]))
@@ -166,7 +166,7 @@ class _Columns:
 
 
 def _turns(microbatches: list[int], first: int) -> Iterator[bool]:
-    """Yield for each microbatch whether it is the smallest that has not run."""
+    """Yield, for each microbatch, whether it is the smallest that has not run."""
     turn = Turn(first, first)
     for i in microbatches:
         yield i == turn.next
@@ -186,7 +186,7 @@ def _check_pairs(schedule: Schedule) -> None:
 
 
 def _route(schedule: Schedule, placement: Placement) -> Ints:
-    """Return the route of every operation, which runs on the rank of its stage."""
+    """Return the route of every operation, which determines its rank by its stage."""
     inside = (schedule.microbatch >= 0) & (schedule.microbatch < placement.microbatches)
     inside &= (schedule.stage >= 0) & (schedule.stage < placement.stages)
     route = placement.route_of[np.where(inside, schedule.microbatch, 0)].astype(np.int64)
@@ -202,7 +202,7 @@ def _nowhere(schedule: Schedule, i: int, why: str) -> Exception:
 
 
 def _chunk_names(placement: Placement) -> list[str]:
-    """Return the chunks by number, or by their route where every rank holds one stage of each."""
+    """Return the names of the chunks: numbers, or routes if every rank holds one stage of each."""
     if placement.routes > 1 and placement.stages == placement.ranks:
         rows = np.sort(placement.rank_of, axis=1)
         if bool(np.all(rows == np.arange(placement.ranks))):
@@ -213,7 +213,7 @@ def _chunk_names(placement: Placement) -> list[str]:
 def _letters(
     schedule: Schedule, chunk: Ints, named: Ints, names: list[str]
 ) -> tuple[tuple[str, ...], Ints, dict[int, int]]:
-    """Return the texts of all slots, in the order of the alphabet, the number of each slot, and the series by text."""
+    """Return the texts of all slots in the order of the alphabet, the number of each slot, and the series by text."""
     of_chunk = schedule.op.astype(np.int64) * (int(chunk.max(initial=0)) + 1) + chunk
     code = of_chunk * (int(named.max(initial=0)) + 1) + named
     _, where, number = np.unique(code, return_index=True, return_inverse=True)
@@ -243,24 +243,22 @@ def _text(op: int, chunk: int, microbatch: int | str, names: list[str]) -> str:
 
 
 # Microbatches named one by one in even steps are a loop too. Such a series is one letter: its k-th occurrence on a rank
-# names first + k * step.
-#
-#     B(7)  B(6)  B(5)  B(4)  B(3)  B(2)  B(1)  B(0)        for i in 0 .. 8 { B(7 - i) }
+# names first + k * step.  B(7)  B(6)  B(5)  B(4)  B(3)  B(2)  B(1)  B(0)        for i in 0 .. 8 { B(7 - i) }
 
 LEAST = 4
-"""Least length of a series; fewer may be chance."""
+"""The least length of a series; a shorter one may be chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Microbatches first, first + step, …; turn: the number of the series among those of its rank and chunk."""
+    """The microbatches first, first + step, …; turn: the number of the series among those of its rank and chunk."""
 
     first: int
     step: int
     turn: int = 0
 
     def at(self, offset: int, stride: int) -> str:
-        """Return the index in brackets, in turn i of a loop in which the series advances by `stride` each turn."""
+        """Return the index in brackets, in turn i of a loop in which the series advances by `stride` per turn."""
         return linear(self.first + self.step * offset, self.step * stride, "i")
 
 
@@ -286,7 +284,7 @@ def series(
 
 
 def _even(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the longest parts in even steps, from the left."""
+    """Yield the longest parts with even steps, from the left."""
     low = 0
     while low + LEAST <= len(numbers):
         step, high = numbers[low + 1] - numbers[low], low + 2

@@ -12,10 +12,10 @@ from pipesched.model.schedule import Program, Schedule
 
 
 class Language(Writer):
-    """The language."""
+    """The writer of the language."""
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        """Nothing: the writer refuses what the language cannot express."""
+        """Do nothing: the writer refuses features that the language cannot express."""
 
     def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
         yield writer.write(cast("Schedule", order), documentation=head.documentation, costs=head.costs)

@@ -1,4 +1,4 @@
-"""Write a schedule as a readable .ps file that evaluates to exactly this schedule.
+"""Writes a schedule as a readable .ps file that evaluates to exactly this schedule.
 
     words ────> loops ───> ranks that differ in counts alone ──> lines of the file ──> canonical text
     spelling    folding    sharing                               here                  layout
@@ -30,7 +30,7 @@ from pipesched.model.numbers import shown
 from pipesched.model.schedule import Schedule
 
 _COPIES = 3
-"""The numbers of copies of a kernel, from 0, for which a program must be right to be right for all."""
+"""The numbers of copies of a kernel, from 0, that are checked; a program that is right for these is right for all."""
 
 
 def write(
@@ -42,16 +42,15 @@ def write(
     claims: Sequence[str] = (),
     kernel: Kernel | None = None,
 ) -> str:
-    """Write the text of a .ps file that evaluates to this schedule, operation for operation.
+    """Return the text of a .ps file that evaluates to this schedule, operation for operation.
 
-    name: by default that of the schedule; made legal. documentation: its quotes become single ones.
-    costs: written unless they are the default. claims: the texts after `claim`, in canonical form.
-    kernel: the part to repeat for more microbatches; the file then accepts m0 + jK of them, by default the schedule's
-    number.
+    name: by default that of the schedule, made legal. documentation: its double quotes become single ones. costs:
+    written unless they are the default. claims: the texts after `claim`, in canonical form. kernel: the part to repeat
+    for more microbatches; the file then accepts m0 + jK of them, by default the schedule's number.
 
     Raises:
-        PipeschedError: PS814, a part that the language cannot express.
-        ValueError: it is not a kernel of this schedule.
+        PipeschedError: PS814, if the language cannot express a part.
+        ValueError: if it is not a kernel of this schedule.
     """
     if kernel is not None and (fault := kernel.fault(schedule)):
         raise ValueError(fault)
@@ -79,7 +78,7 @@ def write(
 
 
 def _folded(spelled: Words, kernel: Kernel | None) -> tuple[list[Tree], list[Callable[[int], Word]]]:
-    """Return the tree of every rank, and the words that it spells, by number of copies."""
+    """Return the tree of every rank, and functions from the number of copies to the words that it spells."""
     folder = Folder(spelled.weights)
     if kernel is None:
         return [folder.fold(word) for word in spelled.words], [spelled.words.__getitem__]
@@ -101,13 +100,13 @@ def _head(schedule: Schedule, name: str) -> str:
 
 
 def legal_name(text: str) -> str:
-    """Make a name of the language: ``my-order.csv`` becomes ``my_order_csv``."""
+    """Convert a text to a legal name of the language: ``my-order.csv`` becomes ``my_order_csv``."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") or "schedule"
     return name if placement_writer.legal(name) else f"schedule_{name}"
 
 
 def _documentation(text: str) -> list[Line]:
-    """Make a string, which can have neither quotes nor escapes within."""
+    """Return the documentation as a string literal, which can contain neither quotes nor escapes."""
     plain = _plain(text, also="\n")
     return [Line(0, [f'"{plain}"'])] if plain.strip() else []
 
@@ -137,7 +136,7 @@ def _slices(schedule: Schedule) -> Iterator[Line]:
 
 
 def _costs(costs: Costs) -> Iterator[Line]:
-    """Yield the lines of the given costs, from which the others follow; long lines are broken after commas.
+    """Yield the lines of the given costs, which determine the others; long lines are broken after commas.
 
     Costs of 1, 1, 1 and 2 are the default.
     """
@@ -171,7 +170,7 @@ def _cost(cost: Cost) -> str:
 
 
 def _filled(words: Sequence[str], blanks: str, indent: int, hanging: int = 0) -> Iterator[Line]:
-    """Fill lines with words. hanging: the extra indentation of all but the first line."""
+    """Fill lines with words. hanging: the extra indentation of all lines but the first."""
     line = ""
     for word in words:
         if line and indent + len(line) + len(blanks) + len(word) > WIDTH:
@@ -185,12 +184,12 @@ def _filled(words: Sequence[str], blanks: str, indent: int, hanging: int = 0) ->
 # Programs
 
 _COMPACT = 72
-"""Most width of a block on one line."""
+"""The largest width of a block on one line."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The relation of microbatches and copies of a kernel: m = m0 + copies * K."""
+    """The relation between microbatches and copies of a kernel: m = m0 + copies * K."""
 
     m0: int
     k: int
@@ -199,7 +198,7 @@ class Growth:
 def programs(shared: Sequence[Shared], words: Words, growth: Growth) -> Iterator[list[Line]]:
     """Yield the lines of each `rank` block.
 
-    Programs that several ranks share become the general block, with a choice between them; the others are blocks of
+    Programs that several ranks share become the general block, with a choice between them; the others become blocks of
     single ranks.
     """
     printer = _Printer(words, growth)
@@ -235,7 +234,7 @@ class _Printer:
         return [*self._lines(nodes[:kept], depth), *drain]
 
     def _drained(self, shared: Shared, nodes: Tree) -> int:
-        """Return the beginning of the last W, if they are several and all that are pending; else the end."""
+        """Return where the last W begin, if they are several and all that are pending; otherwise the end."""
         kept = len(nodes)
         while kept and self._only_weights(nodes[kept - 1]):
             kept -= 1
@@ -244,7 +243,7 @@ class _Printer:
         return kept if several and all(self.words.drained[r] for r in ranks) else len(nodes)
 
     def _only_weights(self, node: Node) -> bool:
-        """Return True for a W, or a loop of W alone."""
+        """Return True for a W, or a loop that has only W."""
         if isinstance(node, Loop):
             return len(node.body) == 1 and self._only_weights(node.body[0])
         return self.words.letters[node] == "W"
@@ -268,7 +267,7 @@ class _Printer:
         return f"{'for i in 0 ..' if serial else 'repeat'} {_count(loop.count, self.growth)}"
 
     def _texts(self, nodes: Sequence[Node], inside: int) -> list[str]:
-        """Return the nodes in words; inside: 1 in a loop, whose variable is i."""
+        """Return the nodes as texts; inside: 1 within a loop, whose variable is i."""
         seen: Counter[Node] = Counter()
         texts: list[str] = []
         for node in nodes:

@@ -1,1 +1,1 @@
-"""Pictures of a schedule: text, SVG, a page, a trace, a graph. Each module draws one `chart.Chart`."""
+"""Pictures of a schedule: SVG, a page, a trace, a graph, a table. Each module draws one `chart.Chart`."""

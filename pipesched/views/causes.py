@@ -1,12 +1,12 @@
-"""Why each operation starts when it does, and where idle time comes from, split exactly.
+"""The cause of each operation's start, and the causes of idle time, split exactly.
 
     start(x) = the end of the slot before it        its cause is that slot
              = the end of its input + tC            its cause is that input, by a message
-             = the end of a copy (O, L)             its cause is that at whose end the engine began to run without a gap
+             = the end of a copy (O, L)             its cause is the operation before the engine's busy time
              = 0                                    it has no cause
 
-A start is the largest of these, so one of them is tight. Where both are, the slot before it is the cause: without the
-message x would start no sooner. The critical path follows causes from the last end down to 0 and has no holes: its
+A start is the largest of these, so one of them is tight. If both are, the slot before it is the cause: without the
+message x would start no sooner. The critical path follows causes from the last end down to 0 without a gap: its
 operations and its messages add up to the makespan.
 
     rank 2   ...... F0 F1 ... B0 .. F2 B1 .....          idle(r) = makespan - work(r)
@@ -14,17 +14,17 @@ operations and its messages add up to the makespan.
 
     warm-up     before the first operation of the rank
     cool-down   after its last one; all of it on a rank without operations
-    waits       between two operations. The end of such a gap is an operation whose input comes from another rank. The
-                chain of causes is followed back from there to the begin of the gap: what lies in the gap is, without a
-                hole, operations of other ranks (`compute`) and messages in transit (`message`); copies to host
+    waits       between two operations. Such a gap ends with an operation whose input comes from another rank. The
+                chain of causes is followed back from there to the begin of the gap. It covers the gap without a
+                hole with operations of other ranks (`compute`) and messages in transit (`message`); copies to host
                 memory and back count as messages.
     imbalance   max over ranks of work - work(r). No order of operations removes it: another rank, with larger or more
-                stages, is busy for so much longer. It is taken out of the four others, first from the waits for
+                stages, is busy for so much longer. It is subtracted from the other four, first from the waits for
                 computes, then from those for messages, since it arises with every microbatch; then from cool-down and
                 warm-up.
 
-Where ranks have equal work there is no imbalance, and what remains of the idle time is the same on every rank.
-All in ticks, shape (ranks,) or (gaps,); an order that gets stuck is split up to where it stops.
+If ranks have equal work there is no imbalance, and the remaining idle time is the same on every rank. All values are in
+ticks, shape (ranks,) or (gaps,); an order that gets stuck is split up to where it stops.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from pipesched.model.schedule import Schedule
 class Causes:
     """The tight predecessor of every operation; both parts of a pair have the same. Shape (operations,).
 
-    cause: an operation, -1 where there is none, or where the operation never runs. lag: ticks of the message or of the
-    copies from it, 0 without one. crosses: whether these make it the cause.
+    cause: an operation, -1 if there is none, or if the operation never runs. lag: ticks of the message or of the copies
+    from it, 0 without one. crosses: whether these make it the cause.
     """
 
     cause: Ints
@@ -72,7 +72,7 @@ def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, tick
         source[at], tight[at] = begins[late], True
         lag[at] = copies.end[late] - times.end[begins[late]]
     second = np.flatnonzero(schedule.joined)
-    heir = second[tight[second] & ~tight[second - 1]]  # the second part's input is the one that came last
+    heir = second[tight[second] & ~tight[second - 1]]  # the second part's input is the one that arrived last
     source[heir - 1], lag[heir - 1], tight[heir - 1] = source[heir], lag[heir], True
     before = np.arange(len(schedule)) - 1
     first = schedule.start[:-1][schedule.start[:-1] < schedule.start[1:]]
@@ -92,7 +92,7 @@ def _lag(schedule: Schedule, ticks: Ticks, producer: Ints) -> Ints:
 
 
 def _run_from(copies: Copies, end: Ints) -> Ints:
-    """Return the operation at whose end the busy period of the engine began, for each copy; -1 where it began at none.
+    """Return, for each copy, the operation at whose end the engine's busy period began; -1 if it began after none.
 
     end: the end time of every operation.
     """
@@ -103,9 +103,9 @@ def _run_from(copies: Copies, end: Ints) -> Ints:
 
 
 def critical_path(times: Timeline, why: Causes) -> list[int]:
-    """Return the operations of a longest chain in the order of time, [] if nothing ran; of a pair one part.
+    """Return the operations of a longest chain in chronological order, [] if nothing ran; one part of each pair.
 
-    It ends with the first operation in the order of ranks that ends last.
+    It ends with the lowest rank's operation among those that end last.
     """
     if not len(times.end) or times.end.max() < 0:
         return []
@@ -125,8 +125,8 @@ PARTS = ("warm_up", "cool_down", "compute", "message", "imbalance")
 class Gaps:
     """Every interval in which a rank idles, by rank, then by time.
 
-    begin, end: in ticks. before: the operation that ends the gap, -1 where the rank has done its last. first: whether
-    the rank has done nothing before it. message: ticks of it in which what the rank waits for is in transit.
+    begin, end: in ticks. before: the operation that ends the gap, -1 if the rank has run its last one. first: whether
+    the rank has run nothing before. message: ticks in which the input that the rank waits for is in transit.
     """
 
     rank: Ints
@@ -146,7 +146,7 @@ class Gaps:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The parts of each rank's idle time. They add up to makespan - work, of what ran."""
+    """The parts of each rank's idle time. They add up to makespan - work, over operations that ran."""
 
     warm_up: Ints
     cool_down: Ints
@@ -199,7 +199,7 @@ def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Spl
         return sums
 
     waits = total(found.length - found.message, inner)
-    rest = {  # in the order in which imbalance is taken out
+    rest = {  # in the order in which imbalance is subtracted
         "compute": waits,
         "message": total(found.message, inner),
         "cool_down": total(found.length, found.before < 0),
@@ -214,7 +214,7 @@ def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Spl
 
 
 def chain(gap: int, found: Gaps, times: Timeline, why: Causes) -> list[int]:
-    """Return the operations that run or send during a gap, the one that ends the wait first."""
+    """Return the operations that run or send during a gap; the one that ends the wait comes first."""
     at, begin = int(found.before[gap]), int(found.begin[gap])
     steps: list[int] = []
     while at >= 0 and times.start[at] > begin and why.cause[at] >= 0:
@@ -237,7 +237,7 @@ def _messages(begin: Ints, before: Ints, times: Timeline, why: Causes) -> Ints:
 
 
 def _last_end(schedule: Schedule, times: Timeline) -> Ints:
-    """When the last operation of each rank ends, of those that ran; 0 on a rank without any."""
+    """Return the end of the last operation that ran on each rank; 0 on a rank without any."""
     last = np.zeros(schedule.ranks, dtype=np.int64)
     np.maximum.at(last, schedule.rank, np.maximum(times.end, 0))
     return last

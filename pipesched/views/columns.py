@@ -1,4 +1,6 @@
-"""What pictures write of every operation: whose outputs it takes, what its rank holds, how long its messages take."""
+"""Columns that pictures show for every operation: its inputs' producers, the memory of its rank, the time of its
+messages.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ def causes_of(chart: Chart) -> Causes:
 
 
 def delays(chart: Chart, sent: Ints) -> Ints:
-    """Return how long the messages of these operations take, in ticks."""
+    """Return the time of the messages of these operations, in ticks."""
     return chart.analysis.ticks.delays(chart.schedule.stage[sent], chart.schedule.microbatch[sent])
 
 
@@ -34,12 +36,12 @@ def producers(chart: Chart) -> list[tuple[int, ...]]:
 
 
 def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:
-    """Return the activations of a rank after each operation, and during it for an F; each value is written once."""
+    """Return the activations of a rank after each operation, for an F from its start; each value is formatted once."""
     return amounts(chart, chart.analysis.memory.held, written)
 
 
 def amounts(chart: Chart, column: Ints, written: Callable[[Fraction], Text]) -> list[Text]:
-    """Return a column in parts, in the unit."""
+    """Return a column of parts as texts, in the unit of peaks."""
     values = column.tolist()
     known = {value: written(value * chart.analysis.memory.part) for value in set(values)}
     return [known[value] for value in values]

@@ -1,4 +1,4 @@
-"""Pictures as `show` asks for them, and as a notebook shows a schedule."""
+"""Pictures for `show`, and for a schedule in a notebook."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from pipesched.schedule_analysis import Analysis
 
 
 def svg(chart: Chart, how: Request) -> str | bytes:
-    """Return a figure."""
+    """Draw a figure."""
     from pipesched.views import svg
 
     return svg.written(svg.render(chart, svg.asked(how)), how.written)
 
 
 def html(chart: Chart, how: Request) -> str:
-    """Return a page."""
+    """Draw a page."""
     from pipesched.views import html
 
     return html.render(chart)
 
 
 def trace(chart: Chart, how: Request) -> str:
-    """Return Chrome's trace events."""
+    """Write Chrome's trace events."""
     from pipesched.views import trace
 
     return trace.render(chart)
 
 
 def dag(chart: Chart, how: Request) -> str | bytes:
-    """Return a graph.
+    """Draw a graph.
 
     Raises:
-        NotLaidOutError: the program `dot` is missing.
+        NotLaidOutError: if the program `dot` is missing.
     """
     from pipesched.views import graph
 
@@ -53,22 +53,22 @@ def dag(chart: Chart, how: Request) -> str | bytes:
 
 
 def csv(chart: Chart, how: Request) -> str:
-    """Return a line an operation."""
+    """Write one line per operation."""
     from pipesched.views import spreadsheet
 
     return spreadsheet.csv(chart)
 
 
 def notebook(of: Schedule | Program | Analysis) -> str:
-    """Return how a schedule shows itself in a notebook: as a figure, or in words where it is too large for one.
+    """Draw a schedule for a notebook: as a figure, or as words if it is too large for one.
 
-    A program, as far as it runs under strict communication; an analysis, at its costs and under its model.
+    A program is drawn as far as it runs under strict communication; an analysis, at its costs and under its model.
     """
     from pipesched.views import svg
 
     if isinstance(of, Program):
         of = of.schedule
-    made = Analysis(of) if isinstance(of, Schedule) else replace(of)  # which keeps nothing of what is derived for it
+    made = Analysis(of) if isinstance(of, Schedule) else replace(of)  # a copy without cached values
     try:
         return svg.render(Chart(made))
     except PipeschedError as error:

@@ -1,11 +1,11 @@
-"""A schedule as a graph: each operation comes after the one before it on its rank, and after the maker of its input.
+"""A schedule as a graph: each operation follows the previous one on its rank, and the producer of its input.
 
     order     to the next operation of the rank
     pair      between the two parts of an overlap pair, which run as one
     needs     from the operation whose output it takes, on the same rank
-    message   the same, from another rank
+    message   likewise, from another rank
 
-    cycle     of what never ends, from where a rank stops to what it waits for, where the next rank stops
+    cycle     from the node where a rank stops to the one for which it waits, where the next rank stops
 
 A path along order, needs and message edges never leads back in time.
 
@@ -15,8 +15,8 @@ As a drawing it has a row for each rank, and time from left to right:
                  ╲      ╲        ╱      ╱           dark: a message; dotted: an input from the same rank
     rank 1        F1.0 ─ B1.0 ─ F1.1 ─ B1.1         red: the critical path
 
-What never runs is pale and dashed. Where ranks wait for each other, where each stops is an octagon, and thick edges
-follow the cycle. DOT is text and always there; `dot` of Graphviz lays it out where it is installed.
+An operation that never runs is pale and dashed. If ranks wait for each other, octagons mark where each stops, and thick
+edges follow the cycle. DOT is text and needs no other program; `dot` of Graphviz lays it out if it is installed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Graph: TypeAlias = nx.MultiDiGraph
 def graph(chart: Chart) -> Graph:
     """Return the graph of a chart: nodes ``r0s1`` (rank 0, step 1), in the order of ranks and steps.
 
-    A node has its label, op, stage, microbatch, rank and step, and start and end in the unit of time as floating point
-    numbers, -1 where it never runs. An edge has its kind, and the latency of a message.
+    A node has its label, op, stage, microbatch, rank and step, and start and end in the unit of time as floats, -1 if
+    it never runs. An edge has its kind, and the latency of a message.
     """
     made: Graph = nx.MultiDiGraph(
         name=safe(chart.identifier, "text"), ranks=chart.schedule.ranks, stages=chart.schedule.stages
@@ -79,8 +79,8 @@ def graph(chart: Chart) -> Graph:
 
 
 def _cycle(chart: Chart) -> tuple[dict[int, tuple[str, str]], list[tuple[str, str, str]]]:
-    """By rank of the cycle the node at which it stops, an operation or a node of its own, and its name; and who waits
-    for whom in it, as nodes, and in words.
+    """Return, by rank of the cycle, the node at which it stops (an operation or a node of its own) and its name; and
+    the waits of the cycle as edges with their texts.
     """
     links, names = chart.analysis.standstill.cycle if chart.analysis.standstill else (), node_names(chart)
     at = {x.blocked.rank: x.blocked for x in reversed(links)}
@@ -94,14 +94,14 @@ def graphml(chart: Chart) -> str:
 
 
 def node_names(chart: Chart) -> list[str]:
-    """Return ``r0s1``, rank and step, of every operation; an operation that is there twice has two names."""
+    """Return ``r0s1``, rank and step, for every operation; an operation that occurs twice has two names."""
     schedule = chart.schedule
     steps = np.arange(len(schedule)) - np.repeat(schedule.start[:-1], np.diff(schedule.start)) + 1
     return [f"r{rank}s{step}" for rank, step in zip(schedule.rank.tolist(), steps.tolist(), strict=True)]
 
 
 def edges(chart: Chart) -> list[tuple[int, int, str]]:
-    """Return the source, target and kind, by target."""
+    """Return (source, target, kind) of every edge, sorted by target."""
     schedule, found = chart.schedule, chart.analysis.dependencies.edges()
     first = set(schedule.start[:-1].tolist())
     inner = (x for x in enumerate(schedule.joined.tolist()) if x[0] not in first)
@@ -127,7 +127,7 @@ def _node(chart: Chart, index: int) -> dict[str, object]:
 
 
 MAX_OPS = 3_000
-"""More than these take `dot` minutes, and nobody reads them."""
+"""The largest graph that is laid out unless forced: more take `dot` minutes, and nobody reads them."""
 
 HOW_TO_GET_IT = "the program `dot` is missing: install Graphviz (apt-get install graphviz, brew install graphviz)"
 
@@ -136,16 +136,16 @@ def dot(chart: Chart, *, force: bool = False) -> str:
     """Return the graph as DOT.
 
     Raises:
-        PipeschedError: PS815, more than `MAX_OPS` operations, unless forced.
+        PipeschedError: PS815, for more than `MAX_OPS` operations, unless forced.
     """
     return str(_graph(chart, force).source)
 
 
 def drawn(chart: Chart, form: str, *, force: bool = False) -> bytes | None:
-    """Return the graph as ``svg``, ``png`` or ``pdf``, or None where the program `dot` is not installed.
+    """Return the graph as ``svg``, ``png`` or ``pdf``, or None if the program `dot` is not installed.
 
     Raises:
-        PipeschedError: PS815, as `dot`.
+        PipeschedError: PS815, as for `dot`.
     """
     try:
         return bytes(_graph(chart, force).pipe(format=form))
@@ -159,7 +159,7 @@ def _graph(chart: Chart, force: bool) -> graphviz.Digraph:
         message = f"a graph of {count:,} operations takes minutes to lay out; {MAX_OPS:,} are drawn"
         raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, write GraphML, or say --force")
     made = graphviz.Digraph(
-        graphviz.nohtml(safe(chart.identifier, "line").rstrip("\\")),  # an identifier: escapes are those of labels
+        graphviz.nohtml(safe(chart.identifier, "line").rstrip("\\")),  # an identifier: backslashes are kept
         graph_attr={"rankdir": "LR", "nodesep": "0.15", "ranksep": "0.25", "fontname": "sans-serif"},
         node_attr={
             "shape": "box",
@@ -180,7 +180,7 @@ def _graph(chart: Chart, force: bool) -> graphviz.Digraph:
 
 
 def _stops(made: graphviz.Digraph, chart: Chart) -> None:
-    """The cycle, if there is one, and the words for it under the graph."""
+    """Add the cycle, if there is one, and its description below the graph."""
     if chart.analysis.standstill is None:
         return
     made.attr(label=safe(caption.stopped(chart, chart.analysis.standstill), "dot"), fontcolor=ALARM[0], labelloc="t")
@@ -209,7 +209,7 @@ def _critical(chart: Chart) -> set[tuple[int, int]]:
 
 
 def _nodes(made: graphviz.Digraph, chart: Chart) -> None:
-    """The operations of a rank are a group, which `dot` keeps on a line."""
+    """Add the operations of each rank as a group, which `dot` keeps on a line."""
     schedule, names, look = chart.schedule, node_names(chart), style("default")
     for rank in range(schedule.ranks):
         made.node(f"rank {rank}", shape="plaintext", style="", group=str(rank))

@@ -1,12 +1,12 @@
 """A page that shows a schedule: self-contained, for any browser, without any request to a network.
 
-    <script type="application/json">   what there is one of: sizes, the unit of time, placement, source lines
+    <script type="application/json">   single values: sizes, the unit of time, placement, source lines
     <script type="text/plain">         one column each, base64 of little-endian numbers: kind, stage, start, ...
     <script>                           pipesched/views/page/*.js, in the order of `SCRIPTS`
 
-A million operations are columns here as everywhere. The page draws what is visible, and where operations are finer than
-pixels it shares each column of pixels among the kinds, exactly as they share the time. The page's own policy forbids
-every request, so what a file contains cannot leave it.
+A million operations are columns here as everywhere. The page draws only what is visible, and if operations are finer
+than pixels it divides each column of pixels among the kinds exactly in proportion to their time. The page's own policy
+forbids every request, so nothing in a file can leave it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _part(name: str) -> str:
 
 
 def as_json(value: object) -> str:
-    """Return the JSON that can neither end the element that holds it nor begin another."""
+    """Return a value as JSON that can neither end the element that holds it nor begin another."""
     text = safe(json.dumps(value, ensure_ascii=False, separators=(",", ":")), "ascii-json")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -97,7 +97,7 @@ def _columns(chart: Chart, where: Places) -> dict[str, Column]:
 
 
 def _column(name: str, column: Column) -> str:
-    """Return a column as an element; data-type says how to read it: i1, u1, i2, u2, i4, u4, or f8."""
+    """Return a column as an element; data-type is the format: i1, u1, i2, u2, i4, u4, or f8."""
     kind = _smallest(column)
     text = b64encode(np.ascontiguousarray(column, dtype=f"<{kind}").tobytes()).decode("ascii")
     return f'<script type="text/plain" id="column-{name}" data-type="{kind}">{text}</script>'
@@ -148,7 +148,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
 
 
 def _copies(chart: Chart) -> list[list[int]]:
-    """Return the rank, operation, begin and end of each copy, by engine, those out before those in."""
+    """Return the rank, operation, begin and end of each copy, by engine, those to the host first."""
     found = chart.times.copies
     if found is None:
         return []
@@ -157,7 +157,7 @@ def _copies(chart: Chart) -> list[list[int]]:
 
 
 def _facts(chart: Chart) -> Iterator[str]:
-    """Yield the figures of the title, exact."""
+    """Yield the figures of the title, exactly."""
     yield f"{len(chart.schedule):,} operations".replace(",", " ")
     yield cost(chart)
     peak = chart.analysis.memory.peak
@@ -166,7 +166,7 @@ def _facts(chart: Chart) -> Iterator[str]:
 
 
 def trouble(chart: Chart) -> str:
-    """Return the reason why the order never ends, or nothing."""
+    """Return the reason why the order never ends, or an empty text."""
     if chart.analysis.standstill is None:
         return ""
     never = int(np.count_nonzero(chart.times.start < 0))
@@ -179,7 +179,7 @@ def trouble(chart: Chart) -> str:
 
 
 def _stops(chart: Chart) -> list[dict[str, object]]:
-    """Return each rank that never ends: words for its row, its instruction, the whole sentence, whether it is of the
+    """Return each rank that never ends: the words in its row, its instruction, the whole sentence, whether it is in the
     cycle.
     """
     return [
@@ -189,11 +189,11 @@ def _stops(chart: Chart) -> list[dict[str, object]]:
 
 
 def _cycle(chart: Chart) -> list[dict[str, object]]:
-    """Return the messages between the ranks of the cycle: from whom, to whom; sent is false where neither sends."""
+    """Return the messages between the ranks of the cycle: from whom, to whom; sent is false if neither rank sends."""
     links = marks.messages(chart.analysis.standstill) if chart.analysis.standstill else []
     return [{"from": x.ends[0], "to": x.ends[1], "sent": x.direction != 0} for x in links]
 
 
 def _name(chart: Chart) -> str:
-    """As the tab of a browser is called: with the sizes."""
+    """Return the title of the browser's tab: the name with the sizes."""
     return " ".join([chart.title, *(f"{name}={size(value)}" for name, value in chart.sizes.items())])

@@ -1,4 +1,4 @@
-"""Marks in the rows of ranks that never end, and the messages between those of the cycle."""
+"""Marks in the rows of ranks that never end, and the messages between the ranks of the cycle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def messages(stop: Standstill) -> list[Link]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark in the row of a rank that never ends. link: its step of the cycle, if it is on it."""
+    """A mark in the row of a rank that never ends. link: its step of the cycle, if it is in it."""
 
     blocked: Blocked
     link: Link | None
@@ -30,13 +30,13 @@ class Mark:
 
     @property
     def words(self) -> str:
-        """In its row: its instruction, and what that waits for."""
+        """The words in the row: the instruction, and what it waits for."""
         x = self.link
         return f"{x.needs or x.blocked.at} waits for {x.until}" if x is not None and x.until else self.blocked.at
 
     @property
     def sentence(self) -> str:
-        """For who points at it."""
+        """The sentence of the tooltip."""
         return link(self.link) if self.link is not None else blocked(self.blocked)
 
 

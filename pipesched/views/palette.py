@@ -1,15 +1,15 @@
 """Colours of operations, distinct for people who see all colours, few, or none.
 
-The default is that of a terminal (`chart.colours`). Every cell bears dark text, and a letter where there is no colour.
-Two styles repeat the looks of papers:
+The default is that of a terminal (`chart.colours`). Every cell has dark text, and a letter if there is no colour. Two
+styles imitate papers:
 
     zero-bubble   arXiv:2401.10241, colours of the plots of the authors' code. Its B is our I.
                   span 24, bubble rate by span 0 %: idle time over ranks x span
     megatron      arXiv:2104.04473: forward blue, backward green, the first chunk dark, later ones light, idle grey.
-                  makespan 33, bubble fraction (idle / work) 37.5 %: as half of the literature says it
+                  makespan 33, bubble fraction (idle / work) 37.5 %: as half of the literature calls it
 
-Every rule of a figure's style sheet begins with a class of its own, named after the sheet itself, so that several
-figures on one page, such as the cells of a notebook, leave each other and the page alone.
+Every rule of a figure's style sheet begins with a class named after the sheet itself, so that several figures on one
+page, such as the cells of a notebook, do not affect each other or the page.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pipesched.model.units import Unit
 
 @dataclass(frozen=True)
 class Style:
-    """How cells look in SVG. fill: by colour class of `model.ops`, as ``#rrggbb``. called: by letter, where a style has
-    words of its own for a kind. lighten: how far the last chunk is on the way to white.
+    """A style of cells in SVG. fill: by colour class of `model.ops`, as ``#rrggbb``. called: by letter, the style's own
+    words for a kind. lighten: how close to white the last chunk is.
 
-    numbers: microbatches alone, without letters. first: the number of the first rank and the first microbatch.
-    idle: the colour of idle time, or None for the background. font: of everything. row: what a rank is called.
-    cost: the times in its words.
+    numbers: microbatches only, without letters. first: the number of the first rank and the first microbatch. idle: the
+    colour of idle time, or None for the background. font: of all texts. row: the name of a rank. cost: the times in the
+    style's words.
     """
 
     name: str
@@ -90,9 +90,10 @@ STYLES = {
     ),
 }
 
-GROUND = ("#ffffff", "#14171c")  # of a figure, on light and on dark
+GROUND = ("#ffffff", "#14171c")  # backgrounds of a figure, in light and dark schemes
 
-# What waits for ever, on light and on dark. It is hatched or has a mark too, for all eyes.
+# The colour of waits without end, in light and dark schemes. They are also hatched or marked, for all kinds of colour
+# vision.
 ALARM = ("#b00020", "#ff6b81")
 
 
@@ -100,7 +101,7 @@ def style(name: str) -> Style:
     """Return a style by its name.
 
     Raises:
-        PipeschedError: PS225, no such style.
+        PipeschedError: PS225, if there is no such style.
     """
     if name not in STYLES:
         raise fail(Code.USAGE, f"no style is called {name!r}", help=f"styles are {', '.join(STYLES)}")
@@ -108,7 +109,7 @@ def style(name: str) -> Style:
 
 
 def ink(colour: str) -> str:
-    """Black or white, whichever has more contrast (relative luminance, WCAG 2.2)."""
+    """Return black or white, whichever has more contrast (relative luminance, WCAG 2.2)."""
     light = [channel / 255 for channel in channels(colour)]
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in light]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -116,13 +117,13 @@ def ink(colour: str) -> str:
 
 
 SIZE = 12
-"""Of the letters left of the rows, in pixels."""
+"""The size of the letters left of the rows, in pixels."""
 
-_ACTIVATION, _GRADIENT = ("#1f6fae", "#7cc4f2"), ("#b8410e", "#f2a07c")  # of arrows, on light and on dark
+_ACTIVATION, _GRADIENT = ("#1f6fae", "#7cc4f2"), ("#b8410e", "#f2a07c")  # colours of arrows, in light and dark schemes
 
 
 def sheet(style: Style, seen: Sequence[tuple[Op, int]], chunks: int, outline: float) -> tuple[str, str]:
-    """Return the class of the figure, and its sheet. seen: kinds and chunks. outline: the width of the edge of a
+    """Return the class of the figure, and its style sheet. seen: kinds and chunks. outline: the width of the edge of a
     slot.
     """
     light = [
@@ -162,7 +163,7 @@ def _arrows(scheme: int) -> list[tuple[str, str]]:
 
 
 def _alarms(scheme: int) -> list[tuple[str, str]]:
-    """Return the rules of waits without end: row, cross, words, messages and their heads, hatching; and of other
+    """Return the rules for waits without end: row, cross, words, messages and their heads, hatching; and for other
     waits.
     """
     red, quiet = ALARM[scheme], ("#888", "#999")[scheme]
@@ -178,7 +179,7 @@ def _alarms(scheme: int) -> list[tuple[str, str]]:
 
 
 def plain_sheet() -> str:
-    """Return the rules for the ground of a page and the words on it, outside of figures."""
+    """Return the rules for a page's background and the words on it, outside of figures."""
     light, dark = (
         f"rect.pipesched{{fill:{ground}}}text.pipesched{{font:{SIZE}px sans-serif;fill:{ink}}}"
         for ground, ink in zip(GROUND, ("#222", "#ddd"), strict=True)

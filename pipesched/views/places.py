@@ -1,8 +1,8 @@
-"""Where operations stand in their file, for those who point at them.
+"""The places of operations in their file, for tooltips.
 
-A .ps file has few places and many operations, so its origin gives the places once (`Sited`); a cell of a CSV or a line
-of a stream is one operation's own. Loop bindings are found by running a rank's program again, so they are looked up for
-small schedules only.
+A .ps file has few places and many operations, so its origin holds each place once (`Sited`); a cell of a CSV or a line
+of a stream belongs to one operation. Loop bindings are found by running a rank's program again, so they are looked up
+for small schedules only.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from pipesched.model.schedule import Schedule
 from pipesched.support.source import Span
 
 BOUND = 2_000
-"""Up to so many operations the bindings of each are looked up."""
+"""The most operations for which bindings are looked up."""
 
-_LONGEST = 200  # a line that is longer, such as a row of a CSV, is not shown as text
+_LONGEST = 200  # longer lines, such as rows of a CSV, are not shown as text
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """line, column: from 1, shape (operations,), 0 where there is no place. texts: lines of the source by number.
+    """The places of all operations. line, column: from 1, shape (operations,), 0 if there is no place. texts: lines of
+    the source by number.
 
-    bindings: of each operation, or none at all.
+    bindings: of each operation, or empty.
     """
 
     name: str
@@ -50,7 +51,7 @@ def places(schedule: Schedule) -> Places:
 
 
 def _sites(schedule: Schedule) -> tuple[list[Span | None], Column, tuple[str, ...]]:
-    """Return the spans, the index of each operation's own, and the bindings if they were looked up."""
+    """Return the spans, the index of each operation's span, and the bindings if they were looked up."""
     origin, count = schedule.origin, len(schedule)
     if isinstance(origin, Sited) and count > BOUND:
         site, spans = origin.sited()

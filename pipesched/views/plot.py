@@ -1,4 +1,4 @@
-"""A small scatter plot as SVG, by hand: the same points give the same bytes.
+"""A small scatter plot as SVG, without a library: the same points give the same bytes.
 
 bubble |  x gpipe                  a series has a shape, a colour (the shape alone is distinct too),
 ratio  |                           and a line through its points in the order in which they are given
@@ -6,10 +6,9 @@ ratio  |                           and a line through its points in the order in
        +-----------------
          peak memory
 
-A label is at the right of its mark, else at its left, above or below it, and covers no mark, no label and no frame.
-Where every series is one point there is no legend: a label that does not fit there is farther off, with a line to
-its mark, and points at one place share theirs. Elsewhere it is left out: the title under the mouse says which point
-that is.
+A label is at the right of its mark, else at its left, above or below it, and covers no mark, no label and no frame. If
+every series is one point there is no legend: a label that does not fit next to its mark is farther off, with a line to
+it, and points at one place share a label. In other plots it is omitted: the tooltip names the point.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ WIDTH, HEIGHT = 720, 440
 _LEFT, _TOP, _BOTTOM = 64, 40, 52  # margins
 _LEGEND, _BARE = 200, 24  # the right margin, with a legend and without
 _LINE = 15  # pixels from one line of a note to the next
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")  # distinct for all eyes
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")  # distinct for the colour-blind
 _SHAPES = ("circle", "square", "diamond", "up", "down", "cross")
 _STYLE = """\
 text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
@@ -51,12 +50,12 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
 Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 Spot: TypeAlias = tuple[float, float]
 Said: TypeAlias = Callable[[Fraction], str]
-_LETTER, _MARK = 6, 6  # pixels: the width of a letter, half of that of a mark
+_LETTER, _MARK = 6, 6  # pixels: the width of a letter, and half of that of a mark
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a series; note: what distinguishes it in the series, shown where the mouse is."""
+    """A point of a series; note: what distinguishes it in the series, shown as a tooltip."""
 
     x: Fraction
     y: Fraction
@@ -66,7 +65,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Axis:
-    """From value to pixel, with round numbers for its marks."""
+    """A scale from values to pixels, with round numbers for its marks."""
 
     low: Fraction
     step: Fraction
@@ -94,13 +93,13 @@ def plot(
     notes: Sequence[str] = (),
     said: tuple[Said, Said] = (shown, shown),
 ) -> str:
-    """Return the points as an SVG file; x, y: what the axes mean; frontier: join the points that no other one beats,
-    left and below; notes: text under the plot; said: how a point's figures are written under the mouse.
+    """Return the points as an SVG file; x, y: the meaning of the axes; frontier: join the points that no other one
+    beats, left and below; notes: text under the plot; said: formats a point's figures for its tooltip.
     """
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
     below = _wrapped(notes)
-    low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1))  # the more there are, the more space they have
+    low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1))  # more points get more space
     frame = (_LEFT, _TOP, WIDTH - (_LEGEND if legend else _BARE), low)
     across = axis([point.x for point in points], frame[0], frame[2])
     up = axis([point.y for point in points], frame[3], frame[1])
@@ -122,7 +121,7 @@ def plot(
 
 
 def _wrapped(notes: Sequence[str]) -> list[str]:
-    """Return the lines of notes, as wide as the plot."""
+    """Wrap notes to the width of the plot."""
     wide = (WIDTH - _LEFT - _BARE) // _LETTER
     return [line for note in notes for line in wrap(note, wide, subsequent_indent="  ")]
 
@@ -149,7 +148,7 @@ def _spots(points: Sequence[Point], across: Axis, up: Axis) -> list[Spot]:
 
 
 def front(points: Sequence[Point]) -> list[Point]:
-    """Return the points that no other one beats in one direction without losing in the other, from left to right."""
+    """Return the Pareto front, from left to right."""
     best: list[Point] = []
     for point in sorted(points, key=lambda point: (point.x, point.y)):
         if not best or point.y < best[-1].y:
@@ -158,7 +157,9 @@ def front(points: Sequence[Point]) -> list[Point]:
 
 
 def axis(values: Sequence[Fraction], begin: int, end: int) -> Axis:
-    """From 0, or below it, to a round number at or above the largest value, in 4 to 8 steps of 1, 2 or 5."""
+    """Return an axis from 0, or below it, to a round number at or above the largest value, in 4 to 8 steps of 1, 2 or
+    5.
+    """
     high, low = max([*values, Fraction(0)]), min([*values, Fraction(0)])
     spread = (high - low) or Fraction(1)
     power = Fraction(10) ** floor(log10(float(spread / 5)))
@@ -217,9 +218,9 @@ def _mark(shape: str, color: str) -> str:
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
-    """Label each (series, note): by its series where that has one point, else by the words its notes do not share.
+    """Label each (series, note): by its series if that has one point, else by the words that its notes do not share.
 
-    Nothing where there is one series of one point.
+    Labels are empty if there is one series of one point.
     """
     notes: dict[str, list[set[str]]] = {}
     for series, note in points:
@@ -234,7 +235,7 @@ def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _together(texts: Sequence[str], spots: Sequence[Spot]) -> tuple[list[str], list[Spot]]:
-    """Return the texts at one spot in one, in their order."""
+    """Merge the texts at one spot into one, in their order."""
     found: dict[Spot, list[str]] = {}
     for text, spot in zip(texts, spots, strict=True):
         found.setdefault(spot, []).append(text)
@@ -244,8 +245,8 @@ def _together(texts: Sequence[str], spots: Sequence[Spot]) -> tuple[list[str], l
 def labels(
     texts: Sequence[str], spots: Sequence[Spot], frame: Box, drawn: Iterable[tuple[Spot, Spot]] | None = None
 ) -> Iterator[str]:
-    """Yield a text for each spot where one fits next to it, in the order of the spots. drawn: lines that no text
-    covers; then each spot has its text, if need be at the end of a line to it.
+    """Yield a text for each spot if one fits next to it, in the order of the spots. drawn: lines that no text covers;
+    if given, each spot has its text, if need be at the end of a line to it.
     """
     marks = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
     taken, lines = list[Box](), list(drawn or ())
@@ -268,7 +269,7 @@ def labels(
 
 
 def _places(x: float, y: float, wide: float, *, afar: bool) -> Iterator[tuple[Spot, Spot | None]]:
-    """Yield the places of a label that is `wide`: beside its spot, then those that a line leads to."""
+    """Yield the places of a label of width `wide`: beside its spot, then those at the end of a line."""
     for at in ((x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)):
         yield at, None
     if afar:
@@ -276,8 +277,8 @@ def _places(x: float, y: float, wide: float, *, afar: bool) -> Iterator[tuple[Sp
 
 
 def _afar(x: float, y: float, wide: float) -> Iterator[tuple[Spot, Spot]]:
-    """Yield the places of a label that is `wide` around a spot, the near ones first, and where a line from the spot
-    meets it.
+    """Yield the places of a label of width `wide` around a spot, near ones first, and the point where a line from the
+    spot meets it.
     """
     for far in range(18, WIDTH, 6):
         for turn in range(16):
@@ -287,7 +288,7 @@ def _afar(x: float, y: float, wide: float) -> Iterator[tuple[Spot, Spot]]:
 
 
 def _free(box: Box, frame: Box, boxes: Iterable[Box], lines: Iterable[tuple[Spot, Spot]]) -> bool:
-    """Tell whether a box is within the frame and covers nothing."""
+    """Return True if a box is within the frame and covers nothing."""
     within = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
     return within and not any(_overlap(box, x) for x in boxes) and not any(_meets(*line, box) for line in lines)
 

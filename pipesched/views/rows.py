@@ -1,4 +1,4 @@
-"""Figures, pages, graphs, traces and tables of a schedule."""
+"""The rows that add figures, pages, graphs, traces and tables of a schedule."""
 
 from pipesched.extension import Codes, Drawing, Lazy, Option, Row, View, flag
 

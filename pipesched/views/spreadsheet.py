@@ -1,13 +1,13 @@
-"""A schedule as a table, for spreadsheets and data frames: a row per operation, in the order of ranks and steps.
+"""A schedule as a table, for spreadsheets and data frames: one row per operation, in the order of ranks and steps.
 
     rank,step,op,stage,microbatch,start,end,needs,held
     0,1,F,0,0,0,1,,1
     1,1,F,1,0,1,2,F0.0,1
 
-step counts from 1, and both parts of an overlap pair have its start and its end; second: of its second part. Times are
-exact: 3, 5.5 or 16/3; missing where an operation never runs. needs: whose output it takes, nothing where no other's;
-of a stage that reads several, or that several read, the nearest first, a blank apart.
-held: activations of the rank after it, for an F from its start on, in microbatches through 1/p of the model.
+step counts from 1, and both parts of an overlap pair have its start and its end; second: whether it is the second part.
+Times are exact: 3, 5.5 or 16/3; empty if an operation never runs. needs: the producers of its inputs on other
+operations, the nearest first, separated by blanks. held: activations of the rank after it, for an F from its start on,
+in microbatches through 1/p of the model.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def csv(chart: Chart) -> str:
 
 
 def columns(chart: Chart, written: Callable[[Fraction], Cell], never: Cell) -> dict[str, Sequence[object]]:
-    """Return the columns by name. written: times and amounts; never: the times of what never runs."""
+    """Return the columns by name. written: formats times and amounts; never: the time of operations that never run."""
     schedule, times = chart.schedule, chart.times
     start, end = (_instants(chart, ticks.tolist(), written, never) for ticks in (times.start, times.end))
     return {
@@ -71,7 +71,7 @@ def pandas(chart: Chart) -> DataFrame:
 
 
 def _instants(chart: Chart, ticks: list[int], written: Callable[[Fraction], Cell], never: Cell) -> list[Cell]:
-    """Return the times in the user's unit, each written once."""
+    """Return the times in the user's unit, each formatted once."""
     known = {x: written(chart.time(x)) for x in set(ticks) if x >= 0}
     return [known.get(x, never) for x in ticks]
 

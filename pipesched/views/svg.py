@@ -3,14 +3,14 @@ r"""A chart as an SVG file: a figure for a paper, a README, a slide.
     title: makespan and bubble
     rank 0  [F0][F1][F2][F3]            [B0    ]     a slot is as wide as it is long; an overlap pair is two halves
               [O0][O1]                               copies out and in, where activations are offloaded
-            ▁▁▂▂▃▃▄▄                                 what the rank holds, on demand
+            ▁▁▂▂▃▃▄▄                                 memory of the rank, on demand
     rank 1      [F0]\                                messages as arrows, on demand
     0    5    10                                     the time, the legend
 
-Written by hand, the same bytes for the same chart. It paints its own ground; ground and inks follow the reader's light
-or dark scheme where a viewer knows that (`prefers-color-scheme`), and are those for light where it does not.
+Written without a library, with the same bytes for the same chart. It paints its own background; colours follow the
+reader's light or dark scheme if the viewer supports that (`prefers-color-scheme`), and are those for light otherwise.
 
-As PDF or PNG it is what cairosvg paints of the document, in the colours for light paper; a PDF has no date of its own.
+PDF and PNG are rendered by cairosvg in the colours for light paper; a PDF has no date of its own.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from pipesched.views.palette import plain_sheet, sheet
 from pipesched.views.svg_shapes import Cells, Frame, Stop, number
 
 MAX_OPS = 50_000
-"""More operations than this are not drawn unless asked for: 10 MB, and viewers stall."""
+"""The most operations that are drawn unless forced: 10 MB, and viewers stall."""
 
-_LETTER = 7  # the width of a letter in the shortest slot, where that leaves the picture narrower than
+_LETTER = 7  # width of a letter in the shortest slot, if the picture then stays narrower than
 _WIDEST = 2400
 _ROW, _GAP, _CURVE, _LANES = 24, 8, 22, 22
 _TOP = 52
@@ -50,7 +50,7 @@ _TOP = 52
 class Svg:
     """A request for a figure. style: default, zero-bubble or megatron. force: any number of operations.
 
-    pixels: of a tick, None for as many as fit. words: in the place of the cost, if there are any.
+    pixels: of a tick, None for as many as fit. words: replace the cost, if given.
     """
 
     style: str = "default"
@@ -63,7 +63,7 @@ class Svg:
 
 
 def asked(how: Request) -> Svg:
-    """Return the figure that `show` asks for."""
+    """Return the figure that the options of `show` describe."""
     given = {name: how.more[name] for name in ("style", "messages", "memory", "force") if name in how.more}
     return Svg(viewport=how.viewport, **given)
 
@@ -72,7 +72,7 @@ def render(chart: Chart, how: Svg | None = None) -> str:
     """Return the chart as an SVG document.
 
     Raises:
-        PipeschedError: PS225, no such style or a viewport without time; PS815, too many operations.
+        PipeschedError: PS225, for an unknown style or a viewport without time; PS815, for too many operations.
     """
     how = how or Svg()
     if len(chart.schedule) > MAX_OPS and not how.force:
@@ -82,7 +82,7 @@ def render(chart: Chart, how: Svg | None = None) -> str:
 
 
 def note(words: str) -> str:
-    """Return a line of words as an SVG document, for what cannot be drawn."""
+    """Return a line of text as an SVG document, for a schedule that cannot be drawn."""
     size = f'width="{20 + 7 * len(words)}" height="32"'
     css = f'<style>{plain_sheet()}</style><rect class="pipesched" width="100%" height="100%"/>'
     text = f'<text class="pipesched" x="10" y="20">{safe(words, "xml")}</text>'
@@ -108,13 +108,13 @@ class _Page:
         self.foot = _TOP + self.pitch * ranks
         self.stop = Stop(chart, chart.analysis.standstill, self.frame) if chart.analysis.standstill else None
         tail = self.stop.width if self.stop else 0
-        least = 24 + (7 if self.stop else 6) * len(self._cost())  # of the title, which is not cut
+        least = 24 + (7 if self.stop else 6) * len(self._cost())  # for the title, which is not cut
         self.width = max(ceil(self.frame.x(self.end)) + tail + (40 if how.memory else 14), 420, least)
         self.key = list(self._placed())
         self.height = max((y for _, y, _, _ in self.key), default=self.foot + 12) + 24
 
     def _pixels(self) -> Fraction:
-        """Return the pixels per tick: whole ones per unit of time where they fit."""
+        """Return the pixels per tick: a whole number per unit of time if that fits."""
         if self.how.pixels is not None:
             return self.how.pixels
         one = unit(self.chart, self.begin)
@@ -158,7 +158,7 @@ class _Page:
         yield "</svg>"
 
     def _cost(self) -> str:
-        """In the words of the style, or in those that were given."""
+        """Return the cost in the words of the style, or the given words."""
         if self.how.words:
             return self.how.words
         cost = caption.cost(self.chart, self.style.cost)
@@ -172,7 +172,7 @@ class _Page:
         return [(Op(op), chunk) for op, chunk in pairs.tolist()]
 
     def _rows(self) -> Iterator[str]:
-        """Yield the name of each rank, and its time without work."""
+        """Yield the name of each rank, and its idle background."""
         for rank in range(self.chart.schedule.ranks):
             y = self.frame.y(rank)
             name = f"{self.style.row} {rank + self.style.first}"
@@ -201,7 +201,7 @@ class _Page:
             mark += gap
 
     def _legend(self, scope: str) -> Iterator[str]:
-        """Yield the legend of colours and marks, on as many lines as it takes."""
+        """Yield the legend of colours and marks, on as many lines as needed."""
         for x, y, kind, words in self.key:
             if kind:
                 hatched = f' style="fill:url(#{scope}h)"' if kind == "x" else ""
@@ -209,7 +209,7 @@ class _Page:
             yield f'<text class="t" x="{x + 21 * bool(kind)}" y="{y + 10}">{safe(words, "xml")}</text>'
 
     def _placed(self) -> Iterator[tuple[int, int, str, str]]:
-        """Yield the entries of the legend: where, the class of the swatch, the words."""
+        """Yield the entries of the legend: position, class of the swatch, words."""
         start = self.left + (84 if self.paper else 0)
         x, y = start, self.foot + (6 if self.paper else 30)
         for kind, words in self._entries():
@@ -243,7 +243,7 @@ class _Page:
 
 
 def pixels(chart: Chart, how: Svg) -> Fraction:
-    """Return how many a tick of the chart is wide."""
+    """Return the width of a tick of the chart in pixels."""
     return _Page(chart, how).frame.pixels
 
 
@@ -254,21 +254,21 @@ def size(document: str) -> tuple[int, int]:
 
 
 FORMATS = ("pdf", "png")
-_SCALE = 2  # pixels of a PNG for one of the figure, so that it is sharp on paper
-_LARGEST = 32_000  # pixels of a side; cairo has no more
+_SCALE = 2  # pixels of a PNG per pixel of the figure, so that it is sharp on paper
+_LARGEST = 32_000  # most pixels of a side, cairo's limit
 
 
 def written(document: str, format: str) -> str | bytes:
     """Return a document as ``svg``, ``pdf`` or ``png``.
 
     Raises:
-        PipeschedError: as `printed`.
+        PipeschedError: as for `printed`.
     """
     return document if format == "svg" else printed(document, format)
 
 
 def printed(document: str, format: str) -> bytes:
-    """Return the document, an SVG of ours, as ``pdf`` or ``png``.
+    """Convert one of our SVG documents to ``pdf`` or ``png``.
 
     Raises:
         PipeschedError: PS820, cairosvg or the library cairo is not installed; PS815, too large for a PNG.

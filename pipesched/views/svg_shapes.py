@@ -1,10 +1,11 @@
-"""The shapes of a figure: rectangles, numbers, arrows, curves; and where a run stops for good.
+"""The shapes of a figure: rectangles, numbers, arrows, curves; and the marks of a run that stops for good.
 
     rank 0  [F0][F1]    [B0][F2]//✗ 0SEND_F2 waits for 1RECV_F2//|--.
                                                                     | message
     rank 1      [F0][B0][F1][B1]//✗ 1SEND_B1 waits for 0RECV_B1//|<-'
 
-Hatching, the cross and the arrows show a deadlock to all eyes, and in black and white; colour only adds to them.
+Hatching, the cross and the arrows show a deadlock to all kinds of colour vision and in black and white; colour only
+adds to them.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from pipesched.views import marks
 from pipesched.views.palette import Style
 from pipesched.views.places import Places, places
 
-_LETTERS, _HALF = 10.5, 8.5  # pixels of a label in a whole cell, and in half of one
-_WIDE = Fraction(62, 100)  # of a letter, in its size
+_LETTERS, _HALF = 10.5, 8.5  # pixels of a label's letter in a whole cell, and in half of one
+_WIDE = Fraction(62, 100)  # width of a letter, relative to its size
 _MARGIN = 3
 
 
@@ -38,14 +39,14 @@ def _digits(values: Column) -> Column:
 
 
 def number(value: Fraction | int | float) -> str:
-    """At most three decimals."""
+    """Format a number with at most three decimals."""
     return f"{float(value):.3f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Where time and ranks are on the page. pixels: a tick. begin, end: of the viewport in ticks. lanes: the height of
-    copies under a row, above the curve.
+    """The position of time and ranks on the page. pixels: per tick. begin, end: of the viewport in ticks. lanes: the
+    height of copies under a row, above the curve.
     """
 
     pixels: Fraction
@@ -89,7 +90,7 @@ class Cells:
             yield "</g>"
 
     def copies(self) -> Iterator[str]:
-        """Under each rank its copies, those out above those in."""
+        """Yield the copies under each rank, those to the host above those back."""
         found, frame, schedule = self.chart.times.copies, self.frame, self.chart.schedule
         if found is None:
             return
@@ -121,7 +122,7 @@ class Cells:
         return f'<g><title>{self._tooltip(i, rank)}</title><rect class="{kind} s" {box}/>{label}</g>'
 
     def _label(self, i: int, width: Fraction, size: float, middle: tuple[Fraction, Fraction], kind: str) -> str:
-        """Return the label of a slot, where it fits."""
+        """Return the label of a slot, if it fits."""
         microbatch = str(int(self.chart.schedule.microbatch[i]) + self.style.first)
         stage = f"{self.chart.schedule.stage[i]}." if self.form == "stage" else ""
         text = kind[0] * (self.form != "number") + stage + microbatch
@@ -132,12 +133,14 @@ class Cells:
 
     @cached_property
     def form(self) -> str:
-        """The form of all labels: ``F9.5`` by stage of more than two chunks, else ``F5`` by letter, else ``5``."""
+        """The form of all labels: ``F9.5`` with stages if a rank has more than two chunks, else ``F5`` with a letter,
+        else ``5``.
+        """
         forms = ["number"] if self.style.numbers else ["stage", "letter", "number"][self.chart.chunks <= 2 :]
         return next((form for form in forms if self._fits(form)), "number")
 
     def _fits(self, form: str) -> bool:
-        """Return True if a form fits in nearly all slots."""
+        """Return True if a form of label fits in nearly all slots."""
         schedule, times = self.chart.schedule, self.chart.times
         letters = _digits(schedule.microbatch + self.style.first) + (form != "number")
         if form == "stage":
@@ -171,7 +174,7 @@ class Cells:
                     yield f'<path class="k" d="M{number(frame.x(instant))} {frame.y(rank) - 3}v{frame.row + 6}"/>'
 
     def messages(self, scope: str) -> Iterator[str]:
-        """Yield an arrow from the end of each producer to the start of who needs it on another rank."""
+        """Yield an arrow from the end of each producer to the start of its consumer on another rank."""
         yield (
             f'<defs><marker id="{scope}p" class="p" viewBox="0 0 6 6" refX="6" refY="3" '
             'markerWidth="5" markerHeight="5" orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
@@ -182,13 +185,15 @@ class Cells:
             if end < 0:
                 continue
             first, last = max(begin, self.frame.begin), min(end, self.frame.end)
-            if first < last or first == last == begin == end:  # one that takes no time may be at the edge
+            if first < last or first == last == begin == end:  # an operation that takes no time may be at the edge
                 head = f' marker-end="url(#{scope}p)"' if end <= self.frame.end else ""
                 line = self._arrow(int(schedule.rank[sender]), begin, int(schedule.rank[i]), end)
                 yield f'<path class="{"f" if RESULT[schedule.op[i]] == Result.ACTIVATION else "g"}"{head} d="{line}"/>'
 
     def _arrow(self, source: int, begin: int, target: int, end: int) -> str:
-        """From the lower edge of a row to the upper edge of one below it, or the reverse; cut at the viewport."""
+        """Return an arrow from the lower edge of a row to the upper edge of one below it, or the reverse, cut at the
+        viewport.
+        """
         frame, down = self.frame, target > source
         top = frame.y(source) + (frame.row if down else 0)
         rise = frame.y(target) + (0 if down else frame.row) - top
@@ -209,7 +214,7 @@ class Cells:
             yield f'<text class="t" x="{x}" y="{base}">{shown(held.peak[rank])}</text>'
 
     def _stairs(self, rank: int, base: int, each: Fraction) -> str:
-        """Return a closed path of horizontals and verticals; each: pixels a part."""
+        """Return a closed path of horizontal and vertical lines; each: pixels per part."""
         frame = self.frame
         when, held = outline(*steps(self.chart, rank))
         path = f"M{number(frame.x(frame.begin))} {base}"
@@ -220,10 +225,10 @@ class Cells:
 
 
 def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
-    """Return the steps as a line to look at: of those that share an instant the last, and before it the highest if that
-    juts.
+    """Return the steps as a line for people: of several steps at one instant the last, preceded by the highest if that
+    exceeds it.
 
-    So an activation that is freed and one that is taken at the same time make no notch, and a peak is never lost.
+    So an activation freed and another taken at the same time make no notch, and a peak is never lost.
     """
     first = np.flatnonzero(np.concatenate([np.ones(1, dtype=np.bool_), when[1:] > when[:-1]]))
     last = np.append(first[1:], len(when)) - 1
@@ -234,12 +239,12 @@ def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
     return instants[kept], values[kept]
 
 
-_LETTER, _LANE = 8, 12  # pixels: of a bold letter, and from message to message
+_LETTER, _LANE = 8, 12  # pixels of a bold letter, and between messages
 
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """The drawing at the right of the last operations. scope: the class of the figure."""
+    """The drawing of a stall, right of the last operations. scope: the class of the figure."""
 
     chart: Chart
     stop: Standstill
@@ -248,12 +253,12 @@ class Stop:
 
     @property
     def shown(self) -> bool:
-        """True if the part of time that is drawn reaches the last operation."""
+        """True if the drawn interval reaches the last operation."""
         return self.frame.end >= self.chart.times.makespan
 
     @property
     def width(self) -> int:
-        """The width of the addition, in pixels."""
+        """The width of this drawing, in pixels."""
         return self._label + 10 + _LANE * (max(self._lanes.values(), default=-1) + 1) if self.shown else 0
 
     @cached_property
@@ -266,12 +271,12 @@ class Stop:
 
     @property
     def _edge(self) -> float:
-        """Where the rows of those that wait end."""
+        """The right end of the rows of waiting ranks."""
         return float(self.frame.x(self.frame.end)) + (self._label if self.shown else 0)
 
     @cached_property
     def _lanes(self) -> dict[Link, int]:
-        """The messages that pass each other have lanes of their own."""
+        """The lane of each message; messages that pass each other have different lanes."""
         busy: list[set[int]] = []
         lanes: dict[Link, int] = {}
         for x in sorted(marks.messages(self.stop), key=lambda x: abs(x.other - x.blocked.rank)):
@@ -296,7 +301,7 @@ class Stop:
             yield from (self._message(x, lane) for x, lane in self._lanes.items())
 
     def _row(self, mark: marks.Mark) -> Iterator[str]:
-        """From the end of the last operation of a rank on."""
+        """Yield the row of a waiting rank, from the end of its last operation on."""
         frame, start = self.frame, self.chart.schedule.start
         until = int(self.chart.times.end[int(start[mark.rank]) : int(start[mark.rank + 1])].max(initial=0))
         if until > frame.end:
@@ -310,7 +315,7 @@ class Stop:
             yield from self._words(left, y + frame.row / 2, mark.words, cycle=mark.cycle)
 
     def _words(self, x: float, y: float, text: str, *, cycle: bool) -> Iterator[str]:
-        """On the ground of the page, so that the hatching does not cross them."""
+        """Yield words on the background of the page, so that the hatching does not cross them."""
         wide = _LETTER * len(text) + (22 if cycle else 6)
         yield f'<rect class="z" x="{number(x + 3)}" y="{number(y - 8)}" width="{wide}" height="16"/>'
         if cycle:
@@ -319,7 +324,7 @@ class Stop:
         yield f'<text class="{"v" if cycle else "t"}" x="{at}" y="{number(y + 4)}">{safe(text, "xml")}</text>'
 
     def _message(self, x: Link, lane: int) -> str:
-        """From the row of its sender to that of its receiver; a line, where there is neither."""
+        """Yield the arrow from the row of a message's sender to that of its receiver; a line, if neither sends."""
         source, target = x.ends
         edge, lean = self._edge, self._edge + 10 + _LANE * lane
         leaves, arrives = (self.frame.y(rank) + self.frame.row * part for rank, part in ((source, 0.7), (target, 0.3)))

@@ -1,4 +1,4 @@
-"""Tables as text: as wide as what they hold, whatever the terminal, so that nothing is cut."""
+"""Tables as text, as wide as their contents, whatever the terminal, so that nothing is cut."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Entry = TypeVar("Entry")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterable[int] = (0,)) -> str:
-    """Return the columns side by side, numbers to the right; `left`: the columns of words. A header may have several
+    """Return the columns side by side, numbers aligned right; `left`: the columns of words. A header may have several
     lines.
     """
     heads = [header.split("\n") for header in headers]
@@ -34,7 +34,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterab
 
 
 def grouped(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
-    """Return the entries of each key, in their order."""
+    """Group entries by key, in their order."""
     made: dict[Key, list[Entry]] = {}
     for key, entry in pairs:
         made.setdefault(key, []).append(entry)
@@ -42,10 +42,10 @@ def grouped(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
 
 
 def ratio(value: Fraction | None) -> str:
-    """Return ``3/19 = 15.8 %``, or a dash where there is none."""
+    """Return ``3/19 = 15.8 %``, or a dash for None."""
     return "-" if value is None else numbers.ratio(value)
 
 
 def short(value: Fraction | int | None, unit: Unit = NO_UNIT) -> str:
-    """Return a number, or a dash where there is none."""
+    """Return a number as text, or a dash for None."""
     return "-" if value is None else unit.text(value)

@@ -1,23 +1,23 @@
-"""A schedule as Chrome's trace events, which Perfetto, chrome://tracing and TensorBoard open.
+"""A schedule as Chrome's trace events, for Perfetto, chrome://tracing and TensorBoard.
 
     process  one per rank, in their order
-    thread 0 compute    a complete slice (X) a slot; an overlap pair is one slice, since slices of a thread must nest
-    thread 1 messages   a slice for each message in flight, and one where it arrives; more threads where they overlap:
+    thread 0 compute    a complete slice (X) per slot; an overlap pair is one slice, since slices of a thread must nest
+    thread 1 messages   a slice for each message in transit, and one at its arrival; more threads if they overlap:
 
         rank 0   F0.0 |=== SEND ====|           a message leaves when its producer ends,
         rank 1                      |RECV| F1.0      and arrives tC later, whenever its consumer starts
 
-    thread 10000, 10001 copies out, copies in: a slice for each, where activations are offloaded
+    thread 10000, 10001 copies out, copies in: a slice for each, if activations are offloaded
     flow     s, f       an arrow from every SEND to its RECV, with an id of its own
     counter  C          live activations of each rank, after every operation
-    instant  i          operations that take no time; where a run stops, what each rank waits for
+    instant  i          operations that take no time; if a run stops, what each rank waits for
 
-A rank that stops for good has a last slice in red, to the end of the picture, and the messages of the cycle are arrows
-between those.
+A rank that stops for good has a last slice in red, up to the end of the picture, and arrows between these slices show
+the messages of the cycle.
 
 Times are microseconds. A tick of the schedule is a whole number of them, so that no time is rounded and the unit of
-time is about a millisecond; as `otherData.microseconds_per_unit` says. A message that takes no time is drawn as long as
-an arrival, 1 microsecond, which is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
+time is about a millisecond, as given by `otherData.microseconds_per_unit`. A message that takes no time is drawn as
+long as an arrival, 1 microsecond, which is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COMPUTE, MESSAGES, COPIES = 0, 1, 10_000
 
 
 def render(chart: Chart) -> str:
-    """Return the trace of a chart as JSON, an event a line."""
+    """Return the trace of a chart as JSON, one event per line."""
     return "".join(pieces(chart))
 
 
@@ -61,12 +61,14 @@ def pieces(chart: Chart) -> Iterator[str]:
 
 
 def microseconds(chart: Chart) -> int:
-    """Return how many a tick is drawn long: whole, longer than an arrival, and a unit of time about a millisecond."""
+    """Return the microseconds of a tick: a whole number, longer than an arrival, and a unit of time is about a
+    millisecond.
+    """
     return max(2 * ARRIVAL, -(-1000 // chart.scale))
 
 
 class _Trace:
-    """The columns of a chart as lists, and the messages by rank. tick: length of one, in microseconds.
+    """The columns of a chart as lists, and the messages by rank. tick: the length of one, in microseconds.
 
     names: ``F0.3``. about: op, stage and microbatch as members of an object. held: after each operation, and while
     it runs if it is an F; kept: after each; JSON numbers.
@@ -141,7 +143,7 @@ class _Trace:
         )
 
     def _copies(self, rank: int) -> Iterator[str]:
-        """Yield two threads with a slice a copy; none on a rank without any."""
+        """Yield two threads with one slice per copy; nothing on a rank without copies."""
         found, schedule = self.chart.times.copies, self.chart.schedule
         if found is None or not (mine := np.flatnonzero((schedule.rank[found.op] == rank) & (found.start >= 0))).size:
             return
@@ -163,8 +165,8 @@ class _Trace:
                 yield _counter(rank, self.end[i], self.kept[i])
 
     def _stop(self, rank: int, when: int) -> Iterator[str]:
-        """Yield where the rank stops for good: an instant, a slice until after all that runs, and its ends of
-        messages.
+        """Yield the events where the rank stops for good: an instant, a slice until after the last operation, and its
+        ends of messages.
         """
         stop = self.chart.analysis.standstill
         mark = next((x for x in marks.marks(stop) if x.rank == rank), None)
@@ -222,7 +224,7 @@ def _json(value: object) -> str:
 
 
 ARRIVAL = 1
-"""The microseconds that an arrival is drawn long, and a message that takes no time."""
+"""The microseconds drawn for an arrival, and for a message that takes no time."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ class Message:
 
 
 def messages(chart: Chart, tick: int) -> list[list[Message]]:
-    """Return the slices of every rank in the order of their begins. A message is sent when its producer ends."""
+    """Return the slices of every rank, sorted by begin. A message is sent when its producer ends."""
     found, schedule = chart.analysis.dependencies.messages(), chart.schedule
     sent = chart.times.end[found.producer] >= 0
     makers, takers = found.producer[sent], found.consumer[sent]
@@ -253,7 +255,7 @@ def messages(chart: Chart, tick: int) -> list[list[Message]]:
 
 
 def lanes(slices: Iterable[Message]) -> Iterator[tuple[int, Message]]:
-    """Yield the lane of each slice, the lowest that is free; slices in the order of their begins."""
+    """Yield the lane of each slice, the lowest that is free; slices are sorted by begin."""
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     for message in slices:
