@@ -14,7 +14,7 @@ from pipesched.language import ast
 from pipesched.language.claims import COSTS
 from pipesched.prover.cones import Cone
 from pipesched.prover.facts import Facts
-from pipesched.prover.forms import FIGURES, Part, costs_in, degree, linear, parts
+from pipesched.prover.forms import FIGURES, Part, costs_in, degree, linear, parts, positive
 from pipesched.prover.presburger import PwAff, Set, isl, smallest
 from pipesched.prover.question import Question
 from pipesched.prover.relations import Unsettled
@@ -87,6 +87,17 @@ class Proof:
         if costs_in(claim) or ast.names_in(claim) & set(FIGURES) != {"peak"} or not isinstance(claim, ast.Binary):
             return False
         return {degree(x, _COUNTED) for x in (claim.left, claim.right)} <= {0, None}
+
+    @property
+    def where(self) -> str:
+        """The costs of its condition for which alone it is proved, as text; empty where that is all of them."""
+        if self.counted:
+            return "at tM == 1"
+        _, of_sizes = _sides(self._node)
+        if not of_sizes or positive(self.claim.condition):
+            return ""
+        assert isinstance(self._node.left, ast.Binary)
+        return f"where {self._node.left.right.span.text} > 0"
 
     @cached_property
     def _node(self) -> ast.Binary:

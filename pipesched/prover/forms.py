@@ -69,6 +69,18 @@ def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
     return both
 
 
+def positive(condition: ast.Expression | None) -> bool:
+    """Return True if a condition of the form of `parts` excludes costs that are all 0: by a strict comparison."""
+    match condition:
+        case ast.Binary(operator="and", left=left, right=right):
+            return positive(left) or positive(right)
+        case ast.Binary(operator="or", left=left, right=right):
+            return positive(left) and positive(right)
+        case ast.Binary(operator="<" | ">"):
+            return bool(costs_in(condition))
+    return False
+
+
 def _below(less: ast.Expression, more: ast.Expression) -> Iterator[tuple[ast.Expression, ast.Expression]]:
     """Yield ``max(a, b) <= min(c, d)`` as pairs: each of a and b with each of c and d."""
     match less, more:

@@ -133,7 +133,7 @@ class _Prover:
                 proof = Proof(question, claim)
                 cones = proof.prove()
                 costs = tuple(tuple(x.items()) for cone in cones for x in cone.generators())
-                return Finding(number, text, PROVED, "at tM == 1" if proof.counted else "", costs=costs)
+                return Finding(number, text, PROVED, proof.where, costs=costs)
             except (Unsettled, NotAffine) as error:
                 why, failed = str(error), error if isinstance(error, Fails) else None
         tried = self._priced(question, claim)

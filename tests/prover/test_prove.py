@@ -113,6 +113,14 @@ def test_a_number_of_activations_is_of_those_of_1() -> None:
         assert dict(wrong.parameters) == {"p": 4, "m": 4} and dict(wrong.costs) == ({"M": 1} if costs else {})
 
 
+@pytest.mark.parametrize(("condition", "where"), [("tC == 0", ": where work > 0"), ("tC == 0 and tF + tB > 0", "")])
+def test_a_quotient_is_proved_where_its_divisor_is_not_0(condition: str, where: str) -> None:
+    """`verify` refuses to divide by the work of operations that take no time."""
+    claim = f"idle / work == (p - 1) / m when {condition}"
+    *_, found = theorems(f"{MINE.partition('claim')[0]}claim {claim}\n").answers[0].findings
+    assert found.outcome == "proved" and found.line().endswith(claim + where)
+
+
 def test_an_order_that_is_wrong_somewhere_is_refuted() -> None:
     """1F1B without its last backwards of rank 0: nothing is missing at p = 1."""
     found = theorems(MINE.replace("repeat warmup     { B }", "repeat min(warmup, 1) { B }"))
