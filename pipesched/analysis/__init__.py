@@ -1,4 +1,4 @@
-"""Facts without judgement: all of them walk columns; none of them yields a diagnostic.
+"""Facts without judgement: all modules here compute on columns, and none yields a diagnostic.
 
 dependencies   which operation needs the result of which
 timeline       when every operation starts and ends

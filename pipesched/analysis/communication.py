@@ -1,14 +1,14 @@
 """The communication models, by name, from strict to lax.
 
-    strict        SEND and RECV meet (rendezvous); those of a batch each on its own
+    strict        SEND and RECV meet (rendezvous); messages of a batch progress independently
     buffered(k)   a SEND blocks only while k messages of its channel are unreceived
     one-stream    posted; the posts of a rank on one communicator complete in posting order
     pair-stream   posted; in order per communicator and pair of ranks
     async         posted; no order beyond the channel's
 
-A program that is safe under strict is safe under all of them: each model's event graph is implied by strict's. It
-also implies that two-rank communicators which are created at first use are created in a consistent order, since the
-first operations of a pair must then be reached at one time.
+A program that is safe under strict is safe under all of them: each model's event graph is implied by strict's. Strict
+also implies that two-rank communicators, which are created at first use, are created in a consistent order, since the
+first operations of a pair must then be reached at the same time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipesched.extension import explained
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A communication model. `capacity` is that of ``buffered``; None there means unbounded."""
+    """A communication model. `capacity` is that of ``buffered``; None means unbounded there."""
 
     kind: str
     capacity: int | None = None
@@ -51,7 +51,7 @@ UNBOUNDED = Model("buffered", None)
 
 
 def buffered(capacity: int | None) -> Model:
-    """Return ``buffered(k)``, k >= 1, or None for unbounded."""
+    """Return ``buffered(k)`` for k >= 1, or for None the unbounded one."""
     return Model("buffered", capacity)
 
 
@@ -62,7 +62,7 @@ def parse_model(text: str) -> Model:
     """Return a model by its name.
 
     Raises:
-        PipeschedError: PS225, no such model.
+        PipeschedError: PS225, an unknown model.
     """
     name = text.strip().lower()
     for model in (STRICT, ONE_STREAM, PAIR_STREAM, ASYNC):

@@ -1,12 +1,13 @@
 """Copies of activations to host memory and back, which the engines of a rank run while it computes.
 
-    rank   |F0 |F1 |F2     |O0 F3 ...              O is over when its copy is: the rank waits for it there
-    out        |copy 0     |copy 1     |copy 2     starts when its F has ended and the copy before it is over
+    rank   |F0 |F1 |F2     |O0 F3 ...              O ends with its copy, for which the rank waits
+    out        |copy 0     |copy 1     |copy 2     starts after its F and the copy before it
 
     rank   |L0 B3          |B0                     L takes no time; the I or B of its microbatch waits for the copy
-    in     |copy 0         |                       starts at L, when the copy before it is over
+    in     |copy 0         |                       starts at L, after the copy before it
 
-Each rank has one engine each way, first in, first out. O and L take no time of the rank itself, and are not work.
+Each rank has one engine per direction, first in, first out. O and L take no time of the rank itself, and do not count
+as work.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pipesched.model.schedule import Schedule
 class Copies:
     """The copies by engine, in the order in which they run.
 
-    op: the O or L. after: the operation at whose end a copy may start, waits: the one that waits for it; -1 for
+    op: the O or L. after: the operation at whose end a copy may start; waits: the operation that waits for it; -1 for
     none. first: whether it is the first of its engine. start, end: in ticks, -1 for a copy that never runs.
     """
 
@@ -58,7 +59,7 @@ class Copies:
     def joined(
         self, schedule: Schedule, ticks: Ticks, entry: Column, cost: Ints, cut: Ints, waits: Waits
     ) -> tuple[Ints, Ints, Waits]:
-        """Return the lists in which each operation is an entry, with the copies after them: a list for each engine."""
+        """Return the lists with an entry per operation, followed by a list of copies for each engine."""
         lengths = ticks.durations(schedule.op[self.op], schedule.stage[self.op], schedule.microbatch[self.op])
         own = len(cost) + np.arange(len(self.op), dtype=PLACE)
         begun, awaited = np.flatnonzero(self.after >= 0), np.flatnonzero(self.waits >= 0)
@@ -71,6 +72,6 @@ class Copies:
 
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
-    """Return the others that are on the same rank, before or after it, as they must be; else -1."""
+    """Return those of `other` that are on the same rank and, as required, before or after; else -1."""
     right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
     return np.where(right, other, -1)

@@ -1,12 +1,12 @@
-"""The shortest cycle of waits among what stopped, contracted to its steps from rank to rank.
+"""The shortest cycle of waits in a stopped program, contracted to its steps from rank to rank.
 
-The cycle in the event graph may pass hundreds of events; a person reads only where it crosses ranks:
+The cycle in the event graph may pass hundreds of events; only its steps across ranks are shown:
 
     rank 0 waits at 2SEND_F1   until rank 1 reaches 3RECV_F1     which is behind 3SEND_B0
     rank 1 waits at 3SEND_B0   until rank 0 reaches 2RECV_B0     which is behind 2SEND_F1
 
-Nodes are those of `analysis.events` that never fire. A list's later instructions are behind the one it stopped at, so
-they are contracted into that one.
+Nodes are those of `analysis.events` that never fire. Later instructions of a list are behind the one at which it
+stopped, so they are contracted into that one.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ STARTS = 32
 class Hop:
     """A step of the cycle, as instruction indices.
 
-    Rank `rank` waits at `at` with its end `here` of a message, until rank `other` reaches `there`. behind: what
-    `there` is queued behind on that rank, -1 if the list decides it. queue: the rank waits at the end of its list, or
-    does not wait at all but only its queue does; `at` is then `here`.
+    Rank `rank` waits at `at` with its end `here` of a message, until rank `other` reaches `there`. behind: the entry
+    behind which `there` is queued on that rank, -1 if the list decides. queue: the rank waits at the end of its list,
+    or only its queue waits and not the rank; `at` is then `here`.
     """
 
     rank: int
@@ -41,10 +41,10 @@ class Hop:
 
 
 def shortest_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list[int]:
-    """Return a shortest cycle among what `nodes` need, or nothing.
+    """Return a shortest cycle among the things that `nodes` need, or nothing.
 
-    Each node of the cycle needs the next one, and the last the first. If every node needs one other, as ranks do
-    under strict, no cycle is shorter; else no shorter one leads through the first nodes that the search found.
+    Each node of the cycle needs the next one, and the last the first. If every node needs one other, as ranks do under
+    strict, no cycle is shorter; otherwise no shorter one leads through the first nodes that the search found.
     """
     found = _some_cycle(nodes, needs)
     best = found
@@ -56,9 +56,9 @@ def shortest_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> l
 
 
 def _some_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list[int]:
-    """Return the shortest of the cycles that one depth-first search meets, without recursion."""
+    """Return the shortest cycle that one depth-first search finds, without recursion."""
     best: list[int] = []
-    place: dict[int, int] = {}  # on the path, or -1 behind it
+    place: dict[int, int] = {}  # index on the path, or -1 once it is finished
     for root in nodes:
         if root in place:
             continue
@@ -98,7 +98,7 @@ def _from(start: int, needs: Callable[[int], list[int]], limit: int) -> list[int
 
 
 class Cycle:
-    """Reads a cycle of a stopped program as hops."""
+    """Converts a cycle of a stopped program to hops."""
 
     def __init__(self, graph: EventGraph) -> None:
         self.graph = graph
@@ -115,13 +115,13 @@ class Cycle:
         self._nodes = graph.done[self._ends]
 
     def members(self, node: int) -> list[int]:
-        """Return the ends of a message that never happens."""
+        """Return the ends of a message that never completes."""
         low, high = np.searchsorted(self._nodes, (node, node + 1))
         found: list[int] = self._ends[low:high].tolist()
         return found
 
     def needs(self, node: int) -> list[int]:
-        """Return the prerequisites of a node that never happen, contracted to where their ranks wait."""
+        """Return a node's prerequisites that never happen, contracted to the instructions where their ranks wait."""
         values, first = self.graph.predecessors
         missing = [x for x in values[first[node] : first[node + 1]] if not self.graph.fired[x]]
         return list(dict.fromkeys(self._contracted(x) for x in missing))
@@ -135,7 +135,7 @@ class Cycle:
     def hops(self) -> list[Hop]:
         """Return the shortest cycle from rank to rank.
 
-        Empty if ranks stopped only for partners that do not exist, or for a message to themselves.
+        The result is empty if ranks stopped only for partners that do not exist, or for a message to themselves.
         """
         cycle = shortest_cycle([x for x in self.standing if x >= 0], self.needs)
         cycle = [x for x in cycle if x < self.graph.between]
@@ -149,7 +149,7 @@ class Cycle:
         return hops[first:] + hops[:first]
 
     def _edge_ranks(self, cycle: list[int]) -> list[int]:
-        """On which rank each node waits for the next one."""
+        """Return the rank on which each node waits for the next one."""
         ranks: list[int] = []
         for i, node in enumerate(cycle):
             after = cycle[(i + 1) % len(cycle)]

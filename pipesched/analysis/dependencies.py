@@ -1,4 +1,4 @@
-"""Which operation depends on the result of which.
+"""The dependencies between operations: each needs the result of another one.
 
     F(s) <- F(s-1)      I(s), B(s) <- I(s+1) or B(s+1)      W(s) <- I(s)
     F(0) <- nothing     the last stage's I, B <- its own F
@@ -6,8 +6,9 @@
 These are the rows of `model.ops`. Each operation has one producer, so the dependency graph is the order of the ranks
 and a single column. Producers on other ranks cost a message; those on the same rank must only come earlier.
 
-Where a file says what stages read, an F has a producer for each stage that it reads, and a backward one for each of its
-readers. The nearest is in the column; the others are a list of further edges, which is empty for a chain.
+If a file says which stages are read, an F has a producer for each stage that it reads, and a backward has one for each
+of its readers. The nearest producer is in the column; the others are in a list of further edges, which is empty for a
+chain.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """From producers to consumers, by consumer. crosses: whether a message brings the result."""
+    """Edges from producers to consumers, sorted by consumer. crosses: whether a message carries the result."""
 
     producer: Column
     consumer: Column
@@ -37,10 +38,10 @@ class Edges:
 
 @dataclass(frozen=True, eq=False)
 class Dependencies:
-    """made: of each result, where that of (stage, microbatch) is made first, -1 if nowhere, shape (stages *
-    microbatches,). producer: the operation that each one depends on, -1 if there is none or it is missing. crosses:
-    whether the producer is on another rank. valid: whether stage and microbatch are in range. further: the producers
-    besides, none of them missing.
+    """The producers of all operations. made: where the result of each (stage, microbatch) is first made, -1 if nowhere,
+    shape (stages * microbatches,). producer: the operation on which each one depends, -1 if there is none or it is
+    missing. crosses: whether the producer is on another rank. valid: whether stage and microbatch are in range.
+    further: additional producers, none of them missing.
     """
 
     made: Mapping[Result, Column]
@@ -88,7 +89,7 @@ class Dependencies:
         return cls(made, producer, crosses, valid, _further(schedule, producers, consumers))
 
     def edges(self) -> Edges:
-        """Return every producer of every operation, that of the column first."""
+        """Return every producer of every operation; the one in the column comes first."""
         consumer = np.flatnonzero(self.producer >= 0).astype(PLACE)
         edges = Edges(self.producer[consumer], consumer, self.crosses[consumer])
         if not len(self.further):
@@ -104,7 +105,7 @@ class Dependencies:
 
 
 def _further(schedule: Schedule, producer: Ints, consumer: Ints) -> Edges:
-    """Return the edges whose producer is there, by consumer."""
+    """Return the edges whose producer exists, sorted by consumer."""
     edges = Edges(producer, consumer, schedule.rank[producer] != schedule.rank[consumer])
     order = np.argsort(consumer, kind="stable")
     return _chosen(edges, order[producer[order] >= 0])
@@ -115,7 +116,7 @@ def _chosen(edges: Edges, which: Ints | Bools) -> Edges:
 
 
 def between_slices(schedule: Schedule, dependencies: Dependencies) -> Iterator[tuple[Ints, Ints]]:
-    """Dependencies between slices of one sequence: operations, and the one each depends on, -1 if it is missing.
+    """Yield dependencies between a sequence's slices: operations, and the one each depends on, -1 if missing.
 
     F(j) <- F(j-1)      I(j), B(j) <- I(j+1) or B(j+1)      of the same stage, so on the same rank
     """
@@ -128,6 +129,6 @@ def between_slices(schedule: Schedule, dependencies: Dependencies) -> Iterator[t
 
 
 _ALIKE: dict[tuple[Result, int, Result | None], list[Op]] = {}
-"""The kinds of compute by what they take."""
+"""The kinds of compute, grouped by what they take."""
 for _op in COMPUTES:
     _ALIKE.setdefault((_op.result, _op.kind.of, _op.kind.own), []).append(_op)

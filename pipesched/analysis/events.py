@@ -1,23 +1,23 @@
 """A program under a communication model, as an event graph.
 
-Each event has AND-prerequisites only: an instruction's end waits for the end before it, a message waits for both of
-its ends, a slot waits for the message that left it. So all runs fire the same events, and a program deadlocks exactly
-if the graph has a cycle or an event that can never fire (communication theory: Karp and Miller 1966, Kahn 1974).
+Each event has AND-prerequisites only: the end of an instruction waits for the end before it, a message for both of its
+ends, a slot for the message that left it. So all runs fire the same events, and a program deadlocks exactly if the
+graph has a cycle or an event that can never fire (communication theory: Karp and Miller 1966, Kahn 1974).
 
-    end(x)      instruction x is over             start(x) = end of the instruction before x
+    end(x)      instruction x has ended           start(x) = end of the instruction before x
     done(m)     message m has arrived             one node for both ends, but two under buffered(k)
 
     strict      done <- start of both ends;  end <- done
     posted      done <- start of both ends;  end of the consumer <- done;  end of the list <- done of its sends
     queued      posted, and done <- done of what is before it in the queue
     buffered    done(S_i) <- start, done(R_i-k);  done(R_i) <- start, done(S_i);  end <- done
-    a shape     end <- done, under each of them
+    a shape     end <- done, under every model
 
-All members of a batch start with its first one, and it ends with the last of its messages; nothing else ties them. In
-a queue a batch is one element: what waits for one of its messages waits for all of them.
+All members of a batch start with its first one, and it ends with the last of its messages; nothing else couples them.
+In a queue a batch is one element: whatever waits for one of its messages waits for all of them.
 
-Nodes are numbers: end(x) is x, end of rank r's list is len(program) + r, then done; then those between events: the end
-of each batch in a queue, and under buffered(k) each message on its way.
+Nodes are numbers: end(x) is x, the end of rank r's list is len(program) + r, then done; then auxiliary nodes: the end
+of each batch in a queue, and under buffered(k) each message in transit.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from pipesched.model.schedule import Program
 class EventGraph:
     """source[e] must happen before target[e]; `never` are nodes that cannot happen.
 
-    done: the done node of each send, receive and SYNC, -1 elsewhere; head: the instruction that each one blocks at,
-    the first of its batch or slot. Nodes from `between` on are not events of their own.
+    done: the done node of each send, receive and SYNC, -1 elsewhere; head: the instruction at which each one blocks,
+    the first of its batch or slot. Nodes from `between` on are auxiliary, not events.
     """
 
     pairing: Pairing
@@ -59,13 +59,13 @@ class EventGraph:
 
     @cached_property
     def order(self) -> list[int]:
-        """The events that happen, in every run, each after its prerequisites."""
+        """The events that happen in every run, each after its prerequisites."""
         successors, first = self.successors
         missing = np.bincount(self.target, minlength=self.nodes)
         missing[self.never] += 1
         waiting: list[int] = missing.tolist()
         happened = [node for node, before in enumerate(waiting) if not before]
-        for node in happened:  # which grows
+        for node in happened:  # the list grows in the loop
             for after in successors[first[node] : first[node + 1]]:
                 waiting[after] -= 1
                 if not waiting[after]:
@@ -74,14 +74,14 @@ class EventGraph:
 
     @cached_property
     def fired(self) -> Bools:
-        """Which events happen, in every run."""
+        """A mask of the events that happen in every run."""
         fired = np.zeros(self.nodes, dtype=np.bool_)
         fired[self.order] = True
         return fired
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
-        """Per rank: the 0-based step it cannot complete, the list's length if it waits at its end, -1 if finished."""
+        """By rank, the 0-based step that cannot complete, the list's length if it waits at its end, -1 if finished."""
         size, start = len(self.program), self.program.start
         stuck: list[int] = []
         for rank in range(self.program.ranks):
@@ -138,7 +138,7 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
 
 
 def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:
-    """Return each instruction after the one before it; the end of the list after the last."""
+    """Return the edge to each instruction from the one before it, and to the end of the list from the last one."""
     index = np.arange(size, dtype=np.int64)
     after = index + 1
     last = program.start[1:][np.diff(program.start) > 0] - 1
@@ -149,9 +149,9 @@ def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:
 def _buffer_edges(
     pairing: Pairing, sends: Ints, transit: Ints, done: Ints, capacity: int | None
 ) -> list[tuple[Ints, Ints]]:
-    """A receive after its send, a send after the receive that freed its slot, each after the one before on its side.
+    """Return a receive after its send, a send after the receive that freed its slot, each after its predecessor.
 
-    transit: the node of each message on its way.
+    transit: the node of each message in transit.
     """
     edges = [(done[sends], transit), (transit, done[pairing.partner[sends]])]
     neighbours = (side.apart(1) for side in (pairing.sends, pairing.receives))
@@ -171,7 +171,7 @@ def _adjacency(key: Ints, value: Ints, nodes: int) -> tuple[list[int], list[int]
 
 
 def heads(program: Program) -> Column:
-    """Return the instruction at which each one blocks: the first of its batch or overlap pair, else itself."""
+    """Return the instruction at which each one blocks: the first of its batch or overlap pair, or itself."""
     size = len(program)
     joined = program.second.copy()
     if size > 1:
@@ -186,8 +186,8 @@ def heads(program: Program) -> Column:
 def consumers(program: Program) -> tuple[Ints, Ints]:
     """Return (message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends.
 
-    Each waits for the latest end of its result, stage and microbatch before it on its rank. Where stages read others,
-    it waits for all such ends, and sends to different stages are told apart.
+    Each waits for the latest end of its result, stage and microbatch before it on its rank. If stages read others, it
+    waits for all such ends, and sends to different stages are distinguished.
     """
     name = np.maximum(_POSTED[program.op], _AWAITED[program.op])
     at = np.flatnonzero(name >= 0)
@@ -199,7 +199,7 @@ def consumers(program: Program) -> tuple[Ints, Ints]:
     at = at[order]
     posted = _POSTED[program.op[at]] >= 0
     begins = np.arange(len(at)) - places(fresh(*(column[order] for column in columns)))
-    before: Ints = np.cumsum(posted) - posted  # of all names
+    before: Ints = np.cumsum(posted) - posted  # counted over all names
     awaits = np.flatnonzero(~posted)
     reach: Ints = before[awaits] - before[begins[awaits]]
     reach = reach if program.other is not None else np.minimum(reach, 1)
@@ -211,7 +211,7 @@ def consumers(program: Program) -> tuple[Ints, Ints]:
 
 
 def _names(kinds: Iterable[Op], sends: Callable[[Op], bool]) -> Ints:
-    """By kind of instruction the name of what it posts or waits for, a send or a receive of a result; -1 for none."""
+    """Return, by kind of instruction, the name of what it posts or awaits: a result sent or received; else -1."""
     names = np.full(len(Op), -1, dtype=np.int64)
     for op in kinds:
         names[op] = 2 * op.result + sends(op)
@@ -219,7 +219,7 @@ def _names(kinds: Iterable[Op], sends: Callable[[Op], bool]) -> Ints:
 
 
 _POSTED = _names([op for op in Op if (op.send or op.receive) and not op.kind.shape], lambda op: op.send)
-_AWAITED = _names(  # a receive by the computes that use it, a send by its wait
+_AWAITED = _names(  # a receive is awaited by the computes that use it, a send by its wait
     [op for op in Op if op.kind.of != SAME and (op.compute or op.kind.does is Does.WAIT)], lambda op: not op.compute
 )
 
@@ -227,8 +227,8 @@ _AWAITED = _names(  # a receive by the computes that use it, a send by its wait
 def queues(program: Program, model: Model, head: Column) -> tuple[Ints, Bools, Ints]:
     """Return the message ends in the order of their queues; whether a queue begins there; the first of each element.
 
-    A queue is that of a rank and communicator, under pair-stream of a peer too. An element is what a batch has in it,
-    or a lone message.
+    There is a queue for each rank and communicator, under pair-stream for each peer too. An element is the part of a
+    batch in the queue, or a single message.
     """
     ends = np.flatnonzero(program.sends | program.receives)
     columns = [program.communicator[ends], program.rank[ends]]
@@ -243,9 +243,9 @@ def queues(program: Program, model: Model, head: Column) -> tuple[Ints, Bools, I
 def _queues(
     program: Program, model: Model, head: Column, done: Ints, nodes: int
 ) -> tuple[Ints, list[tuple[Ints, Ints]]]:
-    """By message end, the node at which the element that it is in is over; and each element after the one before it.
+    """Return, for each message end, the node at which its element is done; and edges between successive elements.
 
-    The done node of a lone message is its end.
+    The done node of a single message is its end.
     """
     ends, queue, begins = queues(program, model, head)
     size = np.diff(begins, append=len(ends))

@@ -1,25 +1,24 @@
-"""Memory of a rank by its own order: activations, and messages in hand.
+"""Memory of a rank by its own order: activations, and buffers of messages.
 
-Activations depend on the order of a rank's own operations and on nothing else, so they are a running sum over that
-list, exact whatever the timing. One rule of `model.release`:
+Activations depend only on the order of a rank's own operations, so they are a running sum over that list, exact
+whatever the timing. One rule of `model.release`:
 
-    F  +1      I  -at_input      W  -at_weight      B  -1          of what its stage counts (`Release.change`)
+    F  +1      I  -at_input      W  -at_weight      B  -1          times the size of its stage (`Release.change`)
 
-F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. Where no
-backward follows, on frozen stages with nothing trained before them and in forward-only schedules, nothing is kept for
-one: there an F frees at its own end what it took. The I of another frozen stage frees all. Where an R of its stage and
-microbatch is in the order, an F frees at its end all but tK, and the R takes that again at its start. An O frees all at
-its end, which host memory holds from there to the L, and that L takes it again at its start. The unit is one
-microbatch through 1/p of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients
-of parameters, optimizer states and workspace are not counted. The buffers of messages come on top, also by list order,
-without a clock:
+F takes memory at its start and the others free it at their end, so in an overlap pair the F counts before the B. Where
+no backward follows (on frozen stages with nothing trained before them, and in forward-only schedules), nothing is kept:
+an F frees at its own end what it took. The I of another frozen stage frees everything. If the order has an R for its
+stage and microbatch, an F frees at its end all but tK, and the R takes that again at its start. An O frees everything
+at its end, host memory holds it until the L, and that L takes it again at its start. The unit is one microbatch through
+1/p of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of parameters,
+optimizer states and workspace are not counted. The buffers of messages are added, also by list order, without a clock:
 
-    RECV_F0  RECV_F1  F0  RECV_F2  F1  F2        received and not yet used      1 2 1 2 1 0
-    F0  F1  SEND_F0  F2  SEND_F1  SEND_F2        made and not yet sent          1 2 1 2 1 0
+    RECV_F0  RECV_F1  F0  RECV_F2  F1  F2        received but not yet used      1 2 1 2 1 0
+    F0  F1  SEND_F0  F2  SEND_F1  SEND_F2        made but not yet sent          1 2 1 2 1 0
 
-A message is used by the F, I or B of its stage and microbatch, and made by the one it is sent after. A lowering sends a
-message as soon as it is made and receives it as soon as it is sent, so what a rank has in hand there follows from when
-the operations run.
+A message is used by the F, I or B of its stage and microbatch, and made by the compute after which it is sent. A
+lowering sends a message as soon as it is made and receives it as soon as it is sent, so the messages that a rank holds
+there follow from when the operations run.
 """
 
 from __future__ import annotations
@@ -45,11 +44,12 @@ from pipesched.model.schedule import Program, Schedule
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """held: after each operation, in parts, and while it runs if it is an F; one part is `part` of the unit.
+    """The memory of a schedule. held: after each operation, in parts, and while it runs if it is an F; a part is `part`
+    of the unit.
 
-    kept: after each, whatever it is. peak_at: per rank the operation at which most is held first, -1 on a rank without
-    operations. sizes: what an F of each stage and microbatch holds, in even stages. host: most in host memory at once,
-    by rank, in the unit; None where nothing is offloaded.
+    kept: after each operation of any kind. peak_at: per rank the first operation at which the most is held, -1 on a
+    rank without operations. sizes: what an F of each stage and microbatch holds, in even stages. host: the most in host
+    memory at once, by rank, in the unit; None if nothing is offloaded.
     """
 
     schedule: Schedule
@@ -63,7 +63,7 @@ class Memory:
 
     @cached_property
     def peak(self) -> tuple[Fraction, ...]:
-        """Most activations live at once, by rank, in the unit."""
+        """The most activations live at once, by rank, in the unit."""
         return tuple(max(self.at(i), Fraction(0)) if i >= 0 else Fraction(0) for i in self.peak_at)
 
     @property
@@ -82,7 +82,7 @@ class Memory:
         return low + int(over[0]) if len(over) else -1
 
     def live(self, index: int) -> list[tuple[int, int]]:
-        """Return (stage, microbatch) of all that is held when the operation runs, oldest first."""
+        """Return (stage, microbatch) of everything held when the operation runs, oldest first."""
         here = slice(int(self.schedule.start[self.schedule.rank[index]]), index + 1)
         change = np.diff(self.kept[here], prepend=0)
         change[-1] += self.held[index] - self.kept[index]
@@ -94,7 +94,8 @@ class Memory:
 
 
 def changes(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
-    """By kind and stage: what a compute takes or frees, and what it holds only while it runs; in parts of a size of 1.
+    """Return, by kind and stage, what a compute takes or frees, and what it holds only while it runs; in parts of size
+    1.
 
     Both have the shape (computes, S).
     """
@@ -106,7 +107,7 @@ def changes(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
 
 @lru_cache(maxsize=64)
 def _shares(release: Release) -> tuple[int, list[int], list[int]]:
-    """Return the parts of an activation, and by kind how many it takes or frees: of a trained stage, and of others."""
+    """Return the parts of an activation, and by kind how many it takes or frees, on trained stages and on others."""
     parts = lcm(*(release.change(op).denominator for op in COMPUTES))
     trained, frozen = ([int(release.change(op, trained=t) * parts) for op in COMPUTES] for t in (True, False))
     return parts, trained, frozen
@@ -121,10 +122,10 @@ def memory(
     """Return the running sum of every rank; O(operations).
 
     sizes: what one F of each stage holds, shape (S,), or of each stage and microbatch, in even stages; by default 1.
-    small: likewise, what it keeps of that where it is run again; by default nothing.
+    small: likewise, what it keeps of that if it is recomputed; by default nothing.
 
     Raises:
-        PipeschedError: PS222, sizes and shares too fine, or too large, for sums in 64 bits.
+        PipeschedError: PS222, if sizes and shares are too fine or too large for sums in 64 bits.
     """
     sizes = _grid((Fraction(1),) * schedule.stages if sizes is None else sizes)
     forward, again = _run_again(schedule)
@@ -162,7 +163,7 @@ def _grid(amounts: Sequence[Fraction] | Grid) -> Grid:
 
 
 def _amounts(schedule: Schedule, amounts: Grid, scale: int) -> Ints:
-    """Return the entry of each operation, in 1 / scale; what is out of range counts as the one next to it."""
+    """Return the entry of each operation, in 1 / scale; out-of-range values count as the nearest entry."""
     whole = amounts.whole * (scale // amounts.scale)
     if (whole == whole[:1, :1]).all():
         return np.broadcast_to(whole[0, 0], len(schedule))
@@ -174,13 +175,13 @@ def _amounts(schedule: Schedule, amounts: Grid, scale: int) -> Ints:
 
 
 def _tops(total: Ints, start: Ints) -> tuple[int, ...]:
-    """By rank, the first entry at which most is held, -1 where there is none."""
+    """Return, by rank, the first entry at which the most is held, -1 if there is none."""
     ends = pairwise(start.tolist())
     return tuple(low + int(np.argmax(total[low:high])) if high > low else -1 for low, high in ends)
 
 
 def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
-    """Peak memory held on each rank, at least 0."""
+    """Return the peak held on each rank, at least 0."""
     return tuple(int(total[low:high].max(initial=0)) for low, high in pairwise(start.tolist()))
 
 
@@ -188,7 +189,7 @@ _SMALL = "K is the part of M that is left at the end of an F that is run again, 
 
 
 def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return the F that have an R, and the R; of stages that keep anything."""
+    """Return the F that have an R, and the R, on stages that keep anything."""
     if not makes(schedule.op, Result.RECOMPUTED).any():
         return schedule.start[:0], schedule.start[:0]
     inside, key = _kept_of(schedule), schedule.key()
@@ -197,7 +198,7 @@ def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
 
 
 def _kept_of(schedule: Schedule) -> Bools:
-    """Return which operations are of a stage that keeps anything, and in range."""
+    """Return a mask of the operations in range whose stage keeps anything."""
     stage, microbatch = schedule.stage, schedule.microbatch
     inside = (stage >= 0) & (stage < schedule.stages) & (microbatch >= 0) & (microbatch < schedule.microbatches)
     return np.asarray(inside & schedule.keeps[np.where(inside, stage, 0)])
@@ -205,7 +206,7 @@ def _kept_of(schedule: Schedule) -> Bools:
 
 @dataclass(frozen=True, eq=False)
 class InHand:
-    """Most messages in hand, and the instruction after which a rank has them first, -1 where it has none; by rank."""
+    """The most messages held, and the first instruction after which a rank holds them, -1 if it has none; by rank."""
 
     most: tuple[int, ...]
     at: tuple[int, ...]
@@ -213,20 +214,20 @@ class InHand:
 
 @dataclass(frozen=True, eq=False)
 class Buffers:
-    """received: and not yet used. unsent: made and not yet sent."""
+    """The buffers of a program. received: but not yet used. unsent: made but not yet sent."""
 
     received: InHand
     unsent: InHand
 
 
 def buffers(program: Program) -> Buffers:
-    """Return the buffers that a program needs; O(instructions). A message that is never used stays in hand."""
+    """Return the buffers that a program needs; O(instructions). A message that is never used is held to the end."""
     received, unsent = in_hand(program, np.ones(len(program), dtype=np.int64))
     return Buffers(_most(program, received), _most(program, unsent))
 
 
 def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
-    """Change by every instruction of the messages received and not yet used, and of those made and not yet sent.
+    """Return each instruction's change of messages received but not yet used, and made but not yet sent.
 
     size: of each instruction's message.
     """
@@ -247,7 +248,7 @@ def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
 
 
 def _first(program: Program, computes: tuple[Op, ...], message: Ints) -> Ints:
-    """Where the stage and microbatch of each message has one of the computes first on the message's rank, or -1."""
+    """Return where each message's stage and microbatch first has one of the computes on the message's rank, or -1."""
     at = np.flatnonzero(np.isin(program.op, computes))[::-1]
     wide = int(program.microbatch.max(initial=0)) + 2
     high = int(program.stage.max(initial=0)) + 2
@@ -271,7 +272,9 @@ def _most(program: Program, change: Ints) -> InHand:
 
 
 def made_at_once(schedule: Schedule, dependencies: Dependencies) -> tuple[int, ...]:
-    """Most messages that one slot makes, by rank: one for each reader on another rank, of both parts of a pair."""
+    """Return the most messages that one slot makes, by rank: one per reader on another rank, over both parts of a
+    pair.
+    """
     producer = dependencies.messages().producer
     each = np.bincount(producer - schedule.joined[producer], minlength=len(schedule))
     most = np.zeros(schedule.ranks, dtype=np.int64)
@@ -280,9 +283,9 @@ def made_at_once(schedule: Schedule, dependencies: Dependencies) -> tuple[int, .
 
 
 def lowered(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> tuple[int, ...]:
-    """Return the most messages received and not yet used, by rank, where each arrives at the end of its producer.
+    """Return the most messages received but not yet used, by rank, if each arrives at the end of its producer.
 
-    What arrives when another is used arrives first, as in `lower.communicate`.
+    A message that arrives when another is used arrives first, as in `lower.communicate`.
     """
     found = dependencies.messages()
     rank = np.concatenate([schedule.rank[found.consumer]] * 2)

@@ -5,11 +5,11 @@
     idle(r)        makespan - work(r)
     span_idle(r)   span(r) - work(r)
     bubble         idle time of all ranks / (ranks x makespan)           1F1B: (p - 1) / (m + p - 1)
-    span_bubble    the same with the span instead of the makespan        the bubble rate of the zero-bubble papers
+    span_bubble    likewise, with the span instead of the makespan       the bubble rate of the zero-bubble papers
     overhead       idle time of all ranks / work of all ranks            1F1B: (p - 1) / m, which half of the
                                                                          literature calls the bubble fraction
 
-A rank without a name means the largest over ranks. Where all ranks have the same work, the bubble is idle / makespan
+A quantity without a rank means the largest over ranks. If all ranks have the same work, the bubble is idle / makespan
 of any of them.
 """
 
@@ -30,7 +30,7 @@ from pipesched.model.units import Unit
 
 @dataclass(frozen=True)
 class Idle:
-    """All in the user's unit of time; tuples have one entry per rank."""
+    """The times of a schedule, in the user's unit; tuples have one entry per rank."""
 
     makespan: Fraction
     spans: tuple[Fraction, ...]
@@ -84,12 +84,12 @@ def bubble(length: Fraction, work: Sequence[Fraction]) -> Fraction:
 
 
 def overhead(makespan: Fraction, work: Sequence[Fraction]) -> Fraction | None:
-    """Return the idle time of all ranks over their work, None where there is none of that."""
+    """Return the idle time of all ranks over their work, None without work."""
     return makespan * len(work) / sum(work) - 1 if sum(work) else None
 
 
 def headline(spent: Idle, unit: Unit, *, span_first: bool = False) -> str:
-    """Return both times with their idle part, as every command writes them; the span only if it differs.
+    """Return both times with their idle part, as every command prints them; the span only if it differs.
 
     ``makespan 27 = 24 work + 3 idle   bubble 11.1 % (1/9);  span 24, bubble by span 0 %``
     """
@@ -100,7 +100,7 @@ def headline(spent: Idle, unit: Unit, *, span_first: bool = False) -> str:
 
 
 def split_length(length: Fraction, work: Sequence[Fraction], unit: Unit) -> str:
-    """Return ``57 = 48 work + 9 idle   bubble 15.8 % (3/19)``; of uneven work the ranks that idle least and most."""
+    """Return ``57 = 48 work + 9 idle   bubble 15.8 % (3/19)``; with uneven work the ranks that idle least and most."""
     part, work = bubble(length, work), tuple(work) or (Fraction(0),)
     if len(set(work)) == 1:
         whole, busy, rest = map(unit.text, (length, work[0], length - work[0]))

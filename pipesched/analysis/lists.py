@@ -1,10 +1,10 @@
-"""Lists that wait for each other, run once, greedily: timelines and queues are made of them.
+"""Lists that wait for each other, run once, greedily: the basis of timelines and queues.
 
-    list 0   a ─ b ─── c            an entry begins when the one before it is over and all its inputs have arrived
+    list 0   a ─ b ─── c            an entry begins when the one before it has ended and all its inputs have arrived
                  │    ↗
     list 1   d ──┴─ e               end = cost + max(end of the entry before, end of each input + its delay)
 
-A run in which lists wait for each other stops there.
+A run in which lists wait for each other in a cycle stops there.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ import numpy as np
 from pipesched.model.columns import PLACE, Column, Ints, fresh, places
 
 Waits: TypeAlias = tuple[Column, Column, Ints]
-"""Entries, and for each one that it waits for, -1 for none, and the delay from that one's end."""
+"""Entries, the entry for which each one waits, -1 for none, and the delay from its end."""
 
 
 def together(waits: Sequence[Waits]) -> Waits:
-    """Return all of these."""
+    """Concatenate several waits."""
     entry, other, delay = (np.concatenate(column) for column in zip(*waits, strict=True))
     return entry, other, delay
 
 
 ROUNDS = range(12, 513)  # for so many lists, numpy's rounds over lists beat the event loop over entries
-TRIED, WORTH = 4096, 8  # after so many rounds it is known whether they run so many entries each
-AHEAD = 4096  # entries that are run before it is looked whether one of them had to wait
-NEVER = 1 << 62  # the end of what has not run
-RAISED = 16  # passes over all entries that raise their ends; one takes a twentieth of the time of a run
-_WIDTH = 4  # inputs of an entry that have columns
+TRIED, WORTH = 4096, 8  # after TRIED rounds it is known whether they run WORTH entries each
+AHEAD = 4096  # entries that are run before checking whether one of them had to wait
+NEVER = 1 << 62  # the end of an entry that has not run
+RAISED = 16  # most passes over all entries that raise their ends; one takes a twentieth of the time of a run
+_WIDTH = 4  # inputs of an entry that are stored as columns
 _STRETCH = 4096  # entries of a list that the event loop reads at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """cost: of each entry. cut: the entries by list.
+    """The lists. cost: of each entry. cut: the entries by list.
 
-    inputs: columns of what each entry waits for, an entry and a delay, None for no delays; of the entry len(cost) the
-    end is 0. further: what is left where entries wait for many.
+    inputs: columns with the entry for which each one waits and a delay, None for no delays; entry len(cost) has the end
+    0. further: the remaining inputs of entries that wait for many.
     """
 
     cost: Ints
@@ -53,12 +53,12 @@ class Lists:
 
     @classmethod
     def of(cls, cost: Ints, cut: Ints, waits: Waits) -> Self:
-        """Return the lists where entries wait in this order."""
+        """Return the lists with entries that wait in this order."""
         consumer, producer, delay = waits
         size, late, number = len(cost), bool(delay.any()), np.broadcast_to(PLACE(0), len(consumer))
         waiting = np.zeros(size, dtype=np.bool_)
         waiting[consumer] = True
-        if np.count_nonzero(waiting) < len(consumer):  # some wait for several
+        if np.count_nonzero(waiting) < len(consumer):  # some entries wait for several others
             order = np.argsort(consumer, kind="stable")
             consumer, producer, delay = consumer[order], producer[order], delay[order]
             number = places(fresh(consumer))
@@ -75,7 +75,7 @@ class Lists:
 
 
 def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
-    """Return the end and the turn of every entry, -1 of what never runs, and where each list stopped.
+    """Return the end and the turn of every entry, -1 for one that never runs, and where each list stopped.
 
     rounds: whether the turns may be rounds.
     """
@@ -84,10 +84,10 @@ def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
 
 
 def ends_from(least: Ints, lists: Lists) -> Ints:
-    """The end of every entry of lists in which none waits for ever. least: an instant before which each does not end.
+    """Return the end of every entry of lists without a cycle of waits. least: a lower bound on each end.
 
     The least ends that satisfy every wait are those of the run. They are raised from `least` until they do, list by
-    list, which is soon where little is late; else the lists are run.
+    list, which is fast if few entries are late; otherwise the lists are run.
     """
     end = np.append(least, 0)
     consumer, producer, delay = lists.further
@@ -110,15 +110,15 @@ def ends_from(least: Ints, lists: Lists) -> Ints:
 
 
 def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
-    """Rounds over lists: every list whose next entry has its inputs runs that entry. None may have further inputs.
+    """Run rounds over lists: each list whose next entry has its inputs runs it. No entry may have further inputs.
 
-    What runs in one round is independent, and the round is its turn. Some rounds are run as if no list had to wait in
-    them, and undone if one had to. Where lists mostly wait for each other, so that rounds have little to do, the event
+    Entries of one round are independent, and the round is their turn. Some rounds are run as if no list had to wait in
+    them, and undone if one had to. If lists mostly wait for each other, so that rounds have little to do, the event
     loop is faster and takes over.
     """
     size = len(lists.cost)
     turn, end = np.full(size, -1, dtype=PLACE), np.full(size + 1, NEVER, dtype=np.int64)
-    end[size] = 0  # where an absent input is looked up
+    end[size] = 0  # the end of an absent input
     at, last = lists.cut[:-1].copy(), lists.cut[1:]
     clock = np.zeros(len(at), dtype=np.int64)
     live, round_number, ahead = np.flatnonzero(at < last), 0, 1
@@ -151,7 +151,7 @@ def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
 
 
 def _in_step(lists: Lists, entries: Ints, now: Ints, end: Ints) -> Ints:
-    """Run entries, a row of one for each list after the other, and return the ends of the last: NEVER if one waits."""
+    """Run rows of one entry per list, and return the ends of the last row: NEVER if one waits."""
     inputs = [(need[entries], None if delay is None else delay[entries]) for need, delay in lists.inputs]
     for number, cost in enumerate(lists.cost[entries]):
         for need, delay in inputs:
@@ -165,10 +165,10 @@ def _in_step(lists: Lists, entries: Ints, now: Ints, end: Ints) -> Ints:
 
 
 def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
-    """Return the event loop over entries: each list runs until it waits, and is woken by the entry it waits for."""
+    """Run the event loop over entries: each list runs until it waits, and is woken by the entry for which it waits."""
     size = len(lists.cost)
     end, turn = array("q", [-1]) * size, array("i", [-1]) * size
-    end.append(0)  # of an absent input
+    end.append(0)  # the end of an absent input
     (need, delay), more = lists.inputs[0], _more(lists)
     ready: list[Iterator[int]] = []
     waiting: dict[int, list[Iterator[int]]] = {}
@@ -176,7 +176,7 @@ def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
     nothing = np.broadcast_to(np.int64(0), size)
 
     def run(low: int, high: int) -> Iterator[int]:
-        """Yield a list at work; yields the entry that it waits for."""
+        """Run a list; yield each entry for which it waits."""
         nonlocal clock
         now = 0
         for first in range(low, high, _STRETCH):
@@ -212,7 +212,7 @@ def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
 
 
 def _more(lists: Lists) -> dict[int, list[tuple[int, int]]]:
-    """By entry its inputs besides the first."""
+    """Return the inputs of each entry except the first."""
     found: dict[int, list[tuple[int, int]]] = {}
     for waits in (*(_waits(*column, len(lists.cost)) for column in lists.inputs[1:]), lists.further):
         for entry, producer, delay in zip(*(column.tolist() for column in waits), strict=True):

@@ -1,10 +1,10 @@
-"""Which send pairs with which receive.
+"""The pairing of sends and receives.
 
     channel = (communicator, source rank, target rank)
     the i-th send on a channel pairs with the i-th receive on it, whatever they carry
 
-Nobody can steal a message: a channel has one writer and one reader, both sequential. The pairing is therefore the
-same in every run, and is found by one stable sort of either side.
+Nobody can take another's message: a channel has one writer and one reader, both sequential. The pairing is therefore
+the same in every run, and is found by one stable sort of either side.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Side:
 
     @property
     def place(self) -> Column:
-        """Of each one on its channel."""
+        """The index of each one on its channel."""
         return places(fresh(self.channel))
 
     @classmethod
     def of(cls, program: Program, which: Bools, source: Column, target: Column) -> Self:
-        """These instructions, of the peers that there are; a channel is one number, and SYNCs have no communicators."""
+        """Return these instructions, if their peers exist; a channel is one number, and SYNCs have no communicators."""
         at = np.flatnonzero(which & (program.peer >= 0) & (program.peer < program.ranks))
         ranks, communicator = np.int64(program.ranks), program.communicator[at] * (program.op[at] != Op.SYNC)
         channel = small((communicator * ranks + source[at]) * ranks + target[at])
@@ -41,7 +41,7 @@ class Side:
         return cls(at[order].astype(PLACE), channel[order])
 
     def apart(self, by: int) -> tuple[Column, Column]:
-        """Return the pairs of one channel, the second so many places after the first."""
+        """Return the pairs on one channel whose second is `by` places after the first."""
         after = np.flatnonzero(self.place >= by)
         return self.at[after - by], self.at[after]
 

@@ -1,17 +1,17 @@
-"""How long a program takes when its messages have to wait for their turn, under a communication model.
+"""The time that a program takes if its messages queue, under a communication model.
 
-    a compute    begins when the slot before it is over, and takes its cost
-    a message    is served when it heads its queue at both ends, lasts tC, and leaves both
+    a compute    begins when the slot before it has ended, and takes its cost
+    a message    is served when it heads its queue at both ends, takes tC, and leaves both
 
-Under strict the queue of a rank is its own list: a rank computes nothing while it waits in a message. Under one-stream
-and pair-stream a rank computes on, and waits where a compute needs a receive; the messages of one batch are served
-together. Under async a message is served as soon as both ends are posted. Under buffered(k) a send is over as soon as
-the buffer has a free place, and the message is there tC later. The ideal timeline (`analysis.timeline`) has no receives
-to post and no queues, so it is never longer. The message of a shape takes no time. Copies to host memory and back wait
-for no message (`analysis.copies`).
+Under strict the queue of a rank is its own list: a rank computes nothing while it waits for a message. Under one-stream
+and pair-stream a rank goes on computing, and waits when a compute needs a receive; the messages of one batch are served
+together. Under async a message is served as soon as both ends are posted. Under buffered(k) a send ends as soon as the
+buffer has a free place, and the message arrives tC later. The ideal timeline (`analysis.timeline`) has no receives to
+post and no queues, so it is never longer. The message of a shape takes no time. Copies to host memory and back wait for
+no message (`analysis.copies`).
 
-All of that is lists that wait for each other (`analysis.lists`): one per rank, and beside them the queues of messages
-where these are not in the order of the rank's own list.
+All of this is expressed by lists that wait for each other (`analysis.lists`): one per rank, and the queues of messages
+if these are not in the order of the rank's own list.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from pipesched.model.schedule import Schedule
 def makespan(
     model: Model, pairing: Pairing, schedule: Schedule, ticks: Ticks, *, copies: Copies | None, ideal: Timeline | None
 ) -> int:
-    """Return the end of the last list in ticks, of a program that ends under the model.
+    """Return the end of the last list in ticks, for a program that ends under the model.
 
-    schedule, copies: its computes, and theirs. ideal: their timeline, of a program that has a message for each of their
-    inputs.
+    schedule, copies: the computes of the program, and their copies. ideal: their timeline, if the program has a message
+    for each of their inputs.
     """
     program = pairing.program
     made, compute = _Queues(pairing, ticks), np.flatnonzero(computes(program.op))
@@ -66,7 +66,7 @@ def makespan(
 class _Queues:
     """The lists of a program: entries are its instructions, then those of queues with an order of their own.
 
-    late: how long each message takes, at both of its ends. head: where each instruction blocks. sources: by end of a
+    late: the time of each message, at both of its ends. head: where each instruction blocks. sources: by end of a
     message, the entry whose end begins it, -1 for none.
     """
 
@@ -89,7 +89,7 @@ class _Queues:
         return together(self._waits)
 
     def communicate(self, model: Model) -> None:
-        """All that entries wait for because of messages."""
+        """Add all waits that are caused by messages."""
         program, ends = self.program, np.flatnonzero(self.program.sends | self.program.receives)
         blocking = program.op == Op.SYNC
         if model.kind == "strict":
@@ -106,11 +106,11 @@ class _Queues:
         self._meet(self.head[blocking], np.flatnonzero(blocking))
 
     def _wait(self, entry: Column, other: Column, late: Column | None = None) -> None:
-        """Entries that wait for others."""
+        """Add entries that wait for others."""
         self._waits.append((entry, other, np.broadcast_to(np.int8(0), len(entry)) if late is None else late))
 
     def _meet(self, entry: Column, at: Ints) -> None:
-        """Entries that wait until the messages of these ends are over, and for ever where the other end is missing."""
+        """Add waits until the messages of these ends are done; an entry waits for ever if the other end is missing."""
         other = self.pairing.partner[at]
         self._wait(entry[other < 0], entry[other < 0])
         entry, at, other = entry[other >= 0], at[other >= 0], other[other >= 0]
@@ -118,14 +118,14 @@ class _Queues:
             self._wait(entry, source[end], self.late[at])
 
     def _extend(self, begins: Bools) -> Column:
-        """More entries, in lists that begin there."""
+        """Add entries, in lists that begin there."""
         first, count = len(self.cost), len(begins)
         self.cost = np.append(self.cost, np.zeros(count, dtype=np.int64))
         self.cut = np.append(self.cut, [*(first + np.flatnonzero(begins)[1:]), first + count])
         return np.arange(first, first + count, dtype=PLACE)
 
     def _buffer(self, ends: Ints, capacity: int | None) -> None:
-        """A receive after its send, a send after the receive that freed its slot; those of a batch each by itself."""
+        """Make a receive wait for its send, and a send for the receive that freed its slot, each separately."""
         program, pairing = self.program, self.pairing
         done = np.arange(len(program), dtype=PLACE)
         if np.any(self.head[ends] != ends):
@@ -142,7 +142,7 @@ class _Queues:
             self._wait(done[after[freed >= 0]], done[freed[freed >= 0]])
 
     def _queue(self, model: Model) -> Column:
-        """The queues, with an entry for each message end; by end, the last entry of the element that it is in."""
+        """Add the queues, one entry per message end; return, for each end, the last entry of its element."""
         ends, begins, elements = queues(self.program, model, self.head)
         count = np.diff(elements, append=len(ends))
         own = self._extend(begins)

@@ -1,4 +1,4 @@
-"""Where a run stops for good, what had run by then, and the minimal cycle that stops it.
+"""The point where a run stops for good, the operations run by then, and the minimal cycle that stops it.
 
     rank 0   0F0 0F1 .. 0B0 0F2 | 0SEND_F2     waits until rank 1 reaches 1RECV_F2, queued behind 1SEND_B1
     rank 1   ..  1F0 1B0 1F1 1B1 | 1SEND_B1    waits until rank 0 reaches 0RECV_B1, queued behind 0SEND_F2
@@ -25,7 +25,7 @@ from pipesched.model.columns import Bools, computes
 from pipesched.model.schedule import Program, Schedule
 
 NAMED = 8
-"""So many ranks are named one by one."""
+"""The most ranks that are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Blocked:
 class Link:
     """A step of the cycle: a rank is blocked until rank `other` reaches `until`, which is queued behind `behind`.
 
-    needs: what an operation lacks, such as its receive. direction: of the message between them, 1 if it is for `other`,
-    -1 if it comes from there, 0 of a SYNC. queue: it is not the rank that is blocked but what it has posted; the rank
-    may be elsewhere, or done. hop: where it is in the program, None where compute orders wait for each other.
+    needs: the instruction that an operation lacks, such as its receive. direction: of the message between them, 1 if it
+    is for `other`, -1 if it comes from there, 0 for a SYNC. queue: not the rank is blocked but its posted message; the
+    rank may be elsewhere, or done. hop: its position in the program, None if compute orders wait for each other.
     """
 
     blocked: Blocked
@@ -74,9 +74,9 @@ class Link:
 
 @dataclass(frozen=True, eq=False)
 class Standstill:
-    """ran: whether each operation of the schedule ends. blocked: every rank that does not, in order.
+    """A run that stops. ran: whether each operation of the schedule ends. blocked: every rank that does not, in order.
 
-    cycle: empty where a rank waits for a message that nobody sends or takes. model: empty if none helps.
+    cycle: empty if a rank waits for a message that nobody sends or takes. model: empty if none helps.
     """
 
     model: str
@@ -95,7 +95,7 @@ class Standstill:
 
     @property
     def waiting(self) -> tuple[Blocked, ...]:
-        """Every rank that waits, or whose queue does, once, by rank: those of the cycle where that has them."""
+        """Every rank that waits, or whose queue does, once, by rank; those in the cycle as they appear there."""
         by_rank = {x.rank: x for x in self.blocked}
         by_rank |= {link.blocked.rank: link.blocked for link in reversed(self.cycle)}
         return tuple(by_rank[rank] for rank in sorted(by_rank))
@@ -116,13 +116,13 @@ def together(ranks: Sequence[int]) -> str:
 
 
 def of_program(program: Program, model: Model) -> Standstill | None:
-    """Return where a program stops under a model, or nothing where it ends; O(instructions)."""
+    """Return where a program stops under a model, None if it ends; O(instructions)."""
     graph = build(program, model, pair(program))
     if all(stop < 0 for stop in graph.stops):
         return None
     blocked = (_blocked(program, rank, stop) for rank, stop in enumerate(graph.stops) if stop >= 0)
     hops = Cycle(graph).hops()
-    alone = any(program.peer[hop.here] == hop.rank for hop in hops)  # its own peer, which is not a cycle
+    alone = any(program.peer[hop.here] == hop.rank for hop in hops)  # a rank that is its own peer, which is not a cycle
     cycle = () if alone else tuple(_link(graph, hop) for hop in hops)
     return Standstill(str(model), graph.fired[: len(program)][computes(program.op)], tuple(blocked), cycle)
 
@@ -138,7 +138,7 @@ def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -
 
 
 def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> list[tuple[int, int]]:
-    """A shortest cycle of ranks, from the lowest: where each one stopped, and the producer that the next has to run."""
+    """Return a shortest cycle of ranks, from the lowest: where each stopped, and the producer that the next lacks."""
     missing = {rank: _missing(schedule, dependencies, times, i) for rank, i in enumerate(times.stuck) if i >= 0}
     ranks = shortest_cycle(missing, lambda rank: [int(schedule.rank[producer]) for _, producer in missing[rank]])
     lowest = ranks.index(min(ranks)) if ranks else 0
@@ -150,7 +150,7 @@ def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timelin
 
 
 def cut(dependencies: Dependencies, ran: Bools) -> Dependencies:
-    """The dependencies of a run that stops: what never ran waits for itself, and so does all that depends on it."""
+    """Return the dependencies of a stopped run: operations that never ran wait for themselves, others for them."""
     never = np.flatnonzero(~ran)
     producer, crosses = dependencies.producer.copy(), dependencies.crosses | ~ran
     producer[never] = never
@@ -158,7 +158,7 @@ def cut(dependencies: Dependencies, ran: Bools) -> Dependencies:
 
 
 def _missing(schedule: Schedule, dependencies: Dependencies, times: Timeline, index: int) -> list[tuple[int, int]]:
-    """Return (part, producer) for each input of a slot that never comes."""
+    """Return (part, producer) for each input of a slot that never arrives."""
     parts = [index]
     if index + 1 < len(schedule) and schedule.joined[index + 1]:
         parts.append(index + 1)
@@ -184,7 +184,7 @@ def _blocked(program: Program, rank: int, stop: int) -> Blocked:
 
 
 def _link(graph: EventGraph, hop: Hop) -> Link:
-    """Return a hop of the cycle in words."""
+    """Describe a hop of the cycle in words."""
     program = graph.program
 
     def name(index: int) -> tuple[str, int]:

@@ -1,10 +1,10 @@
 """Termination of a program under each communication model, and the buffering that it needs.
 
-One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways to tell.
-A *clock* proves it in one pass: if it rises along every list and both ends of each message show the same instant,
-then the messages can happen in clock order. Lowering hands its own clock over; it is checked, never believed.
-Without a clock, run the program: a message whose two ends have both begun is over, and a rank steps on when all of the
-batch at which it waits are. Computes never block, so only messages are walked.
+One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways to tell. A
+*clock* proves it in one pass: if it rises along every list and both ends of each message have the same instant, then
+the messages can happen in clock order. Lowering provides its own clock; it is checked, never trusted. Without a clock,
+the program is run: a message whose two ends have both begun is done, and a rank goes on when all messages of its batch
+are. Computes never block, so only messages are walked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Verdicts:
 
 
 def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
-    """Return the verdict under every named model and the one that was asked for."""
+    """Return the verdict under every named model and the requested one."""
     if holds(program, STRICT, pairing):
         models = dict.fromkeys((STRICT, buffered(1), ONE_STREAM, PAIR_STREAM, ASYNC, asked))
         return Verdicts(tuple(models), (), 0)
@@ -51,7 +51,7 @@ def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
     else:
         found |= {buffered(capacity - 1): False} if capacity > 1 else {}
         found[buffered(capacity)] = True
-    safe = False  # under a model, and so under the laxer ones after it
+    safe = False  # safe under a model, and so under the laxer ones after it
     for model in (ONE_STREAM, PAIR_STREAM, ASYNC):
         found[model] = safe = safe or holds(program, model, pairing)
     if asked not in found:
@@ -61,12 +61,12 @@ def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
 
 
 def stops(program: Program, model: Model) -> tuple[int, ...]:
-    """Per rank: the 0-based step it cannot complete, the list's length if it waits at its end, -1 if finished."""
+    """Return, by rank, the 0-based step that cannot complete, the list's length if it waits at its end, else -1."""
     return build(program, model).stops
 
 
 def holds(program: Program, model: Model, pairing: Pairing | None = None) -> bool:
-    """Return True if every rank finishes."""
+    """Return True if every rank finishes under the model."""
     pairing = pairing or pair(program)
     if np.any(program.sends & (pairing.partner < 0)):
         return False  # the end of a list waits for its sends under every model
@@ -76,10 +76,10 @@ def holds(program: Program, model: Model, pairing: Pairing | None = None) -> boo
 
 
 def least_capacity(program: Program, pairing: Pairing | None = None) -> int | None:
-    """Return 0 if strict holds, else the least k such that buffered(k) holds, or None if no buffering helps.
+    """Return 0 if strict holds, else the least k for which buffered(k) holds, or None if no buffering helps.
 
-    The models are monotone in k, so k is doubled until it holds, then bisected: small answers, which are the usual
-    ones, come first. O((nodes + edges) log k).
+    The models are monotone in k, so k is doubled until it holds, then bisected: small answers, the usual ones, come
+    first. O((nodes + edges) log k).
     """
     pairing = pairing or pair(program)
     if holds(program, STRICT, pairing):
@@ -89,7 +89,7 @@ def least_capacity(program: Program, pairing: Pairing | None = None) -> int | No
     high = 1
     while not holds(program, buffered(high), pairing):
         high *= 2
-    low = high // 2 + 1  # which is high itself at 1
+    low = high // 2 + 1  # equals high itself if high is 1
     return low + bisect_left(range(low, high), True, key=lambda k: holds(program, buffered(k), pairing))
 
 
@@ -103,7 +103,7 @@ def meets(program: Program, pairing: Pairing) -> bool:
 
 
 def clock_proves(program: Program, pairing: Pairing) -> bool:
-    """True if the program's clock is a certificate: strictly rising on each rank, equal at both ends of a message."""
+    """Return True if the program's clock is a certificate: rising on each rank, equal at both ends of a message."""
     clock = program.clock
     if clock is None:
         return False
@@ -116,14 +116,14 @@ def clock_proves(program: Program, pairing: Pairing) -> bool:
 
 
 def _run(program: Program, pairing: Pairing, ends: Ints) -> bool:
-    """Run over the messages alone. A rank begins one line after the other: a batch, or a lone instruction."""
+    """Run only the messages. A rank begins one line after the other: a batch, or a single instruction."""
     head = heads(program)[ends]
     fresh = np.flatnonzero(np.diff(head, prepend=-1))
     number = np.full(len(program), -1, dtype=np.int64)
     number[ends] = np.repeat(np.arange(len(fresh)), np.diff(fresh, append=len(ends)))
     other: list[int] = number[pairing.partner[ends]].tolist()  # by end: the line of its partner
     cut: list[int] = np.append(fresh, len(ends)).tolist()
-    left = np.diff(cut).tolist()  # by line: the messages that are not over
+    left = np.diff(cut).tolist()  # by line: the messages that are not done
     rank = program.rank[ends[fresh]]
     last: list[bool] = np.append(rank[1:] != rank[:-1], True).tolist()
     begun = bytearray(len(fresh))

@@ -1,4 +1,4 @@
-"""When every operation starts and ends.
+"""The start and the end of every operation.
 
 A rank runs its slots in order, one at a time. A slot starts when the slot before it has ended and its inputs have
 arrived; an input from another rank arrives tC after its producer's end. Sends are asynchronous here, whatever the
@@ -6,10 +6,10 @@ communication model of the deadlock check. An overlap pair starts when both inpu
 
     end = cost + max(end of the slot before, end of each producer + tC if it is on another rank)
 
-Copies to host memory and back run meanwhile (`analysis.copies`): O waits until its own is over, and an I or B until
-that of its L is. To the run (`analysis.lists`) ranks are lists of slots, and each engine is one more.
+Copies to host memory and back run meanwhile (`analysis.copies`): O waits until its own copy has ended, and an I or B
+until that of its L has. In the run (`analysis.lists`) ranks are lists of slots, and each engine is another list.
 
-A run in which ranks wait for each other stops there; what stopped is part of the answer.
+A run in which ranks wait for each other stops there; the stopped operations are part of the answer.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """start, end: in ticks, shape (operations,), the same for both parts of a pair; -1 for what never runs.
+    """The times of a schedule. start, end: in ticks, shape (operations,), the same for both parts of a pair; -1 for
+    operations that never run.
 
-    turn: a topological order, the turn in which each operation ran. stuck: per rank the operation that never runs,
-    or -1. copies: those of O and L, whose own start and end are the instant at which their rank passes them.
+    turn: a topological order, the turn in which each operation ran. stuck: per rank the operation that never runs, or
+    -1. copies: those of O and L, whose own start and end are the instant at which their rank passes them.
     """
 
     start: Ints
@@ -48,7 +49,7 @@ class Timeline:
 
     @property
     def makespan(self) -> int:
-        """In ticks."""
+        """The makespan in ticks."""
         return int(self.end.max(initial=0))
 
 
@@ -56,7 +57,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
     """Return the cost of every slot in ticks, at its first operation; 0 at second parts, and of copies.
 
     Raises:
-        PipeschedError: PS222, costs so large that times leave 64 bits.
+        PipeschedError: PS222, if costs are so large that times exceed 64 bits.
     """
     cost = ticks.durations(schedule.op, schedule.stage, schedule.microbatch)
     second = np.flatnonzero(schedule.joined)
@@ -73,7 +74,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
 
 
 def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
-    """The keys of the costs on which the times depend: the kinds that run, and FB for each F and B that overlap."""
+    """Return the costs that times depend on: of the kinds that run, and FB for each overlapping F and B."""
     second = np.flatnonzero(schedule.joined)
     pairs, count = second[schedule.op[second] == Op.B], np.array(schedule.counts)
     if len(pairs) and "FB" in costs.given:

@@ -2,7 +2,7 @@
 
     start(x) = the end of the slot before it        its cause is that slot
              = the end of its input + tC            its cause is that input, by a message
-             = the end of a copy (O, L)             its cause is the operation before the engine's busy time
+             = the end of a copy (O, L)             its cause is the operation that began the engine's busy time
              = 0                                    it has no cause
 
 A start is the largest of these, so one of them is tight. If both are, the slot before it is the cause: without the
