@@ -10,30 +10,27 @@
     rank 0   ▂▄▆▇▇▇▇▇|▇▇▇▇▇▆|▄▂                        4  what it holds
 
 Where all fits, every slot has the columns of its time. Where a column holds several slots it shows one of their kinds.
-At every scale the columns of a kind, idle time among them, are its share of the rank's time (`apportion`).
+Then the columns of a kind, idle time among them, are its share of the rank's time (`columns`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
-from itertools import groupby
 from textwrap import wrap
 
 import numpy as np
 
 from pipesched.analysis.standstill import NAMED
 from pipesched.chart import caption
-from pipesched.chart.apportion import Piece, apportion, rows
 from pipesched.chart.axis import ruler
 from pipesched.chart.chart import Chart
 from pipesched.chart.colours import MIXED, alarm, paint, terminal
+from pipesched.chart.columns import IDLE, shares, spans
 from pipesched.chart.slots import KINDS, highest
 from pipesched.chart.text_layout import Bars, Layout, Text
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Ints, fresh
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES, Op
 
@@ -84,73 +81,15 @@ def drawn(layout: Layout, bars: Bars, number: int, *, mixed: bool) -> list[tuple
     """The texts of a row, and whether each is idle time: bar by bar, or column by column where columns are mixed."""
     if mixed:
         return [
-            (layout.how.sign("idle"), True) if grain < 0 else (_mark(layout, grain), False)
-            for grain in _grains(layout, bars, number)
+            (layout.how.sign("idle"), True) if i == IDLE else (_mark(layout, i), False)
+            for i in shares(layout, bars, number)
         ]
     every = layout.axis.unit or 1  # a dot for each unit of time; in every column where time is scaled
     dots = "".join(" " if column % every else layout.how.sign("idle") for column in range(layout.axis.columns))
     return [
-        (dots[first:last], True) if i < 0 else (_painted(layout, i, layout.fill(i, last - first)), False)
+        (dots[first:last], True) if i == IDLE else (_painted(layout, i, layout.fill(i, last - first)), False)
         for i, first, last in spans(layout, bars, number)
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class Pieces:
-    """A row cut at the edges of bars and of columns. column: that a piece lies in. amount: its time, of `axis.whole`.
-
-    thing: the number of its bar, or of the idle time between two. op: of each thing, -1 where it is idle time.
-    """
-
-    column: Ints
-    amount: Ints
-    thing: Ints
-    op: Ints
-
-
-def cut(layout: Layout, bars: Bars, number: int) -> Pieces:
-    """Return the pieces of a row."""
-    at, part = layout.axis, slice(*bars.cut[number : number + 2].tolist())
-    op, start, end = (column[part] for column in (bars.op, bars.start, bars.end))
-    inside = (end > at.begin) & (start < at.end)
-    ends = np.maximum.accumulate(at.fine(end[inside]))
-    begins = np.maximum(at.fine(start[inside]), np.append(0, ends)[:-1])  # of a measured run some may overlap
-    edges = np.unique(np.concatenate([begins, ends, at.edges]))
-    before = np.searchsorted(begins, edges[:-1], side="right")  # how many bars have begun
-    busy = np.append(0, ends)[before] > edges[:-1]
-    new = fresh(before, busy)
-    ops = np.where(busy, np.append(-1, op[inside])[before], -1)
-    return Pieces(edges[:-1] // at.whole, np.diff(edges), np.cumsum(new) - 1, ops[new])
-
-
-def spans(layout: Layout, bars: Bars, number: int) -> list[tuple[int, int, int]]:
-    """Return each thing of a row that is given columns: its operation, its first column, the one after it."""
-    made = cut(layout, bars, number)
-    pieces: list[list[Piece]] = [[] for _ in range(layout.axis.columns)]
-    for column, thing, amount in zip(made.column.tolist(), made.thing.tolist(), made.amount.tolist(), strict=True):
-        pieces[column].append((thing, amount))
-    kind = np.where(made.op < 0, len(KINDS), layout.kinds[made.op]).tolist()
-    found, first = [], 0
-    for thing, its in groupby(apportion(pieces, kind, layout.axis.whole)):
-        last = first + len(list(its))
-        found.append((int(made.op[thing]), first, last))
-        first = last
-    return found
-
-
-def _grains(layout: Layout, bars: Bars, number: int) -> list[int]:
-    """By column one of the kinds in it with its chunk, kind * chunks + chunk, or -1: each in its share of the columns.
-
-    An overlap pair has no chunk, and where those are not shown nothing has.
-    """
-    made, chunks = cut(layout, bars, number), layout.chart.chunks
-    chunk = layout.chart.chunk * (layout.kinds != KINDS.index("+")) * layout.chunked
-    grain = np.where(made.op < 0, len(KINDS) * chunks, (layout.kinds.astype(np.int64) * chunks + chunk)[made.op])
-    grains, which = np.unique(grain[made.thing], return_inverse=True)
-    shares = np.zeros((len(grains), layout.axis.columns), dtype=made.amount.dtype)
-    np.add.at(shares, (which, made.column), made.amount)
-    numbers = rows(shares.tolist(), (grains // chunks).tolist(), layout.axis.whole)
-    return [-1 if grains[x] == len(KINDS) * chunks else int(grains[x]) for x in numbers]
 
 
 def _painted(layout: Layout, index: int, text: str) -> str:

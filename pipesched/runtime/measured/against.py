@@ -18,8 +18,9 @@ from pipesched.analysis.timeline import Timeline
 from pipesched.chart import caption
 from pipesched.chart.axis import Axis, Viewport, axis, ruler
 from pipesched.chart.chart import Chart
+from pipesched.chart.columns import spans
 from pipesched.chart.slots import widest
-from pipesched.chart.text import Text, legend, row, spans
+from pipesched.chart.text import Text, legend, row
 from pipesched.chart.text_layout import Layout
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
