@@ -13,9 +13,9 @@ from functools import cached_property
 from pipesched.language import ast
 from pipesched.language.claims import COSTS
 from pipesched.prover.cones import Cone
-from pipesched.prover.facts import Facts
+from pipesched.prover.facts import Facts, single, valued
 from pipesched.prover.forms import FIGURES, Part, costs_in, degree, linear, parts, positive
-from pipesched.prover.presburger import PwAff, Set, isl, smallest
+from pipesched.prover.presburger import PwAff, Set, isl, points, smallest
 from pipesched.prover.question import Question
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.replay import Costs, cost_of
@@ -195,8 +195,14 @@ class _Part:
 
     def _least(self, of: Set) -> dict[str, int]:
         """Return the smallest size in a set: the least p + m, then the fewest ranks."""
-        names = self.question.model.varying
-        return {**self.question.given, **dict(zip(names, smallest(of, len(names)), strict=True))}
+        model = self.question.model
+        if model.digits:
+            own = isl().dim_type
+            least = of.move_dims(own.set, 0, own.param, 0, len(model.parameters)).lexmin()
+            point = next(at for at, _ in points(least, 0))[: len(model.parameters)]
+        else:
+            point = smallest(of, len(model.parameters))
+        return {**self.question.given, **model.known_at(point)}
 
     def _compared(self, left: PwAff, right: PwAff) -> Set:
         """Return the set where the comparison holds."""
@@ -205,7 +211,7 @@ class _Part:
     def _equal(self, a: PwAff, b: PwAff, c: PwAff, d: PwAff) -> Set:
         """Return the set where ``a / b == c / d``, with b and d above 0: where the polynomial ``a d - b c`` is 0."""
         ranks = self.question.model.ranks
-        polynomials = [isl().PwQPolynomial.from_pw_aff(x.intersect_domain(ranks)) for x in (a, d, b, c)]
+        polynomials = [self.facts.space.polynomial(x, ranks) for x in (a, d, b, c)]
         if not polynomials[0].mul(polynomials[1]).sub(polynomials[2].mul(polynomials[3])).is_zero():
             raise Unsettled("the quotients are not found to be equal")
         return b.pos_set().intersect(d.pos_set())
@@ -265,7 +271,7 @@ class _Part:
             place = self.facts.space.number(rank) if isinstance(rank, int) else rank
             if ranks.is_subset(place.eq_set(r)):
                 return of[at]
-            varies = place.involves_dims(isl().dim_type.in_, 0, 1)
+            varies = any(x.involves_dims(isl().dim_type.in_, 0, 1) for x in self.facts.space.digits(place))
             own = ranks.intersect(place.eq_set(r)).params()
             if varies or not self.question.evidence.holds("there is a rank of this number", ranks.params(), own):
                 raise Unsettled("it names a rank that does not exist, or varies")
@@ -274,7 +280,8 @@ class _Part:
         def largest() -> Value:
             witness = ranks
             for each in of:
-                witness = witness.subtract(each.lt_map(each).intersect_domain(ranks).intersect_range(ranks).domain())
+                own = valued(self.facts.space, each.intersect_domain(ranks))
+                witness = witness.subtract(own.apply_range(self.facts.space.below()).apply_range(own.reverse()).domain())
             what = f"one rank has the most at {' and '.join(map(shown, self.generators))}"
             if not self.question.evidence.holds(what, ranks.params(), witness.params()):
                 raise Unsettled("at costs in between another rank may have the most")
@@ -285,5 +292,4 @@ class _Part:
     def _at(self, of: PwAff, rank: Set) -> PwAff:
         """Return the value at one rank as a constant over all ranks."""
         every = isl().Map.from_domain_and_range(self.question.model.ranks, rank)
-        value = every.apply_range(isl().Map.from_pw_aff(of))
-        return isl().PwMultiAff.from_map(value).get_pw_aff(0)
+        return single(self.facts.space, every.apply_range(valued(self.facts.space, of)))

@@ -13,13 +13,27 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipesched.prover.guess import of_ranks
-from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, isl
+from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, Value, isl
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.sampling import Instance
 from pipesched.prover.statements import Statement
 from pipesched.prover.timeline import Timeline, Times, shown
 
 PLACE = "r"
+
+
+def valued(space: Space, of: Value) -> Map:
+    """Return the map from a point to a value there."""
+    first, *others = (isl().Map.from_pw_aff(x) for x in space.digits(of))
+    for each in others:
+        first = first.flat_range_product(each)
+    return first
+
+
+def single(space: Space, of: Map) -> Value:
+    """Return a map to one value as an expression."""
+    found = isl().PwMultiAff.from_map(of)
+    return space.joined([found.get_pw_aff(k) for k in range(space.width)])
 
 
 @dataclass(eq=False)
@@ -32,7 +46,7 @@ class Facts:
     @cached_property
     def space(self) -> Space:
         """The space of the sizes and the rank."""
-        return Space(self.rel.model.context, self.rel.model.varying, (PLACE,))
+        return self.rel.model.space_of(PLACE)
 
     def guess(self, values: Mapping[tuple[tuple[int, ...], int], int], what: str) -> PwAff:
         """Return an expression of the sizes and the rank with these values.
@@ -46,7 +60,7 @@ class Facts:
             rows = [(*size, rank) for size, rank in keys]
             return of_ranks(self.rel.sample, rows).through([values[key] for key in keys])
 
-        guess = self.rel.model.evidence.guess(what, self.space, make)
+        guess = self.rel.guessed(what, self.space, self.rel.model.ranks, make)
         if guess is None:
             raise Unsettled(f"{what}: no expression with few cases fits")
         found = guess.intersect_domain(self.rel.model.ranks)
@@ -57,13 +71,11 @@ class Facts:
 
     def ranked(self, of: PwAff) -> UnionMap:
         """Return the map ``[r] -> [value]``."""
-        return isl().UnionMap.from_map(isl().Map.from_pw_aff(of))
+        return isl().UnionMap.from_map(valued(self.space, of))
 
-    def least(self, of: PwAff, compare: str) -> UnionMap:
-        """Return the map ``[r] -> [x]`` to all x that compare with the value as given."""
-        return self.ranked(of).apply_range(
-            isl().UnionMap.read_from_str(self.rel.model.context, f"{{ [a] -> [x] : x {compare} a }}")
-        )
+    def up_to(self, of: PwAff) -> UnionMap:
+        """Return the map ``[r] -> [x]`` to all x of at most the value."""
+        return self.ranked(of).apply_range(self.rel.related(self.space.at_most().reverse()))
 
     def _values(self, figure: Callable[[Sequence[Instance]], int]) -> dict[tuple[tuple[int, ...], int], int]:
         return {key: figure(instances) for key, instances in self.rel.sample.ranks.items()}
@@ -80,13 +92,9 @@ class Facts:
             counted = self._values(lambda instances, numbers=numbers: sum(x.statement in numbers for x in instances))  # type: ignore[misc]
             found = self.guess(counted, f"the number of {kind}")
             turns = self.rel.reached(self.rel.valued(self.rel.turns(of)))
-            wide = self.least(found, "< ").intersect_range(
-                isl().UnionSet.read_from_str(self.rel.model.context, "{ [k] : k >= 0 }")
-            )
-            what, whole = (
-                f"the number of {kind}",
-                isl().UnionSet.read_from_str(self.rel.model.context, "{ [n] : n >= 0 }"),
-            )
+            wide = self.ranked(found).apply_range(self.rel.related(self.space.below().reverse()))
+            whole = isl().UnionSet.read_from_str(self.rel.model.context, self.space.naturals())
+            wide, what = wide.intersect_range(whole), f"the number of {kind}"
             if not (
                 self.rel.holds(f"{what} is at least 0", self.ranked(found).range(), whole)
                 and self.rel.holds(f"{what} on a rank: not fewer", turns, wide)
@@ -122,7 +130,7 @@ class Facts:
         held = self.rel.valued({x.name: turns[x.name].add(one).sub(freed[x.name]) for x in taking})
         most = self.guess(self._values(self._most), "peak")
         by_rank = self.rel.reached(held)
-        if not self.rel.holds("peak: at most this is held", by_rank, self.least(most, "<=")):
+        if not self.rel.holds("peak: at most this is held", by_rank, self.up_to(most)):
             raise Unsettled("peak: more is held somewhere")
         if not self.rel.holds("peak: this is held at some time", self.ranked(most), by_rank):
             raise Unsettled("peak: less is held everywhere")
@@ -151,10 +159,11 @@ class Facts:
                 raise Unsettled("peak: no expression with few cases fits the freed activations")
             found[x.name] = guess
         freed, turns = rel.valued(found), rel.valued(rel.turns(freeing))
-        less = isl().UnionMap.read_from_str(rel.model.context, "{ [a] -> [b] : a < b }")
+        less = rel.related(rel.space.below())
         before = rel.order.intersect_domain(rel.points(freeing)).intersect_range(rel.points(taking))
-        last = isl().UnionMap.read_from_str(rel.model.context, "{ [a] -> [a + 1] }")
-        none = freed.intersect_range(isl().UnionSet.read_from_str(rel.model.context, "{ [0] }")).domain()
+        last = rel.read(rel.space.less_one()).reverse()
+        zeros = ", ".join("0" * rel.space.width)
+        none = freed.intersect_range(isl().UnionSet.read_from_str(rel.model.context, f"{{ [{zeros}] }}")).domain()
         tight = before.intersect(turns.apply_range(last).apply_range(freed.reverse())).range()
         if not rel.holds("peak: what was freed is known everywhere", rel.points(taking), freed.domain()):
             raise Unsettled("peak: the freed activations are not known everywhere")
@@ -181,11 +190,11 @@ class Facts:
                 ends[slot.size] = max(ends[slot.size], end)
             values = {key: ends[key[0]] for key in self.rel.sample.ranks}
             most = self.guess(values, f"makespan at {shown(timed.costs)}")
-            high = isl().UnionMap.from_map(isl().Map.from_pw_aff(most))
+            high = self.ranked(most)
             what = f"makespan at {shown(timed.costs)}"
             if not self.rel.holds(f"{what}: it is that of all ranks", self._together(high), self._same):
                 raise Unsettled(f"{what}: it differs from rank to rank")
-            if not self.rel.holds(f"{what}: nothing ends later", self.rel.reached(timed.end), self.least(most, "<=")):
+            if not self.rel.holds(f"{what}: nothing ends later", self.rel.reached(timed.end), self.up_to(most)):
                 raise Unsettled(f"{what}: an operation ends later")
             last = last.intersect(timed.end.intersect(self.rel.rank.apply_range(high)).domain())
             found.append(most)
@@ -196,7 +205,8 @@ class Facts:
 
     @cached_property
     def _same(self) -> UnionMap:
-        return isl().UnionMap.read_from_str(self.rel.model.context, "{ [a] -> [a] }")
+        digits = ", ".join(f"d{k}" for k in range(self.space.width))
+        return self.rel.read(f"{{ [{digits}] -> [{digits}] }}")
 
     @staticmethod
     def _together(of: UnionMap) -> UnionMap:
@@ -233,7 +243,7 @@ class Facts:
         of.foreach_map(maps.append)
         if len(maps) != 1 or not self.rel.model.ranks.is_subset(maps[0].domain()) or not maps[0].is_single_valued():
             raise Unsettled("span: a rank has no operation")
-        return isl().PwMultiAff.from_map(maps[0]).get_pw_aff(0)
+        return single(self.space, maps[0])
 
     def everywhere(self, what: str, compared: Set) -> bool:
         """Return True if the comparison holds for every size and rank."""

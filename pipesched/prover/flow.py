@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipesched.prover.presburger import Map, Set, Space, UnionMap, UnionSet, isl
+from pipesched.prover.presburger import Map, Set, UnionMap, UnionSet, isl
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.scope import evaluate
 from pipesched.prover.statements import Statement
@@ -21,14 +21,16 @@ from pipesched.prover.statements import Statement
 def every_key(rel: Relations) -> Set:
     """Return every pair of stage and microbatch, as ``[s, j]``."""
     model = rel.model
-    space = Space(model.context, model.varying, ("s", "j"))
+    space = model.space_of("s", *(("jp", "j") if model.digits else ("j",)))
     made: Set | None = None
     for home, ends in zip(model.placing.home, model.placing.ends, strict=True):
         scope = model.sized(space, None)
         low, high = (0, scope.values["m"]) if ends is None else (evaluate(x, scope) for x in ends)
         j = space.named("j")
         inside = j.ge_set(scope.lifted(low)).intersect(j.lt_set(scope.lifted(high)))
-        own = home.domain().insert_dims(isl().dim_type.set, 1, 1).intersect(inside)
+        if model.digits:
+            inside = inside.intersect(space.raw("j").nonneg_set()).intersect(space.raw("j").lt_set(space.raw("p")))
+        own = home.domain().insert_dims(isl().dim_type.set, 1, space.width).intersect(inside)
         made = own if made is None else made.union(own)
     assert made is not None
     return made.intersect_params(model.sizes)
@@ -84,7 +86,7 @@ class Flow:
         for x in rel.statements:
             for other in self.nodes if x.second else [x]:
                 if x is other or other.pair == x.pair:
-                    own = rel.of(x, [*map(rel.space.named, rel.space.dims)])
+                    own = rel.of(x, [*map(rel.space.raw, rel.space.dims)])
                     own = own.set_tuple_name(isl().dim_type.out, other.name)
                     made.append(own.intersect_range(rel.domains[other.name].set_tuple_name(other.name)))
         return rel.union(made)
@@ -98,11 +100,12 @@ class Flow:
         """Producers mapped to their consumers, operation by operation."""
         rel, model = self.rel, self.rel.model
         f, g, i, w, r = (rel.made(x) for x in ("F", "IB", "I", "W", "R"))
-        j = self.read("{ [j] -> [j] }")
+        wide = rel.space.width
+        j = self.read("{ [j] -> [j] }" if wide == 1 else "{ [q, j] -> [q, j] }")
         reads = isl().UnionMap.from_map(model.placing.reads.intersect_domain(model.placing.stages))
-        before = _beside(reads, j)
+        before = _beside(reads, j, wide)
         unread = model.placing.stages.subtract(model.placing.reads.intersect_domain(model.placing.stages).range())
-        last = isl().UnionSet.from_set(unread.insert_dims(isl().dim_type.set, 1, 1))
+        last = isl().UnionSet.from_set(unread.insert_dims(isl().dim_type.set, 1, wide))
         made = f.apply_range(before).apply_range(f.reverse()).reverse()
         made = made.union(g.apply_range(before.reverse()).apply_range(g.reverse()).reverse())
         made = made.union(f.intersect_range(last).apply_range(g.reverse()))
@@ -137,12 +140,6 @@ class Flow:
         return self.rel.rank.apply_range(other).apply_range(self.rel.rank.reverse())
 
     @cached_property
-    def scheduled(self) -> UnionMap:
-        """The clock that isl's scheduler finds."""
-        edges = self.near.union(self.far)
-        return isl().ScheduleConstraints.on_domain(self.points).set_validity(edges).compute_schedule().get_map()
-
-    @cached_property
     def near(self) -> UnionMap:
         """The edges within one rank."""
         rank = self.rel.rank
@@ -154,8 +151,9 @@ class Flow:
         return self.data.intersect(self._between)
 
 
-def _beside(first: UnionMap, second: UnionMap) -> UnionMap:
+def _beside(first: UnionMap, second: UnionMap, wide: int) -> UnionMap:
     """Return the product ``[s, j] -> [s', j']`` of the maps ``[s] -> [s']`` and ``[j] -> [j']``."""
     product = first.product(second)
-    flat = isl().UnionMap.read_from_str(first.get_ctx(), "{ [[a] -> [b]] -> [a, b] }")
+    digits = ", ".join(f"b{k}" for k in range(wide))
+    flat = isl().UnionMap.read_from_str(first.get_ctx(), f"{{ [[a] -> [{digits}]] -> [a, {digits}] }}")
     return product.apply_domain(flat).apply_range(flat)

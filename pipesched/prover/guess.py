@@ -10,8 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.model.columns import Ints
+from pipesched.prover.digits import DigitSpace
 from pipesched.prover.fit import Guard, cases, guards
-from pipesched.prover.presburger import PwAff, Set, Space, isl
+from pipesched.prover.presburger import PwAff, Set, Space, Value, isl
 from pipesched.prover.sampling import Sample
 
 _APART = (-1, 0, 1)
@@ -39,28 +40,50 @@ class Guesses:
     rows: Ints
     floors: Sequence[PwAff] = ()
     more: Sequence[tuple[int, ...]] = field(default_factory=tuple)
-    halves: bool = True
+    halved: int = 0
 
     @cached_property
     def _halved(self) -> Guesses:
-        """The same guesses with additional columns for half of each loop variable, of m, and of both together."""
+        """The same guesses with additional columns for half of each loop variable, and of its sum with m; in base p, of
+        each last digit, and of its sum with p."""
         half = self.space.value(2)
         rows, floors = [self.rows], [*self.floors]
         units = {name: at for at, name in enumerate((*self.space.parameters, *self.space.dims), 1)}
-        for name in self.space.dims[1:]:
-            for other in [None, "m"] if "m" in units else [None]:
+        wide = self.space.width > 1
+        with_ = "p" if wide else "m"
+        for name in self.space.dims[1 : None : self.space.width] if not wide else self.space.dims[2::2]:
+            for other in [None, with_] if with_ in units else [None]:
                 sums = self.rows[:, units[name]] + (self.rows[:, units[other]] if other else 0)
-                value = self.space.named(name)
-                value = value.add(self.space.named(other)) if other else value
+                value = self.space.raw(name)
+                value = value.add(self.space.raw(other)) if other else value
                 rows.append((sums // 2).reshape(-1, 1))
                 floors.append(value.scale_down_val(half).floor())
-        return Guesses(self.space, np.hstack(rows), floors, self.more, halves=False)
+        count = len(floors) - len(self.floors)
+        return Guesses(self.space, np.hstack(rows), floors, self.more, halved=count)
 
     @cached_property
     def columns(self) -> list[PwAff]:
         """The columns as expressions."""
         names = (*self.space.parameters, *self.space.dims)
-        return [self.space.number(1), *(self.space.named(name) for name in names), *self.floors]
+        return [self.space.constant(1), *map(self.space.raw, names), *self.floors]
+
+    @cached_property
+    def _weighed(self) -> tuple[Ints, list[Value]]:
+        """The columns of which a value is a sum; in base p, first digits and quotients are multiplied by p."""
+        if not isinstance(self.space, DigitSpace):
+            return self.rows, self.columns
+        names = ["", *self.space.parameters, *self.space.dims]
+        names += ["floor"] * (len(self.floors) - self.halved) + ["half"] * self.halved
+        first = [name in ("g", "floor") or (name != "p" and name.endswith("p")) for name in names]
+        p = self.rows[:, 1:2]
+        exact = [at for at, high in enumerate(first) if not high]
+        times = [at for at, high in enumerate(first) if high]
+        made = [*(self._last(names[at], at) for at in exact), *(self.space.times_p(self.columns[at]) for at in times)]
+        return np.hstack([self.rows[:, exact], p * self.rows[:, times]]), made
+
+    def _last(self, name: str, at: int) -> Value:
+        assert isinstance(self.space, DigitSpace)
+        return self.space.last(name) if name != "half" else self.space.half(self.columns[at])
 
     @cached_property
     def _guards(self) -> list[Guard]:
@@ -84,14 +107,15 @@ class Guesses:
             made.append(_sum(unit["p"], unit["r"], -1))
         return [*made, *(unit[name] for name in self.space.parameters)]
 
-    def through(self, values: Sequence[int]) -> PwAff | None:
+    def through(self, values: Sequence[int]) -> Value | None:
         """Return a piecewise expression with these values; one with halves only if there is none without."""
-        found = cases(self.rows, np.array(values, dtype=np.int64), self._guards)
+        rows, columns = self._weighed
+        found = cases(rows, np.array(values, dtype=np.int64), self._guards)
         if found is None:
-            return self._halved.through(values) if self.halves else None
-        total: PwAff | None = None
+            return None if self.halved else self._halved.through(values)
+        total: Value | None = None
         for case in found:
-            made = self.space.combination([*case.weights], self.columns)
+            made = self.space.combination([*case.weights], columns)
             for guard in case.guards:
                 above = self.space.combination([*map(Fraction, guard)], self.columns)
                 made = made.intersect_domain(above.nonneg_set())
@@ -111,9 +135,9 @@ def thresholds(sample: Sample) -> list[tuple[int, ...]]:
     loops = len(model.space.dims) - 1
     found: set[tuple[int, ...]] = set()
     for x in model.statements:
-        found.update(constraints(x.domain, len(model.varying)))
-        found.update(constraints(x.domain.project_out(isl().dim_type.set, 1, loops), len(model.varying)))
-    width = 1 + len(model.varying) + 1 + loops
+        found.update(constraints(x.domain, len(model.parameters)))
+        found.update(constraints(x.domain.project_out(isl().dim_type.set, 1, loops), len(model.parameters)))
+    width = 1 + len(model.parameters) + 1 + loops
     return sorted({(*each, *(0,) * (width - len(each))) for each in found})
 
 
@@ -122,7 +146,7 @@ def of_statements(sample: Sample) -> list[Guesses]:
     model, more = sample.model, thresholds(sample)
     made = []
     for number, statement in enumerate(model.statements):
-        width = 1 + len(model.varying) + len(model.space.dims) + len(statement.floors)
+        width = 1 + len(model.parameters) + len(model.space.dims) + len(statement.floors)
         rows = sample.columns(number).reshape(-1, width)
         made.append(Guesses(model.space, rows, statement.floors, more))
     return made
@@ -131,7 +155,7 @@ def of_statements(sample: Sample) -> list[Guesses]:
 def of_ranks(sample: Sample, rows: Sequence[tuple[int, ...]]) -> Guesses:
     """Return the guesses for values of ranks. rows: a size and a rank each."""
     model = sample.model
-    width = 1 + len(model.varying) + 1
+    width = 1 + len(model.parameters) + 1
     more = sorted({each[:width] for each in thresholds(sample) if not any(each[width:])})
-    space = Space(model.context, model.varying, ("r",))
+    space = model.space_of("r")
     return Guesses(space, np.array([(1, *row) for row in rows], dtype=np.int64).reshape(-1, width), (), more)

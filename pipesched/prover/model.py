@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from pipesched.language import ast
+from pipesched.prover.digits import DigitSpace
 from pipesched.prover.evidence import Evidence
 from pipesched.prover.placing import Placing, placing
 from pipesched.prover.presburger import PwAff, Set, Space, isl
@@ -15,16 +16,18 @@ from pipesched.prover.scope import NotAffine, Scope, Value, define, evaluate
 from pipesched.prover.statements import Place, Statement, Walker, depth
 
 SIZES = ("p", "m")
+DIGITS = ("p", "g", "h")  # m = g p + h
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
     """The statements and the placement of a file. given: fixed values of parameters; p and m vary unless they are
-    given.
+    given. digits: numbers are in base p.
     """
 
     file: ast.File
     given: Mapping[str, int]
+    digits: bool = False
     context: Any = field(default_factory=lambda: isl().Context())
     evidence: Evidence = field(default_factory=Evidence)
 
@@ -34,11 +37,28 @@ class Model:
         known = [parameter.name.id for parameter in self.file.parameters]
         return tuple(name for name in SIZES if name in known and name not in self.given)
 
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the integers that make a size."""
+        return DIGITS if self.digits else self.varying
+
+    def space_of(self, *dims: str) -> Space:
+        """Return a space of values with these dimensions."""
+        return (DigitSpace if self.digits else Space)(self.context, self.parameters, dims)
+
+    def known_at(self, size: Sequence[int]) -> dict[str, int]:
+        """Return the values of p and m at a size."""
+        if not self.digits:
+            return dict(zip(self.varying, size, strict=True))
+        p, groups, rest = size
+        return {"p": p, "m": groups * p + rest}
+
     def names(self, space: Space, context: Set | None = None) -> Scope:
         """Return the scope of the file's top-level names in a space."""
         scope = Scope(space, {}, {}, space.universe if context is None else context)
         for name in self.varying:
-            scope.values[name] = space.named(name)
+            if name in space.parameters or space.width > 1:
+                scope.values[name] = space.named(name)
         for parameter in self.file.parameters:
             own = parameter.name
             if own.id in self.given:
@@ -61,8 +81,10 @@ class Model:
     @cached_property
     def sizes(self) -> Set:
         """The sizes that the file accepts: its requirements hold, and p and m are at least 1."""
-        space = Space(self.context, self.varying, ())
+        space = self.space_of()
         made = space.universe
+        if self.digits:
+            made = space.raw("h").nonneg_set().intersect(space.raw("h").lt_set(space.raw("p")))
         for name in self.varying:
             made = made.intersect(space.named(name).ge_set(space.number(1)))
         for item in self.file.items:
@@ -87,7 +109,7 @@ class Model:
                 raise NotAffine(item.span, "stages are frozen, which is not known here yet")
             if isinstance(item, ast.Costs) and any(entry.values is not None for entry in item.entries):
                 raise NotAffine(item.span, "it has a cost for each stage, so the number of stages is one")
-        return placing(self.file, self.sized, self.context, self.varying)
+        return placing(self.file, self.sized, self.context, self.parameters)
 
     def sized(self, space: Space, context: Set | None) -> Scope:
         """Return the scope of the top-level names in a space, limited to the sizes that the file accepts."""
@@ -100,10 +122,12 @@ class Model:
         lines = [item for item in self.file.items if isinstance(item, ast.Slices)]
         if not lines:
             return 1
-        count = evaluate(lines[0].count, self.names(Space(self.context, self.varying, ())))
+        count = evaluate(lines[0].count, self.names(self.space_of()))
         if not isinstance(count, int) or count < 1 or len(lines) > 1 or self.routes:
             raise NotAffine(lines[0].span, "how many slices a sequence has varies, or there are routes")
-        space = Space(self.context, self.varying, ("s",))
+        if self.digits:
+            raise NotAffine(lines[0].span, "slices in base p")
+        space = self.space_of("s")
         m = self.names(space).lifted(evaluate(ast.Name(lines[0].span, "m"), self.names(space)))
         rest = m.sub(m.scale_down_val(space.value(count)).floor().scale_val(space.value(count)))
         if not self.sizes.is_subset(rest.zero_set().params()):
@@ -116,7 +140,7 @@ class Model:
         held = self.placing.home[0].range()
         for each in self.placing.home[1:]:
             held = held.union(each.range())
-        space = Space(self.context, self.varying, ("r",))
+        space = self.space_of("r")
         below = space.named("r").lt_set(self.count(space)).intersect(space.named("r").ge_set(space.number(0)))
         below = below.intersect_params(self.sizes)
         if not held.intersect_params(self.sizes).is_equal(below):
@@ -139,7 +163,7 @@ class Model:
     def space(self) -> Space:
         """The space of the statements' points: the rank and the loop variables."""
         deep = max([1, *(depth(item.body) for item in self.file.items if isinstance(item, ast.Rank))])
-        return Space(self.context, self.varying, ("r", *(f"i{k}" for k in range(deep))))
+        return self.space_of("r", *(f"i{k}{digit}" for k in range(deep) for digit in (("p", "") if self.digits else ("",))))
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:

@@ -21,6 +21,8 @@ from pipesched.diagnostics import Code, fail
 Set: TypeAlias = Any
 Map: TypeAlias = Any
 PwAff: TypeAlias = Any
+Value: TypeAlias = Any
+"""An expression, or a number of several digits."""
 UnionSet: TypeAlias = Any
 UnionMap: TypeAlias = Any
 Point: TypeAlias = tuple[int, ...]
@@ -105,7 +107,11 @@ class Space:
     universe: Any = None
     local: Any = None
 
-    def number(self, value: int | Fraction) -> PwAff:
+    def number(self, value: int | Fraction) -> Value:
+        """Return a constant value."""
+        return self.constant(value)
+
+    def constant(self, value: int | Fraction) -> PwAff:
         """Return a constant expression."""
         return isl().PwAff.from_aff(isl().Aff.val_on_domain(self.local, self.value(value)))
 
@@ -113,19 +119,64 @@ class Space:
         """Convert a number to an isl value."""
         return isl().Val(str(value), self.context)
 
-    def named(self, name: str) -> PwAff:
+    @property
+    def width(self) -> int:
+        """The number of digits of a value."""
+        return 1
+
+    def named(self, name: str) -> Value:
+        """Return the size or dimension of this name."""
+        return self.raw(name)
+
+    def raw(self, name: str) -> PwAff:
         """Return the parameter or dimension of this name as an expression."""
         kind = isl().dim_type
         where = (kind.param, self.parameters) if name in self.parameters else (kind.set, self.dims)
         return isl().PwAff.from_aff(isl().Aff.var_on_domain(self.local, where[0], where[1].index(name)))
 
-    def combination(self, weights: list[Fraction], of: list[PwAff]) -> PwAff:
+    def digits(self, value: Value) -> list[PwAff]:
+        """Return a value as dimensions of a point."""
+        return [value]
+
+    def joined(self, digits: list[PwAff]) -> Value:
+        """Return the value with these digits."""
+        return digits[0]
+
+    def at(self, value: Value, point: Any) -> int:
+        """Return the value of an expression at a point."""
+        return value if isinstance(value, int) else int(value.eval(point).to_python())
+
+    def polynomial(self, value: Value, on: Set) -> Any:
+        """Return a value as a polynomial of sizes."""
+        return isl().PwQPolynomial.from_pw_aff(value.intersect_domain(on))
+
+    def less_one(self) -> str:
+        """Return the text of the map from a value to the one before it."""
+        return "{ [k] -> [k - 1] : k != 0 }"
+
+    def naturals(self) -> str:
+        """Return the text of the set of all values from 0 on."""
+        return "{ [k] : k >= 0 }"
+
+    def below(self) -> Map:
+        """Return the map from a value to all larger ones."""
+        return isl().Map.lex_lt(self._values())
+
+    def at_most(self) -> Map:
+        """Return the map from a value to all that are not smaller."""
+        return isl().Map.lex_le(self._values())
+
+    def _values(self) -> Any:
+        return isl().Space.create_from_names(self.context, set=[f"d{k}" for k in range(self.width)])
+
+    def combination(self, weights: list[Fraction], of: list[Value]) -> Value:
         """Return a weighted sum of expressions."""
-        total = self.number(0)
+        total: Value | None = None
         for weight, term in zip(weights, of, strict=True):
             if weight:
-                total = total.add(term.scale_val(self.value(weight)))
-        return total
+                own = term.scale_val(self.value(weight))
+                total = own if total is None else total.add(own)
+        return of[0].scale_val(self.value(0)) if total is None else total
 
 
 def points(of: Set, parameters: int) -> Iterator[tuple[Point, Any]]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from pipesched.language import ast
+from pipesched.prover.digits import Uncarried
 from pipesched.prover.evidence import Evidence
 from pipesched.prover.facts import Facts
 from pipesched.prover.flow import Flow, complete
@@ -29,13 +30,14 @@ class Question:
     file: ast.File
     given: Mapping[str, int]
     evidence: Evidence = field(default_factory=Evidence)
+    digits: bool = False
     _narrowed: dict[tuple[ast.Expression, ...], Question] = field(default_factory=dict)
     _timed: dict[tuple[tuple[str, int], ...], object] = field(default_factory=dict)
 
     @cached_property
     def model(self) -> Model:
         """The file's statements and placement."""
-        return Model(self.file, self.given, evidence=self.evidence)
+        return Model(self.file, self.given, self.digits, evidence=self.evidence)
 
     def settled(self, ask: Callable[[], Found]) -> Found:
         """Compute an answer within the budget.
@@ -46,6 +48,8 @@ class Question:
         try:
             with bounded(self.model.context):
                 return ask()
+        except Uncarried:
+            raise Unsettled("the carries of a number in base p have no bound") from None
         except TooHard:
             raise Unsettled("it takes more steps than are given") from None
         except NotAffine as error:
@@ -98,7 +102,7 @@ class Question:
             more = tuple(ast.Require(each.span, each, None) for each in conditions)
             fewer = replace(self.file, items=(*self.file.items, *more))
             own = self.evidence.under(" and ".join(" ".join(each.span.text.split()) for each in conditions))
-            self._narrowed[conditions] = Question(fewer, self.given, own)
+            self._narrowed[conditions] = Question(fewer, self.given, own, self.digits)
         return self._narrowed[conditions]
 
     def times(self, generators: Sequence[Costs]) -> Times:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pipesched.prover.digits import DigitSpace
 from pipesched.prover.guess import Guesses, of_statements
 from pipesched.prover.model import Model
 from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, UnionSet, isl, map_to, maps_to, parts, union
@@ -43,7 +44,7 @@ class Relations:
 
     def __post_init__(self) -> None:
         self.space: Space = self.model.space
-        self.empty = f"[{', '.join(self.model.varying)}] -> {{ }}"
+        self.empty = f"[{', '.join(self.model.parameters)}] -> {{ }}"
         self.statements = self.model.statements
         self.number = {x.name: k for k, x in enumerate(self.statements)}
         empty = self.space.universe.complement()
@@ -74,15 +75,26 @@ class Relations:
         """Return the map ``S[...] -> [expressions]``."""
         return maps_to(expressions, self.domains[statement.name], statement.name)
 
+    def to(self, statement: Statement, *values: Value) -> Map:
+        """Return the map ``S[...] -> [values]``, each value as its digits."""
+        return self.of(statement, [digit for value in values for digit in self.space.digits(value)])
+
     def valued(self, of: Mapping[str, PwAff]) -> UnionMap:
         """Return the map ``S[...] -> [value]`` of several statements."""
-        return self.union(map_to(x, self.domains[name], name) for name, x in of.items())
+        return self.union(maps_to(self.space.digits(x), self.domains[name], name) for name, x in of.items())
+
+    def related(self, of: Map) -> UnionMap:
+        """Convert a map to a union of one."""
+        return isl().UnionMap.from_map(of)
+
+    def read(self, text: str) -> UnionMap:
+        """Parse a map."""
+        return isl().UnionMap.read_from_str(self.model.context, text)
 
     @cached_property
     def rank(self) -> UnionMap:
         """The map ``S[r, ...] -> [r]``."""
-        r = self.space.named("r")
-        return self.union(self.of(x, [r]) for x in self.statements)
+        return self.union(self.rank_of(x) for x in self.statements)
 
     @cached_property
     def places(self) -> UnionMap:
@@ -91,8 +103,8 @@ class Relations:
         made = []
         for x in self.statements:
             loops = iter(self.space.dims[1:])
-            word = [self.space.number(k) if k is not None else self.space.named(next(loops)) for k in x.place]
-            word += [self.space.number(0)] * (longest - len(word))
+            word = [self.space.constant(k) if k is not None else self.space.raw(next(loops)) for k in x.place]
+            word += [self.space.constant(0)] * (longest - len(word))
             made.append(self.of(x, word))
         return self.union(made)
 
@@ -102,14 +114,38 @@ class Relations:
         later = self.places.lex_lt_union_map(self.places)
         return later.intersect(self.rank.apply_range(self.rank.reverse())).coalesce()
 
-    def fitted(self, statement: Statement, of: str, values: Mapping[int, int]) -> PwAff | None:
+    def fitted(self, statement: Statement, of: str, values: Mapping[int, int]) -> Value | None:
         """Return a guess at values of the instances of a statement. of: what they are; values: by identity."""
         number = self.number[statement.name]
-        return self.model.evidence.guess(
+        return self.guessed(
             f"{of} at {statement.name}",
             self.space,
+            self.domains[statement.name],
             lambda: self.guesses[number].through([values[id(each)] for each in self.sample.of(number)]),
         )
+
+    def guessed(self, of: str, space: Space, where: Set, make: Callable[[], Value | None]) -> Value | None:
+        """Return a guess at a value on a set, made digit by digit."""
+        evidence = self.model.evidence
+        if not isinstance(space, DigitSpace):
+            return evidence.guess(of, space, make)
+        found: list[list[PwAff] | None] = []
+
+        def digit(k: int) -> PwAff | None:
+            if not found:
+                value = make()
+                found.append(None if value is None else space.digits(value))
+            return found[0] and found[0][k]
+
+        first, last = (
+            evidence.guess(f"{of}: {name} by p", space, lambda k=k: digit(k))  # type: ignore[misc]
+            for k, name in enumerate(("quotient", "rest"))
+        )
+        if first is None or last is None:
+            return None
+        below = last.nonneg_set().intersect(last.lt_set(space.raw("p")))
+        own = where.intersect(last.domain())
+        return space.joined([first, last]) if self.holds(f"{of}: the rest is below p", own, below) else None
 
     def holds(self, what: str, left: UnionMap, right: UnionMap) -> bool:
         """Return True if one set is within another, which is a part of the proof."""
@@ -151,11 +187,11 @@ class Relations:
         names = f"the count of {' '.join(x.name for x in of)}"
         if not self.holds(f"{names} is known everywhere", self.points(of), turn.domain()):
             raise Unsettled(f"{what} is not known everywhere")
-        less = isl().UnionMap.read_from_str(self.model.context, "{ [a] -> [b] : a < b }")
+        less = self.related(self.space.below())
         if not self.holds(f"{names} grows along the order", self.order.apply_domain(turn).apply_range(turn), less):
             raise Unsettled(f"{what} does not grow along the order")
         held = self.reached(turn)
-        before = isl().UnionMap.read_from_str(self.model.context, "{ [k] -> [k - 1] : k != 0 }")
+        before = self.read(self.space.less_one())
         if not self.holds(f"{names} has no gaps", held.apply_range(before), held):
             raise Unsettled(f"{what} has gaps")
 
@@ -259,13 +295,13 @@ class Relations:
             ends = model.placing.ends[route]
             low = self.space.number(0) if ends is None or named else scope.lifted(evaluate(ends[0], scope))
             own = chunk.fix_val(isl().dim_type.out, 0, self.space.value(route))
-            own = own.project_out(isl().dim_type.out, 0, 1).flat_range_product(self.of(x, [turn.add(low)]))
+            own = own.project_out(isl().dim_type.out, 0, 1).flat_range_product(self.to(x, turn.add(low)))
             made = own if made is None else made.union(own)
         return made
 
     def rank_of(self, x: Statement) -> Map:
         """Return the map ``S[r, ...] -> [r]`` of a statement."""
-        return self.of(x, [self.space.named("r")])
+        return self.of(x, [self.space.raw("r")])
 
     def _keys_of_oldest(self, of: list[Statement], source: str, known: Mapping[str, Map]) -> dict[str, Map]:
         """Return the keys of statements whose k-th instance takes the microbatch of the k-th instance of its source."""
@@ -274,15 +310,15 @@ class Relations:
         if source == "F" and self.model.slices > 1:
             raise Unsettled(f"{words(of)} of slices")
         sources = [x for x in self.statements if x.letter == source and _alike(x, of[0])]
-        turns, r = self.turns(sources), self.space.named("r")
+        turns, r = self.turns(sources), self.space.raw("r")
         table: Map | None = None
         for x in sources:
-            own = self.of(x, [r, turns[x.name]]).reverse().apply_range(known[x.name])
+            own = self.of(x, [r, *self.space.digits(turns[x.name])]).reverse().apply_range(known[x.name])
             table = own if table is None else table.union(own)
         if table is None:
             raise Unsettled(f"{words(of)} without {source}")
         mine = self.turns(of)
-        return {x.name: self.of(x, [r, mine[x.name]]).apply_range(table) for x in of}
+        return {x.name: self.of(x, [r, *self.space.digits(mine[x.name])]).apply_range(table) for x in of}
 
     def made(self, letters: str) -> UnionMap:
         """Return the map ``S[...] -> [s, j]`` of the statements with these letters."""

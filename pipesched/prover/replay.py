@@ -79,7 +79,7 @@ class Replay:
     @property
     def _reads(self) -> dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]]:
         if "_known" not in self.__dict__:
-            sample, count = self.sample, len(self.sample.model.varying)
+            sample, count = self.sample, len(self.sample.model.parameters)
             found: dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]] = {}
             for size in sample.sizes:
                 found[size] = defaultdict(list), defaultdict(list)

@@ -23,7 +23,8 @@ from pipesched.prover.statements import Statement
 
 OF = {"W": "I", "R": "F"}
 """The kinds that take the oldest instance of another kind."""
-RANKS, MICROBATCHES, INSTANCES = 6, 40, 6000
+RANKS, MICROBATCHES = 6, 40
+WIDE, GROUPS, IN_GROUPS = 6, 5, 30  # in base p: ranks, groups of p microbatches, microbatches in groups
 
 
 @dataclass(eq=False)
@@ -66,18 +67,18 @@ class Sample:
     @cached_property
     def within(self) -> Set:
         """The sample sizes as an isl set."""
-        names = ", ".join(self.model.varying)
+        names = ", ".join(self.model.parameters)
         given = [
-            " and ".join(f"{n} = {k}" for n, k in zip(self.model.varying, size, strict=True)) for size in self.sizes
+            " and ".join(f"{n} = {k}" for n, k in zip(self.model.parameters, size, strict=True)) for size in self.sizes
         ]
         said = " or ".join(f"({each})" for each in given if each) or ("false" if names else "true")
         return isl().Set.read_from_str(self.model.context, f"[{names}] -> {{ : {said} }}").params()
 
     def _points(self, number: int, statement: Statement) -> Iterator[Instance]:
-        model, count = self.model, len(self.model.varying)
+        model, count = self.model, len(self.model.parameters)
         domain = statement.domain.intersect_params(self.within)
         if statement.drain:
-            own = model.space.named(model.space.dims[statement.loops])
+            own = model.space.raw(model.space.dims[statement.loops])
             domain = domain.intersect(own.zero_set())
         named = statement.microbatch
         for point, exact in points(domain, count):
@@ -85,14 +86,14 @@ class Sample:
             made = Instance(number, point[:count], point[count:], floors)
             made.position = statement.position(made.point[1:])
             if named is not None:
-                made.turn = named if isinstance(named, int) else int(named.eval(exact).to_python())
+                made.turn = model.space.at(named, exact)
             yield made
 
     @cached_property
     def held(self) -> dict[tuple[Point, int], list[tuple[int, int]]]:
         """The route and stage of each chunk, by size and rank."""
         found: defaultdict[tuple[Point, int], list[tuple[int, int]]] = defaultdict(list)
-        count = len(self.model.varying)
+        count = len(self.model.parameters)
         for chunk in self.model.placing.chunks:
             for point, _ in points(chunk.intersect_params(self.within).wrap(), count):
                 found[point[:count], point[count]].append((point[count + 1], point[count + 2]))
@@ -100,7 +101,7 @@ class Sample:
 
     def ends(self, size: Point) -> list[tuple[int, int]]:
         """Return the first microbatch and the end of each route."""
-        known = dict(zip(self.model.varying, size, strict=True))
+        known = self.model.known_at(size)
         scope = self.model.names(self.model.space)
         scope = Scope(scope.space, {**scope.values, **known}, scope.definitions, scope.context)
         whole = 0, evaluate(ast.Name(self.model.file.name.span, "m"), scope)
@@ -189,11 +190,14 @@ class _Run:
 
 def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) -> tuple[Point, ...]:
     """Return the small sizes that the file accepts, up to the sample's limit."""
-    names = ", ".join(model.varying)
-    most = {"p": ranks, "m": microbatches}
-    said = " and ".join(f"{name} <= {most[name]}" for name in model.varying) or "true"
+    names = ", ".join(model.parameters)
+    ranks = WIDE if model.digits else ranks
+    most = {"p": ranks, "m": microbatches, "g": GROUPS, "h": ranks}
+    said = " and ".join(f"{name} <= {most[name]}" for name in model.parameters) or "true"
     bound = isl().Set.read_from_str(model.context, f"[{names}] -> {{ : {said} }}").params()
-    found = sorted(point for point, _ in points(model.sizes.intersect(bound), len(model.varying)))
+    found = sorted(point for point, _ in points(model.sizes.intersect(bound), len(model.parameters)))
+    if model.digits:
+        return tuple(size for size in found if size[0] * size[1] <= IN_GROUPS)
     if "p" not in model.varying:
         return tuple(found[:20])
     chosen: list[Point] = []

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from pipesched.language import ast
+from pipesched.prover.digits import Number, Uncarried
 from pipesched.prover.presburger import Set, Space, case
 from pipesched.support.source import Span
 
@@ -66,6 +67,13 @@ class Scope:
         made.floors, made.depth = list(self.floors), self.depth
         return made
 
+    def simplify(self) -> None:
+        """Leave out of every value the cases that do not arise at this point."""
+        self.context = self.context.coalesce()
+        for name, value in self.values.items():
+            if not isinstance(value, (bool, Figure, *_NUMBER)) and hasattr(value, "n_piece") and value.n_piece() > 1:
+                self.values[name] = value.intersect_domain(self.context).gist(self.context)
+
     def lifted(self, value: Value) -> Value:
         """Convert a number to an expression."""
         return self.space.number(value) if isinstance(value, _NUMBER) else value
@@ -104,7 +112,10 @@ def evaluate(node: ast.Expression, scope: Scope) -> Value:
             return _logical(node, scope)
         case ast.Binary():
             left, right = evaluate(node.left, scope), evaluate(node.right, scope)
-            return _binary(node, left, right, scope)
+            try:
+                return _binary(node, left, right, scope)
+            except Uncarried:
+                raise NotAffine(node.span, "its carries have no bound") from None
         case ast.Conditional():
             return _conditional(node, scope)
         case ast.Entry():
@@ -246,10 +257,16 @@ def _product(node: ast.Expression, left: Value, right: Value, scope: Scope) -> V
     for number, other in ((left, right), (right, left)):
         if isinstance(number, _NUMBER):
             return other.scale_val(scope.space.value(number))
+        if isinstance(number, Number) and (turns := number.multiple_of_p()) is not None and other.small:
+            return number.space.times_p(other.last.scale_val(scope.space.value(turns)))
     raise NotAffine(node.span, "it is a product of two values that vary")
 
 
 def _divided(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
+    if isinstance(left, Number) and (found := left.divided(scope.lifted(right))) is not None:
+        quotient, rest, floors = found
+        scope.floors.extend(floors)
+        return quotient if node.operator == "//" else rest
     if isinstance(right, _NUMBER):
         quotient = left.scale_down_val(scope.space.value(right)).floor()
         scope.floors.append(quotient)

@@ -92,6 +92,8 @@ class Walker:
                     self._operation(node.second, scope, at)
                     pair = len(self.made)
                     self.made[-2:] = (replace(x, pair=pair, second=x is self.made[-1]) for x in self.made[-2:])
+                case ast.Drain() if self.space.width > 1:
+                    raise NotAffine(node.span, "`drain` in base p")
                 case ast.Drain():
                     chunk = None if node.chunk is None else evaluate(node.chunk, scope)
                     inside, loop, _ = self._entered(scope, at, 0, None)
@@ -137,10 +139,11 @@ class Walker:
             raise NotAffine(node.span, f"more than {MOST} statements")
         domain, loops = scope.context, at.word.count(None)
         for unused in self.space.dims[1 + loops :]:
-            domain = domain.intersect(self.space.named(unused).zero_set())
+            domain = domain.intersect(self.space.raw(unused).zero_set())
         name = f"S{len(self.made)}"
         place = (*at.word, at.number) if not drain else at.word
         chunk, microbatch = parts
+        floors = {str(each): each for each in scope.floors}
         self.made.append(
             Statement(
                 name,
@@ -150,18 +153,24 @@ class Walker:
                 place,
                 chunk=chunk,
                 microbatch=microbatch,
-                floors=tuple(scope.floors),
+                floors=tuple(floors.values()),
                 drain=drain,
             )
         )
 
     def _entered(self, scope: Scope, at: Place, low: Value, high: Value | None, **values: Value) -> Any:
         """Return the scope and the place inside a loop, and the loop's variable."""
-        variable = self.space.named(self.space.dims[1 + at.word.count(None)])
+        own = self.space.dims[1 + at.word.count(None) :][: self.space.width]
+        variable = self.space.named(own[-1])
         inside = variable.ge_set(scope.lifted(low))
         if high is not None:
             inside = inside.intersect(variable.lt_set(scope.lifted(high)))
-        return scope.block(inside, **values), Place((*at.word, at.number, None)), variable
+        if self.space.width > 1:
+            last = self.space.raw(own[-1])
+            inside = inside.intersect(last.lt_set(self.space.raw("p"))).intersect(last.nonneg_set())
+        within = scope.block(inside, **values)
+        within.simplify()
+        return within, Place((*at.word, at.number, *(None for _ in own))), variable
 
     def _loop(
         self,

@@ -11,9 +11,10 @@ cone, and T there is linear: the sum of the generators' T, weighted as the costs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import count
 
 from pipesched.prover.flow import Flow
@@ -101,7 +102,7 @@ class Timeline:
 
     def feasible(self, timed: Timed) -> bool:
         """Return True if no slot starts before its dependencies end, wherever times are known."""
-        most = isl().UnionMap.read_from_str(self.rel.model.context, "{ [a] -> [b] : a <= b }")
+        most = self.rel.related(self.rel.space.at_most())
         what, holds = f"start at {shown(timed.costs)}", self.rel.holds
         if not holds(f"{what} is known everywhere", self.flow.points, timed.begin.domain()):
             return False
@@ -160,7 +161,8 @@ class Timeline:
         """Return the edges whose consumer starts when its producer ends, and the slots that start at 0, at all
         generators.
         """
-        at_zero = isl().UnionSet.read_from_str(self.rel.model.context, "{ [0] }")
+        zeros = ", ".join("0" * self.rel.space.width)
+        at_zero = isl().UnionSet.read_from_str(self.rel.model.context, f"{{ [{zeros}] }}")
         near, far, zero = self.flow.near, self.flow.far, self.flow.points
         for timed in times:
             near = near.intersect(timed.end.apply_range(timed.begin.reverse()))
@@ -200,44 +202,61 @@ def clock(timeline: Timeline) -> str:
             return "start times at equal costs"
     except Unsettled as error:
         why = str(error)
-    if scheduled(timeline.flow):
+    edges = timeline.flow.near.union(timeline.flow.far)
+    if timeline.rel.space.width == 1 and scheduled(timeline.flow, "", edges):
         return "a clock of isl's scheduler"
+    for letter in timeline.letters:
+        costs = {each: int(each == letter) for each in timeline.letters} | {"C": 0}
+        with suppress(Unsettled):
+            timed = timeline.at(costs)
+            same = timed.begin.apply_range(timed.begin.reverse())
+            if timeline.feasible(timed) and scheduled(
+                timeline.flow, f" after start at {shown(costs)}", edges.intersect(same)
+            ):
+                return f"start times of {letter}, then a clock of isl's scheduler"
     raise Unsettled(f"no deadlock: {why}")
 
 
-def scheduled(flow: Flow) -> bool:
-    """Return True if isl's scheduler finds a clock that increases along every edge."""
-    rel, edges, kind = flow.rel, flow.near.union(flow.far), isl().dim_type
+def scheduled(flow: Flow, after: str, edges: UnionMap) -> bool:
+    """Return True if isl's scheduler finds a clock that increases along these edges. after: the clock that increases
+    along the others.
+    """
+    rel, kind = flow.rel, isl().dim_type
+    clocks = cache(lambda: _schedule(flow, edges))
     try:
-        made = rel.union(rel.of(x, word) for x in flow.nodes if (word := [*_word(flow, x)]))
+        made = rel.union(rel.of(x, word) for x in flow.nodes if (word := [*_word(rel, x, after, clocks)]))
     except isl().Error as error:
         if "maximal number" in str(error):
             raise
         return False
-    if not rel.holds("clock is known everywhere", flow.points, made.domain()):
+    if not rel.holds(f"clock{after} is known everywhere", flow.points, made.domain()):
         return False
     later = parts(edges.apply_domain(made).apply_range(made))
     return all(
         x.dim(kind.in_) == x.dim(kind.out)
-        and rel.holds("clock grows along every edge", x, isl().Map.lex_lt(x.get_space().domain()))
+        and rel.holds(f"clock{after} grows along every edge", x, isl().Map.lex_lt(x.get_space().domain()))
         for x in later
     )
 
 
-def _word(flow: Flow, x: Statement) -> Iterator[PwAff]:
+def _schedule(flow: Flow, edges: UnionMap) -> UnionMap:
+    return isl().ScheduleConstraints.on_domain(flow.points).set_validity(edges).compute_schedule().get_map()
+
+
+def _word(rel: Relations, x: Statement, after: str, clocks: Callable[[], UnionMap]) -> Iterator[PwAff]:
     """Yield the numbers of a statement's clock, as isl's scheduler has them."""
-    evidence, space = flow.rel.model.evidence, flow.rel.space
     for k in count():
-        number = evidence.guess(f"clock {k} at {x.name}", space, lambda k=k: _scheduled(flow, x, k))  # type: ignore[misc]
+        what = f"clock {k}{after} at {x.name}"
+        number = rel.model.evidence.guess(what, rel.space, lambda k=k: _scheduled(clocks, x, k))  # type: ignore[misc]
         if number is None:
             return
         yield number
 
 
-def _scheduled(flow: Flow, x: Statement, k: int) -> PwAff | None:
+def _scheduled(clocks: Callable[[], UnionMap], x: Statement, k: int) -> PwAff | None:
     """Return a number of the clock that isl's scheduler finds."""
     kind = isl().dim_type
-    for own in parts(flow.scheduled):
+    for own in parts(clocks()):
         if own.get_tuple_name(kind.in_) == x.name and k < own.dim(kind.out):
             return isl().PwMultiAff.from_map(own.reset_tuple_id(kind.in_)).get_pw_aff(k)
     return None

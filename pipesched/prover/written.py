@@ -136,7 +136,7 @@ def _case(case: Mapping[str, object], space: Space) -> PwAff:
     if not isinstance(case, dict) or not {"where", "value"} <= case.keys() <= {"where", "floors", "value"}:
         raise ValueError
     names = [*space.parameters, *space.dims]
-    columns = [space.number(1), *map(space.named, names)]
+    columns = [space.constant(1), *map(space.raw, names)]
     for k, text in enumerate(_texts(case.get("floors", []), FLOORS)):
         columns.append(space.combination(weights(text, names), columns).floor())
         names.append(f"e{k}")
