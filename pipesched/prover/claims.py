@@ -281,7 +281,9 @@ class _Part:
             witness = ranks
             for each in of:
                 own = valued(self.facts.space, each.intersect_domain(ranks))
-                witness = witness.subtract(own.apply_range(self.facts.space.below()).apply_range(own.reverse()).domain())
+                witness = witness.subtract(
+                    own.apply_range(self.facts.space.below()).apply_range(own.reverse()).domain()
+                )
             what = f"one rank has the most at {' and '.join(map(shown, self.generators))}"
             if not self.question.evidence.holds(what, ranks.params(), witness.params()):
                 raise Unsettled("at costs in between another rank may have the most")

@@ -45,7 +45,8 @@ class Guesses:
     @cached_property
     def _halved(self) -> Guesses:
         """The same guesses with additional columns for half of each loop variable, and of its sum with m; in base p, of
-        each last digit, and of its sum with p."""
+        each last digit, and of its sum with p.
+        """
         half = self.space.value(2)
         rows, floors = [self.rows], [*self.floors]
         units = {name: at for at, name in enumerate((*self.space.parameters, *self.space.dims), 1)}

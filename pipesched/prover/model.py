@@ -163,7 +163,9 @@ class Model:
     def space(self) -> Space:
         """The space of the statements' points: the rank and the loop variables."""
         deep = max([1, *(depth(item.body) for item in self.file.items if isinstance(item, ast.Rank))])
-        return self.space_of("r", *(f"i{k}{digit}" for k in range(deep) for digit in (("p", "") if self.digits else ("",))))
+        return self.space_of(
+            "r", *(f"i{k}{digit}" for k in range(deep) for digit in (("p", "") if self.digits else ("",)))
+        )
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:

@@ -17,7 +17,7 @@ from pipesched.prover.claims import Fails, Proof
 from pipesched.prover.domains import domain
 from pipesched.prover.presburger import isl
 from pipesched.prover.prove_report import Answer, Finding, Theorems
-from pipesched.prover.question import Question
+from pipesched.prover.question import Question, asked
 from pipesched.prover.refute import SOME, Small, interior
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.scope import NotAffine
@@ -49,7 +49,7 @@ def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
         name = (lists or unknown)[0]
         why = f"`{name}` is a list of values" if lists else f"schedule {file.name.id} has no parameter `{name}`"
         raise fail(Code.PARAMETER_UNKNOWN if not lists else Code.LIST, why, help="a proof is of whole numbers")
-    question = Question(file, given)
+    question = asked(file, given)
     if not question.model.varying:
         raise fail(Code.USAGE, "every parameter has one value", help="leave out --m, or --p")
     return _Prover(source, file, question).theorems()

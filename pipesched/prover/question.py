@@ -12,7 +12,7 @@ from pipesched.prover.digits import Uncarried
 from pipesched.prover.evidence import Evidence
 from pipesched.prover.facts import Facts
 from pipesched.prover.flow import Flow, complete
-from pipesched.prover.model import Model
+from pipesched.prover.model import SIZES, Model
 from pipesched.prover.presburger import PwAff, TooHard, bounded, isl
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.replay import Costs, Replay
@@ -23,9 +23,21 @@ from pipesched.prover.timeline import Timeline, Times, clock
 Found = TypeVar("Found")
 
 
+def asked(file: ast.File, given: Mapping[str, int]) -> Question:
+    """Return the question on a file, in base p if it divides by p while p varies."""
+    question = Question(file, given)
+    if question.model.varying == SIZES and not question.affine:
+        digits = Question(file, given, digits=True)
+        return digits if digits.affine else question
+    return question
+
+
 @dataclass(eq=False)
 class Question:
-    """A file and the sizes under question. given: fixed values of parameters; p and m vary unless they are given."""
+    """A file and the sizes under question. given: fixed values of parameters; p and m vary unless they are given.
+
+    digits: numbers are in base p.
+    """
 
     file: ast.File
     given: Mapping[str, int]
@@ -58,6 +70,14 @@ class Question:
             raise Unsettled("isl does not decide it") from None
         except Stuck:
             raise Unsettled("at a small size the order does not run") from None
+
+    @cached_property
+    def affine(self) -> bool:
+        """True if the file's sizes, placement and statements have a form that is known."""
+        try:
+            return bool(self.settled(lambda: (self.model.sizes, self.model.statements)))
+        except Unsettled:
+            return False
 
     @cached_property
     def relations(self) -> Relations:

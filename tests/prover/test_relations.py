@@ -26,6 +26,8 @@ NOT_YET = {"capped", "frozen_encoder", "interleaved_n", "interleaved_zb", "pipeo
 """What has no form that is known: `pending`, frozen stages, copies, a quotient by what varies with m."""
 ALL_P = {"1f1b", "1f1b_v", "eager_1f1b", "forward_only", "gpipe", "gpipe_reversed", "looped_bfs", "mario", "naive"}
 ALL_P |= {"dualpipev", "packed", "seq1f1b", "terapipe", "unet", "zb_h1", "zb_h2", "zb_v"}
+DIGITS = {"grouped_interleaved", "interleaved", "interleaved_overlap"}
+"""What divides by p, so that its numbers are in base p."""
 
 
 def expanded(schedule: Schedule) -> Slots:
@@ -34,22 +36,25 @@ def expanded(schedule: Schedule) -> Slots:
     ]
 
 
-def asked(file: ast.File, given: dict[str, int]) -> tuple[Model, Relations]:
-    model = Model(file, given)
+def asked(file: ast.File, given: dict[str, int], *, digits: bool = False) -> tuple[Model, Relations]:
+    model = Model(file, given, digits)
     return model, Relations(model, Sample(model, sizes(model)))
 
 
 def written_out(model: Model, relations: Relations, size: dict[str, int], ranks: int) -> Slots:
     """The keys of all instances at a size, by rank in the order of their places."""
-    text = " and ".join(f"{name} = {size[name]}" for name in model.varying) or "true"
-    there = isl.Set.read_from_str(model.context, f"[{', '.join(model.varying)}] -> {{ : {text} }}").params()
+    size = {**size, "g": size["m"] // size["p"], "h": size["m"] % size["p"]} if model.digits else size
+    text = " and ".join(f"{name} = {size[name]}" for name in model.parameters) or "true"
+    there = isl.Set.read_from_str(model.context, f"[{', '.join(model.parameters)}] -> {{ : {text} }}").params()
     found: list[list[tuple[tuple[int, ...], tuple[str, int, int, bool]]]] = [[] for _ in range(ranks)]
     for statement in model.statements:
         points: list[isl.Point] = []
         relations.keys[statement.name].intersect_params(there).wrap().foreach_point(points.append)
         for point in points:
-            at = [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(len(model.space.dims) + 2)]
-            *loops, stage, microbatch = at[1:]
+            dims = len(model.space.dims) + 1 + model.space.width
+            at = [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(dims)]
+            loops, (stage, *digits) = at[1 : len(model.space.dims)], at[len(model.space.dims) :]
+            microbatch = digits[-1] + (digits[0] * size["p"] if len(digits) > 1 else 0)
             step = (statement.letter, stage, microbatch, statement.second)
             found[at[0]].append((statement.position(tuple(loops)), step))
     return [[step for _, step in sorted(rank, key=lambda pair: pair[0])] for rank in found]
@@ -60,7 +65,7 @@ def test_the_relations_of_the_library_are_its_orders(name: str) -> None:
     """At sizes that no guess was made from too; for every p at once where that has a form."""
     file = check_text(read(name)).file
     p = 4 if name in ("chimera2", "dualpipe") else 2 if name in ("chimera", "bitpipe", "seq1f1b_i") else 3
-    model, relations = asked(file, {} if name in ALL_P else {"p": p})
+    model, relations = asked(file, {} if name in ALL_P | DIGITS else {"p": p}, digits=name in DIGITS)
     for m in (2 * p, 7 * p + (name in ALL_P), 16 * p):
         try:
             schedule = pipesched.load(name, p=p, m=m)
