@@ -257,7 +257,12 @@ def _product(node: ast.Expression, left: Value, right: Value, scope: Scope) -> V
     for number, other in ((left, right), (right, left)):
         if isinstance(number, _NUMBER):
             return other.scale_val(scope.space.value(number))
-        if isinstance(number, Number) and (turns := number.multiple_of_p()) is not None and other.small:
+        if (
+            isinstance(number, Number)
+            and isinstance(other, Number)
+            and other.small
+            and (turns := number.multiple_of_p()) is not None
+        ):
             return number.space.times_p(other.last.scale_val(scope.space.value(turns)))
     raise NotAffine(node.span, "it is a product of two values that vary")
 
