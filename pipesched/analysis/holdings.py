@@ -35,7 +35,7 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Bools, Ints, among, makes, running_sum
+from pipesched.model.columns import Bools, Ints, among, first_of, makes, running_sum
 from pipesched.model.grid import Grid, spread
 from pipesched.model.ops import COMPUTES, COPIES, MAKERS, RECEIVES, SENDS, USERS, Op, Result
 from pipesched.model.release import Release
@@ -249,7 +249,7 @@ def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
 
 def _first(program: Program, computes: tuple[Op, ...], message: Ints) -> Ints:
     """Return where each message's stage and microbatch first has one of the computes on the message's rank, or -1."""
-    at = np.flatnonzero(np.isin(program.op, computes))[::-1]
+    at = np.flatnonzero(np.isin(program.op, computes))
     wide = int(program.microbatch.max(initial=0)) + 2
     high = int(program.stage.max(initial=0)) + 2
 
@@ -257,12 +257,7 @@ def _first(program: Program, computes: tuple[Op, ...], message: Ints) -> Ints:
         home = program.rank[index].astype(np.int64) * high + program.stage[index] + 1
         return np.asarray(home * wide + program.microbatch[index] + 1)
 
-    known, first = np.unique(key(at)[::-1], return_index=True)
-    if not len(known):
-        return np.full(len(message), -1, dtype=np.int64)
-    wanted = key(message)
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[place] == wanted, at[::-1][first[place]], -1)
+    return first_of(key(at), at, key(message), -1)
 
 
 def _most(program: Program, change: Ints) -> InHand:

@@ -16,7 +16,7 @@ from pipesched.check.checks import Subject
 from pipesched.check.findings import labels, limited, notes, rows
 from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Diagnostic
-from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, computes
+from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, computes, first_of
 from pipesched.model.ops import RECEIVES, SENDS, USERS, Instruction, Op
 from pipesched.model.schedule import Program, Schedule
 
@@ -42,7 +42,7 @@ def check_handover(subject: Subject) -> Iterator[Diagnostic]:
         producer, user = needed.producer[which], needed.consumer[which]
         wanted = key(schedule.stage[producer], schedule.stage[user], schedule.microbatch[user])
         at = np.flatnonzero(inside & (program.op == receive))
-        received = _first(key(other[at], program.stage[at], program.microbatch[at]), at, wanted, none)
+        received = first_of(key(other[at], program.stage[at], program.microbatch[at]), at, wanted, none)
         wrong = late(received, index[user])
         found = rows(*(column[wrong] for column in (user, producer, index[user], received)))
         yield from _unreceived(program, schedule, receive, found)
@@ -51,13 +51,6 @@ def check_handover(subject: Subject) -> Iterator[Diagnostic]:
         made[inside[sends]] = index[dependencies.made[send.result][program.key(sends[inside[sends]])]]
         wrong = late(made, sends)
         yield from _unproduced(program, rows(sends[wrong], made[wrong]))
-
-
-def _first(keys: Ints, at: Ints, wanted: Ints, none: int) -> Ints:
-    """Return the first of these places that has each key that is wanted, ascending as they are."""
-    known, first = np.unique(np.append(keys, -1), return_index=True)
-    near = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[near] == wanted, np.append(at, none)[first[near]], none)
 
 
 def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:

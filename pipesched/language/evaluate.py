@@ -8,12 +8,12 @@ Nothing is expanded before its size is known, and nothing is interpreted: the pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import cast
+from math import prod
 
 import numpy as np
 
@@ -22,13 +22,15 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.language.execution import Budget, Names, reported
+from pipesched.language.lanes import Lanes, Unsuited, Values
 from pipesched.language.placement_lines import place
-from pipesched.language.rank_programs import Programs
+from pipesched.language.rank_programs import FEW, Programs
+from pipesched.language.turns import functions_of
 from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Column, Ints
 from pipesched.model.cost_values import Cost, least
 from pipesched.model.costs import Costs
-from pipesched.model.grid import Grid
+from pipesched.model.grid import Grid, reduced
 from pipesched.model.numbers import Value, entries
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
@@ -224,16 +226,42 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
     return 1
 
 
-def _by_formula(of: Sequence[ast.Name], value: ast.Expression, names: Names, placement: Placement) -> Cost:
+def _by_formula(entry: ast.Cost, value: ast.Expression, names: Names, placement: Placement, checked: Checked) -> Cost:
     """Return ``F[s, i] = e``: as few numbers as the names that e uses let differ."""
     used, cost = ast.names_in(value), names.function(value)
-    sizes = zip(of, (placement.stages, placement.microbatches), strict=False)
-    stages, *microbatches = (range(size if name.id in used else 1) for name, size in sizes)
-    rows = [[cost(stage, *at) for at in product(*microbatches)] for stage in stages]
-    made = Grid.of(cast("list[list[Fraction | int]]", rows))
+    both = zip(entry.of, (placement.stages, placement.microbatches), strict=False)
+    sizes = {name.id: size if name.id in used else 1 for name, size in both}
+    made = _beside(value, cost, names, sizes, checked)
+    if made is None:
+        stages, *microbatches = map(range, sizes.values())
+        made = Grid.of([[cost(stage, *at) for at in product(*microbatches)] for stage in stages])
     if made.even:
-        return made.column if len(stages) > 1 else made.column[0]
+        return made.column if len(made.whole) > 1 else made.column[0]
     return Grid(np.broadcast_to(made.whole, (placement.stages, placement.microbatches)), made.scale)
+
+
+def _beside(
+    value: ast.Expression, cost: Callable[..., int], names: Names, sizes: Mapping[str, int], checked: Checked
+) -> Grid | None:
+    """Return all numbers of a formula side by side; None where that is not to be had."""
+    shape, left = tuple(sizes.values()), names.budget.left
+    cost(*(0 for _ in shape))
+    spent, names.budget.left = (left - names.budget.left) * prod(shape), left
+    if prod(shape) < FEW or spent > left:
+        return None
+    lanes = Lanes(1, names, functions_of(checked))
+    for (name, size), at in zip(sizes.items(), np.ix_(*map(range, shape)), strict=True):
+        lanes.values[name] = Values(at, 0, size - 1)
+    match value:
+        case ast.Binary(operator="/", left=parts, right=ast.Number(value=int(over))) if over:
+            value = parts
+        case _:
+            over = 1
+    with suppress(Unsuited):
+        made = reduced(np.broadcast_to(lanes.term(value).of, shape).reshape(shape[0], -1), over)
+        names.budget.pay(spent)
+        return made
+    return None
 
 
 def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
@@ -248,7 +276,7 @@ def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
         if entry.value is None:
             cost = tuple(Fraction(names.number(value)) for value in entry.values or ())
         elif entry.of:
-            cost = _by_formula(entry.of, entry.value, names, placement)
+            cost = _by_formula(entry, entry.value, names, placement, checked)
         else:
             cost = Fraction(names.number(entry.value))
         wrong = "given twice" if entry.name in given else "negative" if least(cost) < 0 else ""

@@ -142,7 +142,7 @@ class Lanes:
                 if sign == "-":
                     return Values(-operand.of, -operand.most, -operand.least)
                 return Values(~operand.of if operand.varies else not operand.of)
-            case ast.Binary(operator=sign):
+            case ast.Binary(operator=sign) if sign != "/":
                 a, b = self.term(node.left), self.term(node.right)
                 _, makes, by = OPERATORS[sign]
                 if makes == "boolean":

@@ -19,7 +19,7 @@ from pipesched.language import ast
 from pipesched.language.execution import Names
 from pipesched.language.lanes import Batch, Expansion, Lanes, Unsuited, Values
 from pipesched.language.typecheck import Checked
-from pipesched.model.columns import Bools, Column, Ints, among, fresh
+from pipesched.model.columns import Bools, Column, Ints, among, fresh, small
 from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.slices import mirrored
@@ -85,10 +85,15 @@ class Chunks:
         of_all = weights & bare & (count > 1)
         if not np.all(np.where(bare, of_all | (count == 1), made.chunk < count)):
             raise Unsuited
-        unit = _small(first + np.maximum(made.chunk, 0))
+        unit = small(first + np.maximum(made.chunk, 0))
         if of_all.any() and (weights & ~bare & (count > 1)).any():
             raise Unsuited
-        return unit, _small(first) if of_all.any() else unit
+        return unit, small(first) if of_all.any() else unit
+
+
+def functions_of(checked: Checked) -> dict[str, ast.Let]:
+    """Return the functions that a file defines outside of its ranks."""
+    return {x.name.id: x for x in checked.file.items if isinstance(x, ast.Let) and x.parameters}
 
 
 class Arrays:
@@ -99,7 +104,7 @@ class Arrays:
         ops = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)
         self.sites = {kind: ops == kind for kind in COMPUTES}
         self.turns = [among(ops, kinds) for kinds in _TURNS]
-        self.functions = {x.name.id: x for x in checked.file.items if isinstance(x, ast.Let) and x.parameters}
+        self.functions = functions_of(checked)
         sites = {site.span.end: number for number, site in enumerate(checked.sites)}
         self.expansion = Expansion(sites, checked.weights)
 
@@ -149,7 +154,7 @@ class Arrays:
         weights = self.sites[Op.W][made.site]
         _, unit = chunks.units(made, weights)
         change = self.sites[Op.I][made.site].astype(np.int64) - (weights & ~drains)
-        order = _by(unit)
+        order = np.argsort(unit, kind="stable")
         total = np.cumsum(change[order])
         here = np.flatnonzero(drains[order])
         of = unit[order][here]
@@ -195,7 +200,7 @@ class Arrays:
         turn = np.arange(len(at)) + np.repeat(chunks.low - np.cumsum(count) + count, count)
         if mirror:
             turn = mirrored(turn, self.placement.slices)
-        keys[at[_by(of)]] = turn + np.repeat(chunks.key, count)
+        keys[at[np.argsort(of, kind="stable")]] = turn + np.repeat(chunks.key, count)
 
 
 _TURNS = [
@@ -207,7 +212,7 @@ _TURNS = [
 
 def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
     """Fill in the keys of operations of which the n-th of a unit is for the same as the n-th of the sources there."""
-    at, source = at[_by(unit[at])], source[_by(unit[source])]
+    at, source = (x[np.argsort(unit[x], kind="stable")] for x in (at, source))
     count, there = (np.bincount(unit[x], minlength=int(unit.max()) + 1) for x in (at, source))
     if (count > there).any():
         raise Unsuited
@@ -220,16 +225,6 @@ def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
 def _ends(count: Ints) -> Ints:
     """Return where each of several runs begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(count, dtype=np.int64)])
-
-
-def _small(unit: Ints) -> Column:
-    """Return 16 bits where they do, since numpy sorts those by radix."""
-    return unit.astype(np.uint16) if unit.max(initial=0) < 2**16 else unit
-
-
-def _by(unit: Column) -> Ints:
-    """By unit, in the order written."""
-    return np.argsort(unit, kind="stable")
 
 
 def _gathered(batches: Sequence[Batch], start: Ints) -> Columns:

@@ -85,3 +85,10 @@ def running_sum(change: Ints, start: Ints) -> Ints:
     total = np.cumsum(change)
     before = np.concatenate([np.zeros(1, dtype=np.int64), total])[start[:-1]]
     return np.asarray(total - np.repeat(before, np.diff(start)))
+
+
+def first_of(keys: Ints, at: Ints, wanted: Ints, none: int) -> Ints:
+    """Return the first of these places that has each key that is wanted, ascending as they are."""
+    known, first = np.unique(np.append(keys, -1), return_index=True)
+    near = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[near] == wanted, np.append(at, none)[first[near]], none)

@@ -127,7 +127,7 @@ class Grid:
 def reduced(whole: Ints, scale: int) -> Grid:
     """Return the grid in lowest terms."""
     rows = whole[:1] if whole.strides[0] == 0 else whole
-    common = int(np.gcd(np.gcd.reduce(rows, axis=None), scale)) or 1
+    common = 1 if scale == 1 else int(np.gcd(np.gcd.reduce(rows, axis=None), scale)) or 1
     return Grid(whole if common == 1 else np.broadcast_to(rows // common, whole.shape), scale // common)
 
 

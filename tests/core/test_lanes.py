@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from pipesched.diagnostics import PipeschedError
-from pipesched.language import rank_programs
+from pipesched.language import evaluate, rank_programs
 from pipesched.language.evaluate import at_size
 from pipesched.language.turns import Arrays
 from pipesched.language.typecheck import check_text
+from pipesched.model.ops import Op
 from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers import ps_forms, ps_programs, ps_slices
@@ -37,14 +41,15 @@ class Runs:
         monkeypatch.setattr(Arrays, "run", run)
 
     def written(self, text: str, sizes: Mapping[str, Any], few: int, most: int) -> object:
-        self.patch.setattr(rank_programs, "FEW", few)
+        for module in (evaluate, rank_programs):
+            self.patch.setattr(module, "FEW", few)
         try:
             unit = at_size(check_text(Source("x.ps", text)), sizes, max_ops=most)
         except PipeschedError as error:
             return str(error)
         made = unit.schedule
         columns = (made.op, made.stage, made.microbatch, made.second, made.start, unit.schedule.origin.sited()[0])
-        return [column.tolist() for column in columns], unit.names.budget.left
+        return [column.tolist() for column in columns], unit.names.budget.left, unit.costs.to_json()
 
     def alike(self, text: str, sizes: Mapping[str, Any], most: int = 20_000) -> bool:
         """Both ways give the same operations, steps left and mistakes; whether it was run as arrays."""
@@ -115,3 +120,36 @@ def test_one_program(program: str, suited: bool | None, runs: Runs) -> None:
     text = f"schedule x(p, m)\nstage s in 0 .. p on rank s\nrank r {{ {program} }}\n"
     found = runs.alike(text, {"p": 3, "m": 8})
     assert suited is None or found == suited
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("formula", "expected", "side_by_side"),
+    [
+        ("3 * s + i % 2", lambda s, i: Fraction(3 * s + i % 2), True),
+        ("(s * i + 1) / 4", lambda s, i: Fraction(s * i + 1, 4), True),
+        ("(2 * i + 2) / 2", lambda s, i: Fraction(i + 1), True),
+        ("f(i) + length[i]", lambda s, i: Fraction(i * i + (3, 1, 2, 5)[i]), True),
+        ("if s < i then s else i", lambda s, i: Fraction(min(s, i)), True),
+        ("s / 2 + i / 3", lambda s, i: Fraction(s, 2) + Fraction(i, 3), False),
+        ("s + 0.5", lambda s, i: s + Fraction(1, 2), False),
+        ("s + i - 9", None, True),  # negative
+        ("12 // (i - 2)", None, False),
+        ("length[s + i]", None, False),
+        ("s + i + 4611686018427387903", None, False),
+    ],
+)
+def test_costs_by_formula(
+    formula: str, expected: Callable[[int, int], Fraction] | None, side_by_side: bool, runs: Runs
+) -> None:
+    """Formulas of costs give the same numbers and mistakes side by side as one by one, and those of Python."""
+    head = "schedule x(p, m, length[m] = 1)\nlet f(k) = k * k\nstage s in 0 .. p on rank s\n"
+    text = f"{head}costs F[s, i] = {formula}\nrank r {{ repeat m {{ F }}  repeat m {{ B }} }}\n"
+    sizes = {"p": 3, "m": 4, "length": (3, 1, 2, 5)}
+    with patch.object(evaluate, "reduced", wraps=evaluate.reduced) as reduced:
+        runs.alike(text, sizes)
+    assert reduced.called == side_by_side
+    if expected is not None:
+        given = at_size(check_text(Source("x.ps", text)), sizes).costs.ticks(3, 4)
+        found = [[int(given.durations(*(np.array([x]) for x in (Op.F, s, i)))[0]) for i in range(4)] for s in range(3)]
+        assert found == [[expected(s, i) * given.scale for i in range(4)] for s in range(3)]
