@@ -24,14 +24,14 @@ extension.register(
 
 
 class _Check(ModuleType):
-    """The folder of the checks, which is called as the function of that name."""
+    """The folder of the checks, callable as the API function of the same name."""
 
     def __call__(self, *arguments: object, **given: object) -> object:
         return import_module("pipesched.interop.api").check(*arguments, **given)
 
 
 class _Package(ModuleType):
-    """The package; an import of `pipesched.check` sets the module where the function is looked for."""
+    """The package. An import of `pipesched.check` sets the module in place of the function."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "check" and isinstance(value, ModuleType):

@@ -1,7 +1,7 @@
-"""The entry point: one place decides how a process ends.
+"""The entry point: this module alone decides how a process ends.
 
-    0 holds   1 wrong inside the file   2 command line or unreadable file   70 a fault of ours   130 interrupted
-    141 the reader of our output went away (as the shell says of any filter)
+    0 holds   1 wrong inside the file   2 command line or unreadable file   70 an internal error   130 interrupted
+    141 the reader of our output went away (as the shell reports for any filter)
 
 Nobody sees a traceback unless PIPESCHED_DEBUG is set.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    sys.path.pop(0)  # of `python -m`: the current folder, whose json.py is not the one that is meant
+    sys.path.pop(0)  # added by `python -m`: the current folder, whose json.py must not replace the library's
 
 import contextlib
 import gc
@@ -19,16 +19,16 @@ import os
 from collections.abc import Sequence
 
 CANNOT_WRITE, INTERNAL, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
-_DIGITS = 4300  # of a number that is read or written; the environment may say otherwise
+_DIGITS = 4300  # most digits of a number that is read or written; the environment may set another limit
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line (default: that of the process) and returns the exit status."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # halves the start of numpy, which we use on one core
+    """Run a command line (default: that of the process) and return the exit status."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # halves the start of numpy, which is used on one core
     sys.set_int_max_str_digits(_DIGITS)
-    gc.set_threshold(50_000, 20, 20)  # trees and tokens make no cycles: looking for them took a fifth of the time
+    gc.set_threshold(50_000, 20, 20)  # trees and tokens make no cycles: collecting them took a fifth of the time
     try:
-        from pipesched.shell.app import run  # inside, so that an interrupt while starting is one too
+        from pipesched.shell.app import run  # imported here, so that an interrupt while starting is handled too
 
         status = run(list(sys.argv[1:] if arguments is None else arguments))
         if sys.stdout is not None:
@@ -45,14 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = " ".join(f"{type(error).__name__}: {error}".split())
             _say(f"error: internal: {said[:300]}; please report (PIPESCHED_DEBUG=1 shows where)")
             return INTERNAL
-        _discard_output()  # a file that cannot be read has its own diagnostic; this is our output
+        _discard_output()  # an unreadable file has its own diagnostic; this is our output
         _say(f"error: cannot write: {error.strerror or error}")
         return CANNOT_WRITE
     return status
 
 
 def _discard_output() -> None:
-    """Lets the interpreter's last flush of stdout go nowhere instead of failing once more."""
+    """Redirect stdout to nowhere, so that the interpreter's last flush does not fail again."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

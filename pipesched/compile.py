@@ -1,14 +1,14 @@
-"""The compiler on one page: five arrows, a call each.
+"""The compiler on one page: five arrows, a call for each.
 
     name ──read──> Source ──load──> Loaded ──examine──> Examination ──lower──> Program ──emit──> text
                              │                   │
-                             │                   ├─ analysis: a schedule with all that follows from it, on demand
-                             │                   └─ report: what every check finds, and what the schedule costs
+                             │                   ├─ analysis: a schedule with all derived facts, on demand
+                             │                   └─ report: the findings of every check, and the schedule's costs
                              └─ .ps text, torch CSV, order text, stream (READERS); with messages it has its own Program
 
-Everything that is wrong is collected and reported together; a later step runs as far as what came before it allows.
-`verify`, `show`, `emit` and every other verb (`verbs/`) is made of these calls. A reader or a writer is imported with
-the first file that needs it: most runs need one.
+All findings are collected and reported together; a later step runs as far as the earlier ones allow. `verify`, `show`,
+`emit` and every other verb (`verbs/`) consist of these calls. A reader or a writer is imported when a file needs it:
+most runs need one.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
 
-MESSAGES = 3  # instructions for each operation: itself, a send and a receive
+MESSAGES = 3  # instructions per operation: itself, a send and a receive
 
 
 def load(source: Source, options: Options) -> Loaded:
-    """Return a file as a schedule, by its content.
+    """Load a file as a schedule, by its content.
 
     Raises:
-        PipeschedError: PS1xx, PS2xx, PS8xx, everything that keeps it from being one.
+        PipeschedError: PS1xx, PS2xx, PS8xx, the findings that keep it from being one.
     """
     row = reader_of(source)
     if options.settings and "settings" not in row.takes:
@@ -52,15 +52,15 @@ def load(source: Source, options: Options) -> Loaded:
 
 
 def examine(loaded: Loaded, options: Options) -> Examination:
-    """Examine a loaded schedule; every fact and finding is derived when it is asked for."""
+    """Examine a loaded schedule; every fact and finding is derived on demand."""
     return Examination(loaded, options)
 
 
 def examined(source: Source, options: Options) -> Examination:
-    """Return a file, loaded and examined.
+    """Load and examine a file.
 
     Raises:
-        PipeschedError: as `load`; PS222, PS225, options that mean nothing for it.
+        PipeschedError: as for `load`; PS222, PS225, options that do not fit it.
     """
     made = examine(load(source, options), options)
     if made.report.exit_status == 2:
@@ -69,7 +69,7 @@ def examined(source: Source, options: Options) -> Examination:
 
 
 def lower(schedule: Schedule) -> Program:
-    """Return the program of a schedule: its own, else that at unit costs.
+    """Return the program of a schedule: its own, or the lowering at unit costs.
 
     Raises:
         PipeschedError: PS306, compute orders that wait for each other have no program; PS3xx.
@@ -86,7 +86,7 @@ def emit(order: Schedule | Program, target: str, head: Head) -> Iterator[str]:
 
 
 def _require_size(loaded: Loaded, most: int) -> None:
-    """Raises PipeschedError: PS210, it is too much to be checked in a few seconds."""
+    """Raise PipeschedError, PS210, if checks would take more than a few seconds."""
     require_ranks(loaded.schedule.ranks, most_ranks(most))
     instructions = len(loaded.schedule if loaded.program is None else loaded.program)
     for count, what, limit in (

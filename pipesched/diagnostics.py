@@ -1,8 +1,8 @@
-"""Diagnostics: findings as values, which are printed elsewhere.
+"""Diagnostics: findings as values, which other modules print.
 
-Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message gives the
-fact with its numbers; a label says what happens *there*; a note proves it; the help says what to do. How a command ends
-follows from the codes of its findings.
+Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message gives the fact
+with its numbers; a label says what happens *there*; a note proves it; the help gives the remedy. The exit status of a
+command follows from the codes of its findings.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NOT_JUDGED = 4  # exit status
 
 
 class AnyCode(enum.StrEnum):
-    """A kind of finding, and how every command ends that finds it: with status 1 unless another is named here.
+    """A kind of finding, with the exit status of commands that find it: 1 unless another is given here.
 
-    PS1xx syntax, 2xx names, parameters, limits, 3xx completeness and data flow, 4xx channels and deadlock, 5xx
-    memory, 6xx gradients, reduction, replicas, 7xx optimizer, 8xx formats and runtimes, 9xx warnings, whose status is
-    0. A released code keeps its meaning; a retired one is not used again. Each owner has its own, no two the same.
+    PS1xx syntax, 2xx names, parameters, limits, 3xx completeness and data flow, 4xx channels and deadlock, 5xx memory,
+    6xx gradients, reduction, replicas, 7xx optimizer, 8xx formats and runtimes, 9xx warnings, whose status is 0. A
+    released code keeps its meaning; a retired one is not used again. Each owner has its own codes, no two the same.
     """
 
     status: int
@@ -38,12 +38,12 @@ class AnyCode(enum.StrEnum):
 
     @property
     def warning(self) -> bool:
-        """True for a warning, which leaves the verdict as it is."""
+        """True for a warning, which does not change the verdict."""
         return self.value.startswith("PS9")
 
     @property
     def severity(self) -> str:
-        """``error``, ``warning``, or ``unjudged``: no verdict, because something was not read or is not known."""
+        """``error``, ``warning``, or ``unjudged``: no verdict, because something was unread or unknown."""
         return "warning" if self.warning else "unjudged" if self.status == NOT_JUDGED else "error"
 
     @property
@@ -53,7 +53,7 @@ class AnyCode(enum.StrEnum):
 
 
 class Code(AnyCode):
-    """The kinds of finding of the core; those of checks alone are in `check.rows`."""
+    """The kinds of findings of the core; those of checks alone are in `check.rows`."""
 
     SYNTAX = "PS101"
     CHARACTER = "PS102"
@@ -110,7 +110,7 @@ class Code(AnyCode):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The event at a place. Without a span the message alone says where."""
+    """A remark at a place. Without a span, the message itself names the place."""
 
     span: Span | None
     message: str
@@ -124,7 +124,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A finding. The first label is its place; the others are the rest of the story."""
+    """A finding. The first label is its place; the others give further places."""
 
     code: AnyCode
     message: str
@@ -150,13 +150,13 @@ class Diagnostic:
 
 
 def exit_status(found: Iterable[Diagnostic]) -> int:
-    """How a command ends that found these: the worst of their statuses; 4, not judged, only where nothing is wrong."""
+    """Return the exit status for these findings: the worst of theirs; 4, not judged, only if none is an error."""
     statuses = {diagnostic.code.status for diagnostic in found}
     return max(statuses - {NOT_JUDGED} or {0}) or max(statuses, default=0)
 
 
 class Judged:
-    """A result with `diagnostics`: the verdict follows from them."""
+    """A result with `diagnostics`, which determine its verdict."""
 
     if TYPE_CHECKING:
 
@@ -180,7 +180,7 @@ class Judged:
 
 
 class PipeschedError(Exception):
-    """The one exception that crosses the API: everything that a phase found wrong."""
+    """The only exception that crosses the API: all findings of a phase."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
@@ -188,7 +188,7 @@ class PipeschedError(Exception):
 
 
 def _said(found: Diagnostic) -> str:
-    """Return a finding in an exception: code, message and place on a line, the remedy below."""
+    """Return a finding as text in an exception: code, message and place on a line, the remedy below."""
     place = next((f" ({label.span})" for label in found.labels if label.span is not None), "")
     return f"{found.code}: {found.message}{place}" + (f"\n  help: {found.help}" if found.help else "")
 
@@ -207,10 +207,10 @@ def of_the_caller(error: PipeschedError) -> PipeschedError:
 
 @contextmanager
 def budgeted(file: Source | str) -> Iterator[None]:
-    """Inside, a file is read, which is named where it has no text.
+    """Limit the work of reading a file inside the block; `file` names it if it has no text.
 
     Raises:
-        PipeschedError: PS843, it costs more than its budget (`pipesched.support.budget`).
+        PipeschedError: PS843, if reading exceeds the budget (`pipesched.support.budget`).
     """
     try:
         yield

@@ -1,9 +1,9 @@
-"""Every analysis and every check over one loaded schedule, in one report.
+"""All analyses and all checks of one loaded schedule, in one report.
 
     complete, data flow, placement ── timeline, memory ── program: channels, deadlock, hand-over, torch ── claims
 
-All that is wrong is reported together. What needs a timeline runs only if there is one, and claims are judged only of
-an order that is right.
+All findings are reported together. Checks that need a timeline run only if there is one, and claims are judged only for
+a right order.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ UNIT = "microbatches through 1/p of the model"
 
 @dataclass(frozen=True)
 class Options(Extended):
-    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one per rank.
+    """The options of a verification. Sizes given for a CSV are checked; `mem_cap` has one entry, or one per rank.
 
-    comm: strict where none is named; where one is, the time that messages take to queue under it counts too. frozen:
-    the stages of an order that are not trained. settings: of an order that is named with a colon, parameters that are
-    no sizes.
+    comm: strict by default; if one is named, the time that messages queue under it counts too. frozen: the stages of an
+    order that are not trained. settings: for a source with a colon in its name, parameters that are not sizes.
     """
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -56,14 +55,14 @@ class Options(Extended):
     settings: Mapping[str, str | float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises PipeschedError: PS225, a size below 1."""
+        """Check the sizes; raise PipeschedError, PS225, if one is below 1."""
         require_counts(self.parameters.items())
 
     def counted(self, loaded: Loaded) -> Costs:
-        """Return the costs that count: what is asked for, over those of a cost model, or over those of the file.
+        """Return the costs in effect: the requested ones, over those of a cost model, or over those of the file.
 
         Raises:
-            PipeschedError: what an extension says of its options.
+            PipeschedError: findings of an extension on its options.
         """
         made = [row.costs.load()(loaded, self) for row in counting(CostModel, self)]
         own = next((costs for costs in made if isinstance(costs, Costs)), loaded.own_costs)
@@ -72,17 +71,17 @@ class Options(Extended):
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """A loaded schedule under options: all that follows from it, and the verdict."""
+    """A loaded schedule under options: all derived facts, and the verdict."""
 
     loaded: Loaded
     options: Options
 
     @cached_property
     def analysis(self) -> Analysis:
-        """The everything that follows from the schedule and its program.
+        """Everything that follows from the schedule and its program.
 
         Raises:
-            PipeschedError: PS222, PS225, options that mean nothing for it.
+            PipeschedError: PS222, PS225, options that do not fit it.
         """
         model, _ = parse_model(self.options.comm or self.loaded.comm or str(STRICT)), self.caps
         asked, schedule = self.options.costs or Costs(), self.loaded.schedule
@@ -100,12 +99,12 @@ class Examination:
         """The most activations by rank.
 
         Raises:
-            PipeschedError: PS225, a negative one, or not one per rank; bytes, and no model says what they are of.
+            PipeschedError: PS225, a negative cap, or not one per rank; bytes without a model.
         """
         return caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
 
     def having(self, program: Program | None, torch_version: TorchVersion | None) -> Examination:
-        """Replace the program of the file; for a version of torch, or not for torch."""
+        """Return the examination with another program; for a version of torch, or not for torch."""
         loaded = replace(
             self.loaded, schedule=self.loaded.schedule.with_program(program), torch=torch_version is not None, owned=()
         )
@@ -116,7 +115,7 @@ class Examination:
 
     @cached_property
     def report(self) -> Report:
-        """The verdict; what means nothing is in it, and nothing is raised."""
+        """The verdict. Options that do not fit are findings in it; nothing is raised."""
         try:
             return self._report()
         except PipeschedError as error:
@@ -131,7 +130,7 @@ class Examination:
         communication, messages = self._communication()
         claims = self._claims(sound)
         found += _failed(claims)
-        made.forget("program")  # what was lowered for the checks; pictures and tables read the order alone
+        made.forget("program")  # the lowering is for the checks; pictures and tables need only the order
         return Report(
             schedule.name,
             loaded.source,
@@ -173,7 +172,7 @@ class Examination:
         )
 
     def _more(self) -> Iterator[Part]:
-        """Return the parts of extensions."""
+        """Return the parts of the report that extensions add."""
         made = (row.part.load()(self) for row in counting(Measure, self.options))
         return (part for part in made if isinstance(part, Part))
 
@@ -198,7 +197,7 @@ class Examination:
         )
 
     def _claims(self, sound: bool) -> list[Verdict]:
-        """Return the verdict on each claim; not applicable where the order itself is wrong."""
+        """Return the verdict on each claim; not applicable if the order itself is wrong."""
         unit = self.loaded.unit
         if unit is None:
             return []

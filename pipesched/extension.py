@@ -1,8 +1,8 @@
-"""An extension adds rows to tables of the core, which imports nothing of it.
+"""Tables of the core to which extensions add rows; the core imports nothing of an extension.
 
-An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports this module alone: a row names
-its functions by path, and they are imported when they are called. `register` lists the extensions; without
-any, the core verifies, shows in characters and emits.
+An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports only this module: a row names its
+functions by path, and they are imported when they are called. `register` lists the extensions; without any, the core
+verifies, shows in characters and emits.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True)
 class Lazy(Generic[Given]):
-    """A function or value of an extension, as ``planning.footprint:footprint``; imported when it is needed."""
+    """A function or value of an extension, as ``planning.footprint:footprint``; imported on first use."""
 
     path: str
 
     def load(self) -> Given:
-        """Return the object itself."""
+        """Import the object and return it."""
         module, _, name = self.path.partition(":")
         return cast("Given", getattr(import_module(f"pipesched.{module}"), name))
 
     def makes(self, value: object) -> bool:
-        """Return True if a value is of the class that the path names; nothing is imported."""
+        """Return True if a value is of the class that the path names; import nothing."""
         return f"{type(value).__module__}:{type(value).__qualname__}" == f"pipesched.{self.path}"
 
 
@@ -47,7 +47,7 @@ class Extended:
     owned: tuple[object, ...] = field(default=(), kw_only=True)
 
     def of(self, kind: type[Owned]) -> Owned:
-        """Return the value of a class; its defaults where there is none."""
+        """Return the value of a class, or its defaults if there is none."""
         return next((value for value in self.owned if isinstance(value, kind)), None) or kind()
 
     def owning(self, value: object) -> Self:
@@ -58,12 +58,12 @@ class Extended:
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 @dataclass(frozen=True, eq=False, repr=False)
 class Row:
-    """A row of a table. place: where it stands among the rows of all owners; equal places in the order of owners.
+    """A row of a table. place: its position among the rows of all owners; equal places are in the order of owners.
 
-    Each kind is a frozen dataclass, and a row is equal to itself alone: methods that nobody calls would cost `--help` a
-    tenth of its time.
+    Each kind is a frozen dataclass, and a row equals only itself: methods that nobody calls would cost `--help` a tenth
+    of its time.
 
-    owner: the class of a value without which the row does not count, where its table is asked by `counting`.
+    owner: the class of a value without which the row does not count, if its table is read by `counting`.
     """
 
     place: int = field(default=0, kw_only=True)
@@ -93,7 +93,7 @@ def registered() -> tuple[str, ...]:
 
 
 def rows(kind: type[Kind]) -> tuple[Kind, ...]:
-    """Return the rows of one kind of all extensions, by place."""
+    """Return the rows of one kind from all extensions, by place."""
     if (found := _of_kind.get(kind)) is None:
         found = _of_kind[kind] = sorted((row for row in _all() if isinstance(row, kind)), key=lambda row: row.place)
     return tuple(cast("list[Kind]", found))
@@ -115,13 +115,13 @@ Taker: TypeAlias = Callable[[dict[str, object], dict[str, object]], object]
 
 
 class Option(Row):
-    """An option of verbs. read: from a value of Python, and from a text of the command line where `typed` does not say
-    other; None for a text as it is. choices: all values that it takes, where they are few.
+    """An option of verbs. read: converts a Python value, and a text of the command line unless `typed` does; None for a
+    text as it is. choices: all allowed values, if they are few.
 
-    flags: on the command line, where that is not the name. terminal: it is not a keyword of a function; sizes are, as
-    parameters of the schedule. on: the verbs to which an extension adds it; after: the option that it follows there.
-    into: the class of the value in `Extended` that has the options with this `into` as its fields; or a function of
-    these and of all that are given, which makes it, and what it takes out of the latter does not reach the core.
+    flags: on the command line, if not the name. terminal: it is not a keyword of a function; sizes are, as parameters
+    of the schedule. on: the verbs to which an extension adds it; after: the option that it follows there. into: the
+    class of the value in `Extended` whose fields are the options with this `into`; or a function of these and of all
+    given options that builds the value, and may remove some of the latter so that they do not reach the core.
     """
 
     name: str
@@ -144,19 +144,19 @@ class Option(Row):
 
 
 def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
-    """Return the rows that need no value of an extension, or one that is there."""
+    """Return the rows without an owner, or whose owner's value is present."""
     return [row for row in rows(kind) if row.owner is None or any(map(row.owner.makes, asked.owned))]
 
 
 class CostModel(Row):
-    """The costs that follow from an extension's options. costs: of what was loaded, and options; None for its own."""
+    """The costs that follow from an extension's options. costs: of a loaded file and options; None for its own."""
 
     costs: Lazy[Callable[..., object]]
 
 
 class Measure(Row):
     """A part of a report. key: in JSON, and as an attribute of the report. part: of an examination, a
-    `report.parts.Part`; None where there is nothing to say.
+    `report.parts.Part`; None if there is nothing to report.
     """
 
     key: str
@@ -168,16 +168,16 @@ class Needs(Flag):
 
     NOTHING = 0
     PROGRAM = auto()  # instructions: those of the file, or the lowering of its order
-    MESSAGES = auto()  # likewise, and the lowering of an order in which something is wrong does not count
-    OWN = auto()  # the file gives its instructions itself
+    MESSAGES = auto()  # likewise, but the lowering of a wrong order does not count
+    OWN = auto()  # the file itself has instructions
     ENDS = auto()  # every operation runs: no compute orders wait for each other
     SOUND = auto()  # the order of compute has no error
     CAPS = auto()  # a cap of activations is given
-    TORCH = auto()  # the file is torch's, or is to run there
+    TORCH = auto()  # the file comes from torch, or is to run there
 
 
 class Check(Row, Generic[Given]):
-    """A check: the property in words, the codes of its violations, the function that finds them in what is judged."""
+    """A check: the property in words, the codes of its violations, the function that finds them."""
 
     property: str
     codes: tuple[str, ...]
@@ -190,10 +190,10 @@ class Check(Row, Generic[Given]):
 
 
 class View(Row):
-    """A picture. draw: of a chart and a request its text, or the bytes of a file.
+    """A picture. draw: returns its text or bytes, from a chart and a request.
 
-    suffixes: of files, that name the view. takes: the options that mean something for it. forms: by suffix, of a view
-    that is written in several; form: the form of a file without a suffix.
+    suffixes: endings of files that select the view. takes: the options that apply to it. forms: by suffix, if a view is
+    written in several forms; form: of a file without a suffix.
     """
 
     name: str
@@ -204,22 +204,23 @@ class View(Row):
     form: str = ""
 
     def written(self, suffix: str) -> str:
-        """Return the form in which a file of that suffix is written."""
+        """Return the form for a file with that suffix."""
         return self.forms.get(suffix, self.form or self.name)
 
 
 class Drawing(Row):
-    """What a schedule shows of itself in Python: picture, graph or table. make: of it, and costs or None."""
+    """A schedule's view of itself in Python: picture, graph or table. make: builds it, with costs or None."""
 
     name: str
     make: Lazy[Callable[..., object]]
 
 
 class Overlay(Row):
-    """A picture of more than the plan, where an option of `show` asks for it.
+    """A picture that shows more than the plan, on request by an option of `show`.
 
-    draw: by name of a view, of a chart, a request and what `lay` gives. lay: of an examination and a request what is
-    drawn, as `chart.views.Laid`; the plan where there is none. without: options that mean nothing then, and why.
+    draw: by name of a view, a function of a chart, a request and the result of `lay`. lay: returns the data to draw, as
+    `chart.views.Laid`, from an examination and a request; None for the plan alone. without: options that do not apply
+    then, and why.
     """
 
     option: str
@@ -232,8 +233,8 @@ class Overlay(Row):
 class Verb(Row):
     """A command of the command line. group: its heading in the list of commands; help: its line there.
 
-    command: what click runs. options: its own, besides the rows that name it. forms: what it makes, each with the
-    endings of files that hold it; text or JSON where it does not say.
+    command: what click runs. options: its own, besides the rows that name it. forms: its outputs, each with the endings
+    of its files; text or JSON by default.
     """
 
     name: str
@@ -251,9 +252,10 @@ class Codes(Row):
 
 
 class Hint(Row):
-    """A better explanation of mistakes. on: where they are, as `syntax` or `torch-csv`.
+    """A better explanation of mistakes. on: where they occur, such as `syntax` or `torch-csv`.
 
-    explain: from the mistakes and what has them to those that are shown; the same ones where it knows nothing better.
+    explain: returns the mistakes to show, from the mistakes found and their subject; unchanged if it has nothing
+    better.
     """
 
     on: str
@@ -268,11 +270,11 @@ def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[
 
 
 class Reader(Row):
-    """A kind of text. title: its name among people. ending: of a file's name, None for any.
+    """A kind of text. title: its name for people. ending: of a file's name, None for any.
 
-    known: tells such a text by its first line that says something, and by all of it. read: gives what it holds, or
-    another text to read in turn. takes: the options of `read`, by name. verify: the verdict on such a text, of a source
-    and options, where it is more than that on a schedule.
+    known: recognizes such a text by its first meaningful line, and by all of it. read: returns its contents, or another
+    text to read in turn. takes: the options of `read`, by name. verify: the verdict on such a text, from a source and
+    options, if it is more than that on a schedule.
     """
 
     name: str
@@ -285,10 +287,10 @@ class Reader(Row):
 
 
 class Names(Row):
-    """The schedules that are named with a colon and lie in no file.
+    """Schedules that are named with a colon and not stored in a file.
 
-    claims: of such a name a source whose `origin` is the name of this row, or None. meant: the remedy for a name that
-    is nearly one, or None. all: names that a shell completes. read, takes: as of a reader.
+    claims: returns a source for such a name, whose `origin` is the name of this row, or None. meant: the remedy for a
+    name that nearly matches, or None. all: names for completion in a shell. read, takes: as for a reader.
     """
 
     name: str
@@ -308,9 +310,9 @@ class Later(Row):
 class Target(Row):
     """A form in which an order is written. title: for the help text. ending: of its files.
 
-    writer: a `formats.targets.Writer`. messages: whether sends and receives are in it. torch: whether it is for a
-    version of torch. blocks: whether its sends wait for their receives, whatever model is asked for. judged: whether it
-    is written of a good order alone.
+    writer: a `formats.targets.Writer`. messages: whether it contains sends and receives. torch: whether it is for a
+    version of torch. blocks: whether its sends wait for their receives, whatever the requested model. judged: whether
+    only a right order is written.
     """
 
     name: str
@@ -324,7 +326,7 @@ class Target(Row):
 
 
 class Listing(Row):
-    """A list that `list` shows behind the schedules. key: in JSON.
+    """A list that `list` prints after the schedules. key: in JSON.
 
     entries: as JSON, each with its `name`. lines: as text. source: the file of a name, None for other names.
     """

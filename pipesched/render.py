@@ -1,18 +1,18 @@
-"""A diagnostic as people and tools read it: text, one line, a GitHub annotation, or JSON. All four say the same.
+"""A diagnostic for people and tools: text, one line, a GitHub annotation, or JSON, all with the same content.
 
     error[PS401]: deadlock: ranks 0 and 1 wait for each other     the fact
      --> mine.csv:1:6                                             where
       |
     1 | ...,0SEND_F1,0RECV_B0,...                                 the source, cut around the place
       |     ^^^^^^^^ rank 0, step 9: waits until …                what happens there
-     ::: mine.csv:2:6                                             the rest of the story
+     ::: mine.csv:2:6                                             further places
       |
     2 | ...,1SEND_B0,1RECV_F1,...
       |     -------- rank 1, step 6: waits until …
       = holds under: async;  fails under: strict                  what proves it
-      = help: receive F1 on rank 1 before sending B0              what to do
+      = help: receive F1 on rank 1 before sending B0              the remedy
 
-What a file contains is shown, never obeyed (`safe`); tabs and wide characters keep the markers in place.
+The contents of a file are shown, never obeyed (`safe`); tabs and wide characters keep the markers aligned.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pipesched.diagnostics import Diagnostic, Label
 from pipesched.support.safe import safe
 from pipesched.support.source import Span
 
-_ENTRIES = 6  # of a list that a title shows
-_ASSUMED = 3  # assumptions of a text
+_ENTRIES = 6  # most entries of a list that a title shows
+_ASSUMED = 3  # most assumptions of a text
 
-_WIDTH = 100  # characters of a source line that are shown
-_LEAD = 24  # of which before the label
-_SNAP = 16  # a cut moves this far to fall on a separator
+_WIDTH = 100  # most characters shown of a source line
+_LEAD = 24  # characters before the label
+_SNAP = 16  # a cut moves by at most so much to a separator
 _TAB = "    "
 _STYLES = {
     "error": "1;31",
@@ -45,17 +45,17 @@ _ASCII = str.maketrans({"…": "...", "→": "->", "×": "x", "−": "-", "–":
 
 
 def paint(text: str, style: str, color: bool) -> str:
-    """Return the text in a style (error, warning, ok, bold, frame, help) by ANSI codes, or as it is."""
+    """Return the text in a style (error, warning, ok, bold, frame, help) by ANSI codes, or unchanged."""
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if color and text else text
 
 
 def plain(text: str) -> str:
-    """Return the text for a terminal that knows ASCII only; every character that has no substitute becomes ``?``."""
+    """Return the text in ASCII; every character that has no substitute becomes ``?``."""
     return text.replace(" · ", ", ").translate(_ASCII).encode("ascii", "replace").decode("ascii")
 
 
 def text(diagnostic: Diagnostic, *, color: bool = False) -> str:
-    """Return the diagnostic with its places, as in the drawing above; no newline at the end."""
+    """Return the diagnostic with its places, as in the drawing above; without a newline at the end."""
     blocks = list(_blocks([(label, label.span) for label in diagnostic.labels if label.span is not None]))
     gutter = max((len(str(block.line)) for block in blocks), default=1)
     kind = paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
@@ -67,7 +67,7 @@ def text(diagnostic: Diagnostic, *, color: bool = False) -> str:
 
 
 def concise(diagnostic: Diagnostic, source: str | None = None) -> str:
-    """``file:line:column: error[PS401]: message``; `source` names the file where no label has a place."""
+    """Return ``file:line:column: error[PS401]: message``; `source` names the file if no label has a place."""
     span = _where(diagnostic)
     place = str(span) if span is not None else source
     head = f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"
@@ -118,7 +118,7 @@ def clean(message: str) -> str:
 
 
 def size(value: object) -> str:
-    """Return a parameter as titles show it: of a long list the ends, ``4,3,7,2,1,…,9``."""
+    """Return a parameter for a title: of a long list the ends, ``4,3,7,2,1,…,9``."""
     if not isinstance(value, tuple):
         return str(value)
     parts = [str(x) for x in value]
@@ -132,7 +132,7 @@ def sizes(parameters: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The labels that follow each other on one line of one source, as columns from 0; all fit into one cut of it."""
+    """The labels that follow each other on one line of a source, as columns from 0; all fit into one cut of it."""
 
     span: Span
     line: int
@@ -160,7 +160,7 @@ def _blocks(placed: Sequence[tuple[Label, Span]]) -> Iterator[_Block]:
 
 
 def _fits(block: _Block, start: int, end: int) -> bool:
-    """Return True if a picture of one width can hold these columns too."""
+    """Return True if one picture can contain these columns too."""
     if len(block.text) <= _WIDTH:
         return True
     left = min(start, *(at for _, at, _ in block.labels))
@@ -169,7 +169,7 @@ def _fits(block: _Block, start: int, end: int) -> bool:
 
 
 def _cut(block: _Block) -> tuple[int, int]:
-    """The columns that are shown: all of a short line, else a cut around the labels, at separators where near."""
+    """Return the columns to show: all of a short line, else a cut around the labels, at nearby separators."""
     line, start, end = block.text, min(a for _, a, _ in block.labels), max(b for _, _, b in block.labels)
     if len(line) <= _WIDTH:
         return 0, len(line)
@@ -183,7 +183,7 @@ def _cut(block: _Block) -> tuple[int, int]:
 
 
 def _block(block: _Block, gutter: int, severity: str, *, first: bool, color: bool) -> list[str]:
-    """Where, the source line, and a line of marks for each label."""
+    """Return the place, the source line, and a line of marks for each label."""
     left, right = _cut(block)
     head, tail = "..." if left else "", "..." if right < len(block.text) else ""
     shown = head + "".join(map(_cell, block.text[left:right])) + tail
@@ -213,12 +213,12 @@ def _facts(diagnostic: Diagnostic, gutter: int, color: bool) -> Iterator[str]:
 
 
 def _cell(character: str) -> str:
-    """Return a character of a source line as it is shown."""
+    """Return a character of a source line as it is displayed."""
     return _TAB if character == "\t" else clean(character)
 
 
 def columns(characters: str) -> int:
-    """Return how many columns of a terminal the characters take."""
+    """Return the number of terminal columns that the characters take."""
     if characters.isascii():
         return len(characters) + characters.count("\t") * (len(_TAB) - 1)
     return sum(map(_width, characters))
@@ -245,7 +245,7 @@ def _label_json(label: Label) -> dict[str, object]:
 
 
 def _story(diagnostic: Diagnostic) -> str:
-    """Return everything a diagnostic says, a line each, for formats that cannot draw."""
+    """Return all parts of a diagnostic, one per line, for formats without drawings."""
     labels = [f"{label.span}: {label.message}" if label.span else label.message for label in diagnostic.labels]
     help_line = [] if diagnostic.help is None else [f"help: {diagnostic.help}"]
     return "\n".join([diagnostic.message, *labels, *diagnostic.notes, *help_line])

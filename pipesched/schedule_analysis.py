@@ -1,4 +1,4 @@
-"""A schedule with all that follows from it: each fact is derived once, when it is first asked for.
+"""A schedule with all derived facts: each fact is derived once, when it is first requested.
 
     schedule ─── dependencies ──┐
     costs ────── ticks ─────────┴── timeline ──── idle
@@ -6,8 +6,8 @@
     messages ─────────────────────── program ──── pairing ──── verdicts ──── standstill
     model ─────────────────────────────────────────────────────────┴──────── queued
 
-The program is the one that the file gives, or else the lowering of the schedule at these costs. What reads a schedule
-takes this value, and derives nothing of it again; what reads none of a fact any more lets go of it.
+The program is the one in the file, or else the lowering of the schedule at these costs. Consumers of a schedule take
+this value, and derive nothing again; a consumer that is done with a fact drops it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OF_THE_PROGRAM = frozenset({"program", "pairing", "verdicts", "queued", "buffer
 class Analysis(Extended):
     """A schedule at its costs, under a release rule and a communication model.
 
-    Facts raise PipeschedError PS222 where the costs do not fit the schedule, or leave 64 bits.
+    Facts raise PipeschedError PS222 if the costs do not fit the schedule, or exceed 64 bits.
     """
 
     schedule: Schedule
@@ -52,12 +52,12 @@ class Analysis(Extended):
 
     @property
     def own(self) -> Program | None:
-        """The program that the file gives, None where it gives the order of compute alone."""
+        """The program in the file, None if it gives only the order of compute."""
         return self.schedule.program
 
     @cached_property
     def dependencies(self) -> Dependencies:
-        """Which operation needs the output of which."""
+        """The dependencies between operations."""
         return Dependencies.of(self.schedule)
 
     @cached_property
@@ -67,7 +67,7 @@ class Analysis(Extended):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """When every operation starts and ends, whatever the messages do; as far as it runs."""
+        """The start and end of every operation, without messages' limits, as far as it runs."""
         return timeline(self.schedule, self.dependencies, self.ticks)
 
     @property
@@ -86,28 +86,28 @@ class Analysis(Extended):
 
     @cached_property
     def idle(self) -> Idle | None:
-        """Work, idle time and span by rank; None where the order never ends."""
+        """Work, idle time and span by rank; None if the order never ends."""
         return idle(self.schedule, self.timeline, self.ticks) if self.finished else None
 
     @cached_property
     def costs_used(self) -> frozenset[str]:
-        """The which of the costs F, I, W, B and FB the times depend on."""
+        """The costs among F, I, W, B and FB on which the times depend."""
         return frozenset(costs_used(self.schedule, self.costs))
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The assumptions on the costs that are used, and other remarks on them, in words."""
+        """The assumptions and other remarks on the costs in use, in words."""
         return tuple(self.costs.remarks(self.costs_used))
 
     @property
     def rests_on(self) -> tuple[str, ...]:
-        """The assumptions among these."""
+        """The assumptions among the remarks."""
         note = (self.costs.note,) if self.costs.note else ()
         return (*note, *self.costs.guesses(self.costs_used))
 
     @cached_property
     def memory(self) -> Memory:
-        """How many activations a rank holds after each operation."""
+        """The activations of a rank after each operation."""
         held = self.costs.held(self.schedule.stages, self.schedule.microbatches)
         kept = self.costs.kept(self.schedule.stages, self.schedule.microbatches)
         return memory(self.schedule, self.release, held, kept)
@@ -128,7 +128,7 @@ class Analysis(Extended):
 
     @cached_property
     def program(self) -> Program | None:
-        """The file's own program, else the lowering of its order; None where that has none."""
+        """The file's own program, or the lowering of its order; None if it has none."""
         if self.own is not None:
             return self.own
         if not self.finished or not self.dependencies.valid.all():
@@ -137,22 +137,22 @@ class Analysis(Extended):
 
     @cached_property
     def pairing(self) -> Pairing | None:
-        """Which send of the program pairs with which receive."""
+        """The pairing of the program's sends and receives."""
         return None if self.program is None else pair(self.program)
 
     @cached_property
     def verdicts(self) -> Verdicts | None:
-        """The under which communication models the program ends."""
+        """The communication models under which the program ends."""
         if self.program is None or self.pairing is None:
             return None
         found = verdicts(self.program, self.pairing, self.model)
         if self.model in found.holds:
-            self.forget("pairing")  # large, and what ends needs it no more
+            self.forget("pairing")  # large, and not needed once it is known to end
         return found
 
     @cached_property
     def queued(self) -> Fraction | None:
-        """The makespan under the model, where messages wait for their turn; None where the program does not end."""
+        """The makespan if messages queue under the model; None if the program does not end."""
         verdicts, program = self.verdicts, self.program
         if program is None or verdicts is None or self.model not in verdicts.holds or self.pairing is None:
             return None
@@ -162,12 +162,12 @@ class Analysis(Extended):
 
     @cached_property
     def buffers(self) -> Buffers | None:
-        """The messages that a rank has in hand, where the file names its messages."""
+        """The most messages that a rank holds, if the file names its messages."""
         return None if self.own is None else buffers(self.own)
 
     @cached_property
     def standstill(self) -> Standstill | None:
-        """Where it stops for good: compute orders that wait for each other, or the file's messages under the model."""
+        """Where the run stops for good: by compute orders that wait for each other, or by messages under the model."""
         stop = None
         if self.own is not None and self.verdicts is not None and self.model not in self.verdicts.holds:
             stop = of_program(self.own, self.model)
@@ -178,13 +178,13 @@ class Analysis(Extended):
 
     @cached_property
     def as_run(self) -> Timeline:
-        """The timeline of what runs before it stops for good."""
+        """The timeline of the operations that run before it stops for good."""
         if self.standstill is None:
             return self.timeline
         return timeline(self.schedule, cut(self.dependencies, self.standstill.ran), self.ticks)
 
     def having(self, own: Program | None) -> Analysis:
-        """Replace the program; facts that do not follow from it are kept."""
+        """Return the analysis with another program; facts that do not depend on it are kept."""
         made = replace(self, schedule=self.schedule.with_program(own))
         fields = self.__dataclass_fields__
         kept = {name: fact for name, fact in self.__dict__.items() if name not in _OF_THE_PROGRAM | fields.keys()}
@@ -192,6 +192,6 @@ class Analysis(Extended):
         return made
 
     def forget(self, *facts: str) -> None:
-        """Drop facts that are not needed again; they are derived again on demand."""
+        """Drop facts that are not needed; they are derived again on demand."""
         for fact in facts:
             self.__dict__.pop(fact, None)

@@ -1,8 +1,7 @@
 """The published form of a program: instruction streams, version 2. Contract: ``emit/README.md``.
 
-A stream is plain data: this module needs nothing but the standard library, and a runtime needs nothing but this
-module. The fingerprint is the SHA-256 of the canonical text of placement and ranks; ranks that agree on it run the
-same program.
+A stream is plain data: this module needs only the standard library, and a runtime needs only this module. The
+fingerprint is the SHA-256 of the canonical text of placement and ranks; ranks that agree on it run the same program.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "STEP": (),
 }
 BATCH = "BATCH"
-"""The messages that are posted together, its parts."""
+"""An instruction whose parts are messages that are posted together."""
 
 DEFAULTS: Mapping[str, int] = {"other": -1, "communicator": 0}
-"""The fields that are left out where they have this value."""
+"""The fields that are omitted if they have this value."""
 
 NEIGHBOUR: Mapping[str, int] = {
     **dict.fromkeys(("SEND_F", "RECV_B", "WAIT_SEND_F"), 1),
     **dict.fromkeys(("SEND_B", "RECV_F", "WAIT_SEND_B"), -1),
 }
-"""The stage at the other end of a message in a chain, counted from its own."""
+"""The stage at the other end of a message in a chain, relative to its own."""
 
 
 class StreamError(ValueError):
-    """A text that is not a stream: what is wrong, and where, as a path such as ``ranks[0][3].stage``."""
+    """A text that is not a stream: the fault, and its place as a path such as ``ranks[0][3].stage``."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -54,8 +53,8 @@ class StreamError(ValueError):
 class Instruction:
     """An instruction of a rank. `stage` is the stage of this rank, for RECV_F and SEND_B too.
 
-    route: left out of the text where the placement has one route. parts: of OVERLAP, an F and a B or I; of BATCH,
-    messages. other: the stage at the other end of a message, -1 where it is the neighbour.
+    route: omitted in the text if the placement has one route. parts: of OVERLAP, an F and a B or I; of BATCH, messages.
+    other: the stage at the other end of a message, -1 for the neighbour.
     """
 
     op: str
@@ -69,7 +68,7 @@ class Instruction:
 
     @property
     def messages(self) -> tuple[Instruction, ...]:
-        """The sends and receives that it is."""
+        """The sends and receives that the instruction consists of."""
         return tuple(x for x in self.parts or (self,) if x.op.startswith(("SEND", "RECV")))
 
     def __str__(self) -> str:
@@ -94,9 +93,9 @@ class Route:
 class Stream:
     """A program as published. `ranks[r]` are the instructions of rank r, in order.
 
-    frozen: the stages that are not trained. reads: the stages that a stage reads, the nearest first, of those that read
-    others than the one before them; -1 is the input of the model. slices: how many microbatches side by side are those
-    of one sequence.
+    frozen: the stages that are not trained. reads: for stages that do not read exactly the one before them, the stages
+    that they read, the nearest first; -1 is the input of the model. slices: the number of consecutive microbatches that
+    are the slices of one sequence.
     """
 
     name: str
@@ -126,18 +125,18 @@ class Stream:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of placement and ranks."""
+        """The SHA-256 of placement and ranks, in hexadecimal."""
         lines = ([instruction_text(x, len(self.placement)) for x in rank] for rank in self.ranks)
         return fingerprint(self.head, lines)
 
     @property
     def head(self) -> str:
-        """The canonical text of the placement, and of frozen stages, readers and slices, where there are such."""
+        """The canonical text of the placement, and of frozen stages, readers and slices, if there are any."""
         return "\n".join(filter(None, (placement_text(self.placement), *self.model.values())))
 
     @property
     def model(self) -> dict[str, str]:
-        """The canonical texts of frozen stages, who reads whom, and slices, by key; none where it says nothing."""
+        """The canonical texts of frozen stages, readers and slices, by key; empty ones are omitted."""
         reads = {str(stage): self.reads[stage] for stage in sorted(self.reads)}
         said = {"frozen": self.frozen, "reads": reads, "slices": self.slices * (self.slices > 1)}
         return {key: _compact(value) for key, value in said.items() if value}
@@ -162,7 +161,7 @@ class Stream:
 
 
 def fingerprint(head: str, ranks: Iterable[Iterable[str]]) -> str:
-    """The fingerprint from the canonical texts of what comes before the ranks and of every instruction, by rank."""
+    """Return the fingerprint from the canonical texts of the head and of every instruction, by rank."""
     digest = sha256(head.encode())
     for rank in ranks:
         digest.update(b"\n")
@@ -191,7 +190,7 @@ def _plain(instruction: Instruction, routes: int) -> dict[str, object]:
 
 
 def text(head: Stream, ranks: Iterable[Iterable[str]], mark: str) -> Iterator[str]:
-    """Yield a stream's text in pieces, one instruction a line. mark: its fingerprint. ranks: the canonical texts."""
+    """Yield a stream's text in pieces, one instruction per line. mark: its fingerprint. ranks: the canonical texts."""
     yield f'{{\n  "version": {VERSION},\n  "name": {_compact(head.name)},\n'
     yield f'  "parameters": {_compact(dict(head.parameters))},\n  "placement": {placement_text(head.placement)},\n'
     yield from (f'  "{key}": {value},\n' for key, value in head.model.items())
@@ -211,9 +210,9 @@ def dumps(stream: Stream) -> str:
 
 
 def loads(content: str) -> Stream:
-    """Return the stream of a text.
+    """Parse the text of a stream.
 
-    Unknown keys of the stream are ignored, as a later minor addition would be; everything else is strict.
+    Unknown keys of the stream are ignored, so that later versions may add some; everything else is strict.
 
     Raises:
         StreamError: not JSON, no known version, an instruction with wrong fields, a fingerprint that does not agree.
@@ -236,10 +235,10 @@ def loads(content: str) -> Stream:
 
 
 def header(data: object) -> Stream:
-    """Return the stream that JSON gives, without its ranks.
+    """Return the stream in JSON data, without its ranks.
 
     Raises:
-        StreamError: not version 2, or a name, parameters, placement or frozen stages that are not such a value.
+        StreamError: if it is not version 2, or a name, parameter, placement or frozen stage is invalid.
     """
     if not isinstance(data, dict):
         raise StreamError("", "a stream is an object")
@@ -266,7 +265,7 @@ def header(data: object) -> Stream:
 
 
 def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
-    """Return who reads whom: every stage but the last is read."""
+    """Return the stages that each stage reads; every stage but the last is read."""
     if not isinstance(value, dict) or not value:
         raise StreamError("reads", "stages by the stage that reads them")
     known = {str(stage): stage for stage in range(stages)} if len(value) <= stages else {}
@@ -284,7 +283,7 @@ def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object whose keys are different: of two equal ones some readers take the first, some the last."""
+    """Return an object with distinct keys: of two equal ones some readers take the first, some the last."""
     made = dict(pairs)
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -308,7 +307,7 @@ def _list(value: object, path: str) -> list[object]:
 
 
 def _numbers(value: object, path: str, wanted: str, low: int = 0, end: int = _TOO_LARGE) -> tuple[int, ...]:
-    """Return the whole numbers of a list that is not empty, each from `low` on and below `end`."""
+    """Return the integers of a nonempty list, each from `low` on and below `end`."""
     listed = _list(value, path)
     numbers = tuple(x for x in listed if _whole(x) and low <= x < end)
     _need(len(numbers) == len(listed) > 0, path, wanted)

@@ -150,7 +150,7 @@ def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timelin
 
 
 def cut(dependencies: Dependencies, ran: Bools) -> Dependencies:
-    """Return the dependencies of a stopped run: operations that never ran wait for themselves, others for them."""
+    """Return the dependencies of a stopped run: each operation that never ran waits for itself."""
     never = np.flatnonzero(~ran)
     producer, crosses = dependencies.producer.copy(), dependencies.crosses | ~ran
     producer[never] = never

@@ -1,7 +1,7 @@
 """Array types of the columns of operations, the offsets of each rank into them, and masks by kind of operation.
 
-A million operations are ordinary, so they are stored as columns and never as a million objects: entry i of each
-column belongs to operation i, and `start[r]:start[r + 1]` are the operations of rank r, in order.
+A million operations are ordinary, so they are stored as columns and never as a million objects: entry i of each column
+belongs to operation i, and `start[r]:start[r + 1]` are the operations of rank r, in order.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
 Column: TypeAlias = NDArray[Any]  # int8, int16 or int32: as small as the values allow
 PLACE = np.int32
-"""The type of indices of operations and instructions: they are kept for each of them, and 32 bits are enough."""
+"""The type of indices of operations and instructions: 32 bits are enough, and there are many of them."""
 
 
 def among(op: Column, kinds: Iterable[Op]) -> Bools:
-    """Return which entries of a column of kinds are one of these."""
+    """Return a mask of the entries in a column of kinds that are one of these."""
     found = np.zeros(len(op), dtype=np.bool_)
     for kind in kinds:
         found |= op == kind
@@ -30,17 +30,17 @@ def among(op: Column, kinds: Iterable[Op]) -> Bools:
 
 
 def makes(op: Column, result: Result) -> Bools:
-    """Return which operations make the result."""
+    """Return a mask of the operations that make the result."""
     return among(op, MAKERS[result])
 
 
 def computes(op: Column) -> Bools:
-    """Return which instructions are computes."""
+    """Return a mask of the instructions that are computes."""
     return np.asarray(op < len(COMPUTES))
 
 
 def packed(stage: Column, op: Column) -> Ints:
-    """Pack a stage and a kind of compute into one number, in their order; `unpacked` takes it apart."""
+    """Pack a stage and a kind of compute into one number that keeps their order; `unpacked` is the inverse."""
     return np.asarray(stage.astype(np.int64) * len(COMPUTES) + op)
 
 
@@ -54,29 +54,29 @@ NEIGHBOUR: Ints = np.array([op.kind.of for op in Op])
 """By kind of instruction: the offset from its own stage to the one that has or gets its result."""
 
 RESULT: Ints = np.array([-1 if op.kind.result is None else op.kind.result for op in Op])
-"""By kind of instruction: what it takes, sends, receives or waits for."""
+"""By kind of instruction: the result that it takes, sends, receives or waits for."""
 
 
 def fresh(*columns: Column) -> Bools:
-    """Return where a row differs from the one before it, or is the first."""
+    """Return a mask of the rows that differ from the one before; the first one is True."""
     found = np.ones(len(columns[0]), dtype=np.bool_)
     found[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return found
 
 
 def places(begins: Bools) -> Column:
-    """By entry, how many there are since the last one that begins a run."""
+    """Return, for each entry, its distance from the last one that begins a run."""
     at = np.arange(len(begins), dtype=PLACE)
     return np.asarray(at - np.maximum.accumulate(at * begins))
 
 
 def small(column: Column) -> Column:
-    """In 16 bits where they do, since numpy sorts those by radix; nothing is below 0."""
+    """Return the column in 16 bits if they suffice, since numpy sorts those by radix; no entry is negative."""
     return column.astype(np.uint16) if int(column.max(initial=0)) < 2**16 else column
 
 
 def rank_column(start: Ints) -> Column:
-    """Return the rank of every entry, from the cut."""
+    """Return the rank of every entry, from the offsets."""
     return np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))
 
 

@@ -1,4 +1,4 @@
-"""The value of a cost: one number, a list by stage, or a grid by stage and microbatch; how it is read and written.
+"""The value of a cost: a number, a list by stage, or a grid by stage and microbatch; its reading and writing.
 
     F=3/2    F=[1,2,2,1]    F=[[6,8,3,7],[6,8,3,7]]
 
@@ -20,18 +20,18 @@ from pipesched.model.numbers import number, plain, shown
 
 Cost: TypeAlias = Fraction | tuple[Fraction, ...] | Grid
 
-_LISTED = 6  # entries of a list that are shown
-_WHOLE = 10**15  # what a whole number is below, as on the command line
-_WRITTEN = 40  # characters of an entry of a file
+_LISTED = 6  # most entries of a list that are shown
+_WHOLE = 10**15  # bound on whole numbers, as on the command line
+_WRITTEN = 40  # most characters of an entry of a file
 _ROWS = re.compile(r"\[(?:\s*\[[^\[\]]*\]\s*,)*\s*\[[^\[\]]*\]\s*\]")
-_FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
+_FINEST = 2**50  # most ticks of one cost: thousands of them add up in 64 bits
 
 
 def parse(text: str, what: str) -> Cost:
-    """Return a cost as the command line has it: ``3/2``, ``[1,2]`` by stage, ``[[1,3],[2,6]]`` by microbatch too.
+    """Parse a cost of the command line: ``3/2``, ``[1,2]`` by stage, ``[[1,3],[2,6]]`` also by microbatch.
 
     Raises:
-        PipeschedError: PS222, none of these.
+        PipeschedError: PS222, anything else.
     """
     if _ROWS.fullmatch(text):
         return grid([[number(x, what) for x in row.split(",")] for row in re.findall(r"\[([^\[\]]*)\]", text)], what)
@@ -41,10 +41,10 @@ def parse(text: str, what: str) -> Cost:
 
 
 def read(value: object, what: str) -> Cost:
-    """Return a cost as a file has it: a number, a list by stage, or for each stage a list by microbatch.
+    """Read a cost of a file: a number, a list by stage, or for each stage a list by microbatch.
 
     Raises:
-        PipeschedError: PS222, none of these.
+        PipeschedError: PS222, anything else.
     """
     if not isinstance(value, list):
         return number(_text(value), what)
@@ -55,7 +55,7 @@ def read(value: object, what: str) -> Cost:
 
 
 def _entry(value: object, what: str) -> Fraction | int:
-    """Return an entry of a grid, of which there may be hundreds of thousands: a whole number stays one."""
+    """Read an entry of a grid; an integer stays one, since there may be hundreds of thousands."""
     return value if type(value) is int and 0 <= value < _WHOLE else number(_text(value), what)
 
 
@@ -63,7 +63,7 @@ def grid(rows: Sequence[Sequence[Fraction | int]], what: str) -> Cost:
     """Return a cost by stage and microbatch.
 
     Raises:
-        PipeschedError: PS222, the rows are of several lengths, or empty.
+        PipeschedError: PS222, rows of different lengths, or empty.
     """
     lengths = [len(row) for row in rows]
     if len(set(lengths)) != 1 or not lengths[0]:
@@ -92,14 +92,14 @@ def most(cost: Cost) -> Fraction:
 
 
 def listed(cost: Cost) -> tuple[Fraction, ...]:
-    """Return its numbers, one for each stage; of a grid the greatest, and one that is as fine as any."""
+    """Return the numbers of a cost, one per stage; for a grid the greatest, and one with the finest denominator."""
     if isinstance(cost, Grid):
         return (cost.most, Fraction(1, cost.scale))
     return cost if isinstance(cost, tuple) else (cost,)
 
 
 def each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -> Cost:
-    """Return the function of two costs, stage by stage where one of them is a list, and microbatch by microbatch."""
+    """Apply a function to two costs, stage by stage if one of them is a list, and microbatch by microbatch."""
     if isinstance(a, Grid) or isinstance(b, Grid):
         a, b = (x if isinstance(x, Grid) else spread(listed(x)) for x in (a, b))
         return a.each(function, b)
@@ -110,10 +110,10 @@ def each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -
 
 
 def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
-    """Return the cost by stage, and by microbatch where it differs.
+    """Return the cost by stage, and by microbatch if it differs.
 
     Raises:
-        PipeschedError: PS222, it is of other sizes.
+        PipeschedError: PS222, a cost of other sizes.
     """
     made = cost if isinstance(cost, Grid) else spread(cost if isinstance(cost, tuple) else (cost,) * stages)
     (rows, columns), wrong, help = made.whole.shape, "", "give one number per stage, or one number"
@@ -135,7 +135,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
 
 
 def common_scale(numbers: Sequence[Fraction], larger: str) -> int:
-    """Return the ticks of the unit in which all of these are whole."""
+    """Return the ticks per unit in which all of these are whole."""
     scale = 1
     for denominator in dict.fromkeys(x.denominator for x in numbers):
         scale = lcm(scale, denominator)
@@ -146,7 +146,7 @@ def common_scale(numbers: Sequence[Fraction], larger: str) -> int:
 
 
 def in_json(cost: Cost) -> object:
-    """As programs read it: a number, a list, or a list of lists."""
+    """Return a cost for JSON: a number, a list, or a list of lists."""
     if isinstance(cost, Grid):
         return cost.to_json()
     if isinstance(cost, tuple):
@@ -155,7 +155,7 @@ def in_json(cost: Cost) -> object:
 
 
 def in_text(cost: Cost) -> str:
-    """As `parse` reads it; of long lists the ends, of a grid the least and the greatest."""
+    """Return a cost as `parse` reads it; of long lists the ends, of a grid the least and the greatest."""
     if isinstance(cost, Grid):
         return str(cost)
     if not isinstance(cost, tuple):

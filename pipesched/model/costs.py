@@ -1,20 +1,20 @@
-"""How long things take and how much they hold, exactly.
+"""The times of operations and messages, and the memory of activations, exactly.
 
-    tF, tI, tW, tB   one operation of a stage                 1, 1, 1, 2 where none of them is given
-    tR               a forward that is run again              default tF
+    tF, tI, tW, tB   one operation of a stage                 1, 1, 1, 2 if none of them is given
+    tR               a recomputed forward                     default tF
     tO, tL           a copy to host memory, and one back      default tF, and tO
     tFB              an overlap pair F + B as one slot        default tF + tB   (F + I: tF + tI)
     tC               a message between ranks                  default 0
-    tM               what one F holds, 1 on an even stage     default 1
-    tK               what it keeps of that until its R        default 0
+    tM               activations of one F, 1 on an even stage default 1
+    tK               the part kept until its R                default 0
 
-Where some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: nobody
-who gives costs in milliseconds means 1 for the others. What was assumed in this way is reported where it is used.
+If some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: a user who gives costs
+in milliseconds does not mean 1 for the others. Such assumptions are reported wherever they are used.
 
-Each is a number, a list with one entry a stage, or a grid by stage and microbatch: of the stage that runs; for tFB the
-stage and the microbatch of the F; for tC the stage that sends. All are integers or `Fraction`; time is counted in ticks
-of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not times: a stage counts tM * ranks / stages
-in the unit of peaks.
+Each cost is a number, a list with one entry per stage, or a grid by stage and microbatch: of the stage that runs; for
+tFB the stage and the microbatch of the F; for tC the stage that sends. All are integers or `Fraction`; time is counted
+in ticks of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not times: a stage counts tM * ranks
+/ stages in the unit of peaks.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from pipesched.support.foreign import Foreign, json_of, toml_of
 TIMES = (*LETTERS, "FB", "C")
 KEYS = (*TIMES, "M", "K")
 UNIT: Mapping[str, Cost] = {op.name: Fraction(len(op.kind.makes)) for op in COMPUTES}
-"""Every kind of compute where none of them is given: 1 for each of its results."""
+"""The costs of all computes if none of them is given: 1 for each of their results."""
 _COPIES = frozenset(op.name for op in COPIES)
 _ALONE = {key: cost for key, cost in UNIT.items() if key not in _COPIES}
 _FOLLOWING = (*(key for key in UNIT if key in "FIWB"), "FB", *(key for key in UNIT if key not in "FIWB"))
 _DEFAULT: dict[str, Cost] = {"M": Fraction(1), "K": Fraction(0), "C": Fraction(0)}
 _COARSER, _ROUNDER = "a larger unit of time", "rounder shares"
-_LARGEST = 2**22  # bytes of a file
-_ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas in brackets are inside
+_LARGEST = 2**22  # most bytes of a file
+_ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas in brackets do not separate
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Ticks:
     """Costs as integers for S stages; a tick is 1 / scale of the user's unit.
 
     compute: int64, shape (computes, S), indexed by Op; pair: an overlap F + B by the stage of the F, shape (S,), or
-    None where it is the sum of its parts; message: shape (S,), by the stage that sends. What differs from microbatch
-    to microbatch has one axis more, of m.
+    None if it is the sum of its parts; message: shape (S,), by the stage that sends. Costs that differ between
+    microbatches have one more axis, of length m.
     """
 
     scale: int
@@ -80,20 +80,20 @@ class Ticks:
     message: Ints
 
     def durations(self, op: Column, stage: Column, microbatch: Column) -> Ints:
-        """Return how long each of these computes takes by itself."""
+        """Return the duration of each of these computes by itself."""
         return self._of(self.compute, 2, stage, microbatch, op)
 
     def pairs(self, stage: Column, microbatch: Column) -> Ints | None:
-        """Return how long an overlap pair with each of these F takes; None where it is the sum of its parts."""
+        """Return the duration of an overlap pair with each of these F; None if it is the sum of its parts."""
         return None if self.pair is None else self._of(self.pair, 1, stage, microbatch)
 
     def delays(self, stage: Column, microbatch: Column) -> Ints:
-        """Return how long a message takes that each of these stages sends."""
+        """Return the duration of a message that each of these stages sends."""
         some = self.message.any()
         return self._of(self.message, 1, stage, microbatch) if some else np.zeros(len(stage), dtype=np.int64)
 
     def _of(self, table: Ints, axes: int, stage: Column, microbatch: Column, *op: Column) -> Ints:
-        """Return the entries of a table; a stage or a microbatch out of range counts as the one next to it."""
+        """Return the entries of a table; an out-of-range stage or microbatch counts as the nearest one."""
         at = (*op, np.clip(stage, 0, self.message.shape[0] - 1))
         if table.ndim > axes:
             at = (*at, np.clip(microbatch, 0, table.shape[-1] - 1))
@@ -102,7 +102,7 @@ class Ticks:
 
 @dataclass(frozen=True)
 class Rule:
-    """The default of a cost, where all of `given` are given: `text` in words, `cost` of the costs known so far."""
+    """The default of a cost if all of `given` are given: `text` in words, `cost` as a function of the known costs."""
 
     key: str
     given: str
@@ -134,18 +134,18 @@ RULES = (
     Rule("O", "", "F", _copy("F")),
     Rule("L", "", "O", _copy("O")),
 )
-"""A cost is derived by the first of its rules whose inputs were all given."""
+"""The rules for derived costs: a cost follows the first of its rules whose inputs were all given."""
 ORDER = tuple(dict.fromkeys(rule.key for rule in RULES))
-"""The costs in the order in which they follow from each other."""
+"""The costs in an order in which each follows from earlier ones."""
 BASE = frozenset("".join(rule.given for rule in RULES))
-"""Those from which others follow: where none of them is given, all computes take 1 for each of their results."""
+"""The costs from which others follow: if none of them is given, all computes take 1 per result."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs that were given; the others follow from them, or take their defaults.
+    """The given costs; the others follow from them, or have their defaults.
 
-    note: where they are from, in words. unit: of all times.
+    note: the source of the costs, in words. unit: of all times.
     """
 
     given: Mapping[str, Cost] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class Costs:
     unit: Unit = field(default=NO_UNIT, compare=False)
 
     def __post_init__(self) -> None:
-        """Raises PipeschedError: PS222, an unknown key, or what is neither a whole number nor a Fraction from 0 up."""
+        """Check the costs; raise PipeschedError, PS222, for an unknown key, or a value that is not a number >= 0."""
         for key, cost in self.given.items():
             _check_key(key, {})
             numbers: tuple[object, ...] = (least(cost),) if isinstance(cost, Grid) else listed(cost)
@@ -171,30 +171,28 @@ class Costs:
         return ",".join(f"{key}={in_text(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
-        """Return the cost of F, I, W, B, R, O, L, FB, C, M or K; None for FB where it is the sum of its parts.
+        """Return the cost of F, I, W, B, R, O, L, FB, C, M or K; None for FB if it is the sum of its parts.
 
         Raises:
-            PipeschedError: PS222, B is less than the I or the W that is given.
+            PipeschedError: PS222, if B is less than the given I or W.
         """
         return self._computes[key] if key in UNIT else self.given.get(key, _DEFAULT.get(key))
 
     def assumed_of(self, kinds: Iterable[str]) -> dict[str, str]:
-        """Costs of these kinds that were not given, but others were: each with what it follows from: ``B / 2``."""
+        """Return the costs of these kinds that were derived, each with the text of its rule: ``B / 2``."""
         some, wanted = bool(self.given.keys() & BASE), set(kinds) - self.given.keys()
         assumed = (key for key in _FOLLOWING if key in wanted and (some or key in _COPIES))
         return {key: "F + B" if key == "FB" else self._rule(key).text for key in assumed}
 
     def doubts(self, kinds: Iterable[str]) -> Iterator[str]:
-        """In words, what contradicts itself, or is not used, where the times depend on these."""
+        """Yield, in words, costs that contradict each other or are not used, if times depend on these kinds."""
         if self.disagreement:
             yield self.disagreement
         if "FB" in self.given and "FB" not in kinds:
             yield "the cost FB is not used: no F overlaps a B"
 
     def remarks(self, kinds: Iterable[str]) -> Iterator[str]:
-        """In words, where costs are from, what was assumed of those of these, and the doubts; nothing where all was
-        given.
-        """
+        """Yield the source of the costs, the assumptions for these kinds, and doubts; nothing if all are given."""
         wanted = set(kinds)
         if self.note:
             yield f"{self.unit.words}: {self.note}"
@@ -202,19 +200,19 @@ class Costs:
         yield from self.doubts(wanted)
 
     def guesses(self, kinds: Iterable[str]) -> Iterator[str]:
-        """In words, what was assumed of the costs of these."""
+        """Yield the assumptions on the costs of these kinds, in words."""
         if guessed := self.assumed_of(kinds):
             yield equations(guessed, self)
 
     def published(self, kinds: Iterable[str]) -> dict[str, object]:
-        """Return the costs, and what was assumed of those of these, as programs read it."""
+        """Return the costs, and the assumptions for these kinds, as JSON."""
         remarks = list(self.remarks(kinds))
         unit = {"unit": self.unit.name} if self.unit else {}
         return {**exact(costs=self.to_json()), **unit, "assumed_costs": self.assumed_of(kinds), "cost_remarks": remarks}
 
     @property
     def disagreement(self) -> str:
-        """In words, that B and I + W are given and are not the same; else empty."""
+        """The text for B and I + W that are given but differ; otherwise empty."""
         if not {"I", "W", "B"} <= self.given.keys():
             return ""
         parts = each(add, self.given["I"], self.given["W"])
@@ -240,11 +238,11 @@ class Costs:
         return known
 
     def _rule(self, key: str) -> Rule:
-        """Return the first rule for a cost of which all that it asks for is given."""
+        """Return the first rule for a cost whose inputs are all given."""
         return next(rule for rule in RULES if rule.key == key and set(rule.given) <= self.given.keys())
 
     def scalar(self, key: str) -> Fraction | None:
-        """The cost as one number, or None where it differs from stage to stage, or from microbatch to microbatch."""
+        """Return the cost as one number, or None if it differs between stages or microbatches."""
         value = self._whole(key)
         if isinstance(value, Grid):
             return value.least if value.least == value.most else None
@@ -253,7 +251,7 @@ class Costs:
         return value
 
     def differing(self, key: str) -> str:
-        """In words, from what to what a cost differs that is not one number."""
+        """Return the range of a cost that is not one number, in words."""
         value = self._whole(key)
         by_microbatch = isinstance(value, Grid) and not value.even
         return "microbatch to microbatch" if by_microbatch else "stage to stage"
@@ -264,12 +262,12 @@ class Costs:
         return tuple(key for key, cost in self.given.items() if isinstance(cost, Grid) and not cost.even)
 
     def _whole(self, key: str) -> Cost:
-        """Return the cost, of an overlap pair the sum of its parts where it is not given."""
+        """Return the cost; for an overlap pair without one, the sum of its parts."""
         cost = self[key]
         return each(add, self._computes["F"], self._computes["B"]) if cost is None else cost
 
     def over(self, base: Costs) -> Costs:
-        """Return these costs, and those of `base` for what is not given here, in its unit where both have one."""
+        """Return these costs, with those of `base` for missing ones, converted to its unit if both have one."""
         unit, own = base.unit or self.unit, dict(self.given)
         if self.unit:
             factor = self.unit.seconds / unit.seconds
@@ -277,7 +275,7 @@ class Costs:
         return Costs({**base.given, **own}, self.note or base.note, unit)
 
     def scaled(self, factor: Fraction) -> Costs:
-        """All computes so many times as long; as every rule for what is not given is linear, that holds of it too."""
+        """Return all computes scaled by a factor; since every rule for missing ones is linear, these are scaled too."""
         computes = self.given if self.given.keys() & BASE else {**_ALONE, **self.given}
         times = {key: each(mul, computes[key], factor) for key in computes if key in (*UNIT, "FB")}
         return Costs({**self.given, **times}, unit=self.unit)
@@ -286,7 +284,7 @@ class Costs:
         """Check that the given costs fit this many stages and microbatches.
 
         Raises:
-            PipeschedError: PS222, as `ticks`.
+            PipeschedError: PS222, as for `ticks`.
         """
         for key, cost in self.given.items():
             common_scale(alike(listed(cost)), _COARSER if key in TIMES else _ROUNDER)
@@ -295,11 +293,11 @@ class Costs:
         common_scale([x for key in TIMES if key in self.given for x in alike(listed(self.given[key]))], _COARSER)
 
     def ticks(self, stages: int, microbatches: int | None = None) -> Ticks:
-        """Return the times as integers. microbatches: how many there are; None if all of them cost the same.
+        """Return the times as integers. microbatches: their number; None if all of them cost the same.
 
         Raises:
             PipeschedError: PS222, a list without one entry per stage, a grid of another size, numbers too fine for
-                64 bits, or a cost that is not given and would be negative.
+                64 bits, or a derived cost that would be negative.
         """
         if one := self._of_one_stage:
             pair = None if one.pair is None else np.repeat(one.pair, stages)
@@ -308,7 +306,7 @@ class Costs:
 
     @cached_property
     def _of_one_stage(self) -> Ticks | None:
-        """The times of any stage, where each cost is one number."""
+        """The times of any stage, if each cost is one number."""
         return None if any(isinstance(cost, tuple | Grid) for cost in self.given.values()) else self._ticks(1, None)
 
     def _ticks(self, stages: int, microbatches: int | None) -> Ticks:
@@ -325,10 +323,10 @@ class Costs:
         return Ticks(scale, whole(*LETTERS), whole("FB") if "FB" in tables else None, whole("C"))
 
     def sizes(self, stages: int) -> tuple[Fraction, ...]:
-        """Activations that one F of each stage holds, shape (S,). Unit: an even stage, ranks / stages of a peak's unit.
+        """Return the activations that one F of each stage holds, shape (S,). Unit: ranks / stages of a peak's unit.
 
         Raises:
-            PipeschedError: PS222, as `ticks`; it differs from microbatch to microbatch.
+            PipeschedError: PS222, as for `ticks`; or if it differs between microbatches.
         """
         return self.held(stages).column
 
@@ -336,15 +334,15 @@ class Costs:
         """Return the activations that an F holds, by stage and microbatch.
 
         Raises:
-            PipeschedError: PS222, as `ticks`.
+            PipeschedError: PS222, as for `ticks`.
         """
         return self._share("M", stages, microbatches)
 
     def kept(self, stages: int, microbatches: int | None = None) -> Grid:
-        """Return the activations that an F keeps at its end where it is run again, by stage and microbatch.
+        """Return the activations that a recomputed F keeps at its end, by stage and microbatch.
 
         Raises:
-            PipeschedError: PS222, as `ticks`.
+            PipeschedError: PS222, as for `ticks`.
         """
         return self._share("K", stages, microbatches)
 
@@ -356,14 +354,14 @@ class Costs:
     def to_json(self) -> dict[str, object]:
         """Return F, I, W, B, FB, C as numbers, strings like ``3/2``, lists, or lists of lists.
 
-        R, O, L and K too where they were given, and M where it is not 1.
+        R, O, L and K are added if they were given, and M if it is not 1.
         """
         left_out = (UNIT.keys() - BASE | {"K"}) - self.given.keys() | ({"M"} if self.scalar("M") == 1 else set())
         return {key: in_json(self._whole(key)) for key in KEYS if key not in left_out}
 
     @classmethod
     def parse(cls, text: str) -> Costs:
-        """Return ``F=1,I=1,W=1,C=0,FB=3``; in brackets a list by stage, ``F=[1,2]``, or for each a list by microbatch.
+        """Parse ``F=1,I=1,W=1,C=0,FB=3``; in brackets a list by stage, ``F=[1,2]``, or for each a list by microbatch.
 
         Raises:
             PipeschedError: PS222, an unknown key, a key given twice or a value that is not a number.
@@ -381,9 +379,9 @@ class Costs:
     def from_toml(cls, text: str) -> Costs:
         """Read costs from TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too.
 
-        The key ``unit`` is that of times: "s", "ms" or "us".
+        The key ``unit`` gives the unit of times: "s", "ms" or "us".
 
-        JSON is read too, as `to_json` has it, or the object that `calibrate` and `run --rank` print.
+        JSON is read too, as `to_json` writes it, or the object that `calibrate` and `run --rank` print.
 
         Raises:
             PipeschedError: PS222, not TOML, an unknown key or not a number; PS843, it costs more than its
@@ -418,7 +416,7 @@ class Costs:
 
 
 def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return a table of JSON, in which TOML's rule holds: a key is given once."""
+    """Return an object of JSON whose keys are given only once, as in TOML."""
     table: dict[str, object] = {}
     for key, value in pairs:
         if key in table:
@@ -428,7 +426,7 @@ def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def equations(assumed: Mapping[str, str], costs: Costs | None = None) -> str:
-    """Assumptions as equations: ``I = W = B / 2``; with the costs also ``= 10``, where all stages have the same."""
+    """Return assumptions as equations: ``I = W = B / 2``; with the costs also ``= 10``, if all stages agree."""
     alike: dict[str, list[str]] = {}
     for key, text in assumed.items():
         alike.setdefault(text, []).append(key)
@@ -442,7 +440,7 @@ def equations(assumed: Mapping[str, str], costs: Costs | None = None) -> str:
 
 
 def _require_positive(key: str, rule: Rule, known: Mapping[str, Cost]) -> None:
-    """Raises PipeschedError: PS222, a backward that is shorter than one of its parts."""
+    """Raise PipeschedError, PS222, if a backward is shorter than one of its parts."""
     cost = known[key]
     if isinstance(cost, Grid):
         below = np.argwhere(cost.whole < 0)[:1].tolist()

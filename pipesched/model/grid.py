@@ -3,7 +3,7 @@
     F[s, i] = length[i] / 2          whole  6 8 3 7      a row per stage, a column per microbatch
     at lengths 6, 8, 3, 7            scale  6 8 3 7      2
 
-A million of them are ordinary, so they are one array; rows or columns that are alike may be one in memory.
+A million of them are ordinary, so they are one array; equal rows or columns may share memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WIDEST = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """whole / scale. whole: int64, shape (stages, microbatches). scale: such that no smaller one would do."""
+    """The grid whole / scale. whole: int64, shape (stages, microbatches). scale: the smallest possible."""
 
     whole: Ints
     scale: int
@@ -37,7 +37,7 @@ class Grid:
         """Return a grid of exact numbers, from rows of one length.
 
         Raises:
-            PipeschedError: PS222, they need more than 62 bits.
+            PipeschedError: PS222, if they need more than 62 bits.
         """
         listed = [list(row) for row in rows]
         made = np.array(listed)
@@ -61,7 +61,7 @@ class Grid:
         return f"<Grid {self} of {stages} stages and {microbatches} microbatches>"
 
     def __str__(self) -> str:
-        """Return the least and the greatest: ``3..8``."""
+        """Return the least and the greatest value: ``3..8``."""
         return f"{shown(self.least)}..{shown(self.most)}"
 
     @property
@@ -83,17 +83,17 @@ class Grid:
         return tuple(Fraction(x, self.scale) for x in self.whole[:, 0].tolist())
 
     def at(self, stage: int, microbatch: int) -> Fraction:
-        """Return the entry; what is out of range counts as the one next to it."""
+        """Return an entry; out-of-range indices count as the nearest one."""
         (row,), (column,) = (
             np.clip([x], 0, size - 1).tolist() for x, size in zip((stage, microbatch), self.whole.shape, strict=True)
         )
         return Fraction(int(self.whole[row, column]), self.scale)
 
     def each(self, function: Callable[[Any, Any], Any], other: Grid) -> Grid:
-        """Return `operator.add`, `sub` or `mul` of the entries that both have; one row or column is like all.
+        """Apply `operator.add`, `sub` or `mul` to the entries of both; a single row or column counts for all.
 
         Raises:
-            PipeschedError: PS222, the result leaves 62 bits.
+            PipeschedError: PS222, if the result exceeds 62 bits.
         """
         shapes = zip(self.whole.shape, other.whole.shape, strict=True)
         rows, columns = (max(x, y) if 1 in (x, y) else min(x, y) for x, y in shapes)
@@ -111,7 +111,7 @@ class Grid:
         return int(np.abs(self.whole).max(initial=0))
 
     def to_json(self) -> list[list[object]]:
-        """Return a list of lists; rows that are alike are one object."""
+        """Return a list of lists; equal rows may be one object."""
         if self.whole.strides[0] == 0:
             return [self._row(self.whole[0])] * len(self.whole)
         return [self._row(row) for row in self.whole]
@@ -132,7 +132,7 @@ def reduced(whole: Ints, scale: int) -> Grid:
 
 
 def alike(numbers: Sequence[Fraction]) -> Sequence[Fraction]:
-    """Return the first alone, where all are the same."""
+    """Return only the first number if all are equal."""
     return numbers[:1] if numbers and numbers.count(numbers[0]) == len(numbers) else numbers
 
 

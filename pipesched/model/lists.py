@@ -1,7 +1,7 @@
-"""The base of schedules and programs: a list of operations for each rank, and where each comes from.
+"""The base of schedules and programs: a list of operations per rank, and the origin of each operation.
 
-A million operations carry no spans. The order keeps what is needed to find the place of the one operation that a
-diagnostic points at: a line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
+A million operations carry no spans. The order keeps only enough to find the place of an operation in a diagnostic: a
+line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
 
 Pictures, graphs and tables of an order are made by rows of extensions.
 """
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A span, and the bindings under which it made the operation (``k = 5, i = 2``), the line that did, or nothing."""
+    """A span, and the bindings under which it made the operation (``k = 5, i = 2``) or the line that did."""
 
     span: Span | None = None
     bindings: str = ""
 
 
 class Origin(Protocol):
-    """Finds the place of the i-th operation (or instruction), counted over all ranks."""
+    """The lookup of the place of the i-th operation (or instruction), counted over all ranks."""
 
     def place(self, index: int) -> Place: ...
 
 
 @runtime_checkable
 class Sited(Protocol):
-    """An origin in which few spans make many operations, so that it gives the places of all at once."""
+    """An origin in which few spans make many operations, so that it gives all places at once."""
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
         """Return the index of each operation's span, shape (operations,), and the spans."""
@@ -54,7 +54,7 @@ class Sited(Protocol):
 
 
 class Nowhere:
-    """The origin of what was built by a program: no place at all."""
+    """The origin of orders that a program built: no places."""
 
     def place(self, index: int) -> Place:
         del index
@@ -63,7 +63,7 @@ class Nowhere:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The origin of entries that each come from one of another list: `at` has its index, -1 where there is none."""
+    """The origin of entries taken from another list: `at` has their indices there, -1 if they have none."""
 
     origin: Origin
     at: Column
@@ -77,7 +77,7 @@ COLUMNS = ("op", "stage", "microbatch", "second", "peer", "group", "communicator
 
 
 class RankLists:
-    """Columns with one entry an operation or instruction; those of rank r are at start[r] .. start[r + 1], in order."""
+    """Columns with one entry per operation or instruction; rank r has those at start[r] .. start[r + 1]."""
 
     placement: Placement
     op: Column
@@ -111,7 +111,7 @@ class RankLists:
         return bool(np.any(among(self.op, [part for op in COMPUTES for part in op.parts])))
 
     def key(self, at: Ints | slice = slice(None)) -> Ints:
-        """Return stage * microbatches + microbatch of the entries at these places: one number for both."""
+        """Return stage * microbatches + microbatch for the entries at these places."""
         return np.asarray(self.stage[at].astype(np.int64) * self.microbatches + self.microbatch[at])
 
     def taken(self, at: Ints) -> Self:
@@ -127,23 +127,24 @@ class RankLists:
 
     @property
     def computes(self) -> Schedule:
-        """The compute order alone."""
+        """The compute order without messages."""
         raise NotImplementedError
 
     def order(self, rank: int) -> list[Compute]:
-        """Return the operations of a rank, for people; the columns are for work."""
+        """Return the operations of a rank as records for people; code uses the columns."""
         alone = self.computes
         return [alone[i] for i in range(int(alone.start[rank]), int(alone.start[rank + 1]))]
 
     def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
-        """Return the graph of dependencies, messages and order as a `networkx.MultiDiGraph`: a node an operation.
+        """Return the graph of dependencies, messages and order as a `networkx.MultiDiGraph`: one node per operation.
 
-        costs: of the start and the end of each node; by default 1 each.
+        costs: for the start and the end of each node; by default 1 each.
         """
         return cast("MultiDiGraph", make("graph", self.computes, costs))
 
     def to_pandas(self, costs: Costs | None = None) -> DataFrame:
-        """A row per operation, as a `pandas.DataFrame`: rank, step, op, stage, microbatch, second, start, end, held.
+        """Return a `pandas.DataFrame`, a row per operation: rank, step, op, stage, microbatch, second, start, end,
+        held.
 
         Raises:
             PipeschedError: PS820, pandas is not installed.
@@ -151,17 +152,17 @@ class RankLists:
         return cast("DataFrame", make("table", self.computes, costs))
 
     def _repr_svg_(self) -> str | None:
-        """Return how a notebook shows it: a program as far as it runs under strict communication."""
+        """Return the picture for a notebook: a program as far as it runs under strict communication."""
         return str(make("picture", self)) if known("picture") else None
 
 
 def column(records: Sequence[Compute | Instruction], name: str) -> Column:
-    """Return a column of small records."""
+    """Return a column of records' fields."""
     return np.array([getattr(x, name) for x in records], dtype={"op": np.int8, "second": np.bool_}.get(name, np.int32))
 
 
 def known(name: str) -> bool:
-    """Return True if an extension makes a fact of this name."""
+    """Return True if an extension makes a fact with this name."""
     return any(row.name == name for row in rows(Drawing))
 
 
@@ -169,7 +170,7 @@ def make(name: str, *arguments: object) -> object:
     """Return a fact of an order, made by an extension.
 
     Raises:
-        PipeschedError: PS820, there is no such extension.
+        PipeschedError: PS820, if there is no such extension.
     """
     for row in rows(Drawing):
         if row.name == name:

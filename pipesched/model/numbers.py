@@ -1,4 +1,4 @@
-"""Exact numbers as people write and read them."""
+"""Exact numbers, formatted and parsed."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ EXACT = re.compile(r"-?\d+/[1-9]\d*", re.ASCII)
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}", re.ASCII)
 
 Value: TypeAlias = int | tuple[int, ...]
-"""Of a parameter: a number, or the entries of a list."""
+"""The value of a parameter: a number, or the entries of a list."""
 
 
 def entries(value: Value) -> tuple[int, ...]:
-    """Return the entries of a list; a number is one."""
+    """Return the entries of a list; a number is a single entry."""
     return value if isinstance(value, tuple) else (value,)
 
 
 def whole(parameters: Mapping[str, Value]) -> dict[str, int]:
-    """Return the parameters that are whole numbers, the only ones that a stream holds."""
+    """Return the parameters that are integers, the only ones that a stream contains."""
     return {name: value for name, value in parameters.items() if isinstance(value, int)}
 
 
 def number(text: str, what: str) -> Fraction:
-    """Return a non-negative number: ``3``, ``1.5``, ``11/2``.
+    """Parse a non-negative number: ``3``, ``1.5``, ``11/2``.
 
     Raises:
-        PipeschedError: PS222, anything else, and numbers of more than 15 digits.
+        PipeschedError: PS222, anything else, or a number of more than 15 digits.
     """
     text = text.strip()
     if not _NUMBER.fullmatch(text):
@@ -48,14 +48,14 @@ def number(text: str, what: str) -> Fraction:
 
 
 def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the end of each run of consecutive numbers, which ascend."""
+    """Yield the first and the end of each run of consecutive numbers; they are in ascending order."""
     for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
         found = [number for _, number in run]
         yield found[0], found[-1] + 1
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Return the numbers that ascend, as people say them: ``0 to 3, 5``."""
+    """Return ascending numbers as text: ``0 to 3, 5``."""
     return ", ".join(str(low) if high - low == 1 else f"{low} to {high - 1}" for low, high in runs(numbers))
 
 
@@ -64,16 +64,16 @@ Ladder: TypeAlias = Sequence[tuple[str, Fraction]]
 
 
 def quantity(value: int | Fraction, ladder: Ladder) -> str:
-    """Three significant digits in the largest unit of which there is one: ``6.38 GB``, ``2.90 s``; ``80 GB`` exactly.
+    """Format three significant digits in the largest fitting unit: ``6.38 GB``, ``2.90 s``; ``80 GB`` exactly.
 
-    All whole digits are written.
+    All digits before the point are written.
     """
     unit, size = next((one for one in ladder if abs(value / one[1]) >= _ROUNDS_UP), ladder[-1])
     return f"{digits(value / size)} {unit}"
 
 
 def digits(value: int | Fraction) -> str:
-    """Three significant digits, and all whole ones: ``5.74``, ``2.90``; if fewer are exact, without zeros: ``80``."""
+    """Format three significant digits and all whole ones: ``5.74``, ``2.90``; an exact ``80`` has no zeros."""
     rounded = abs(float(f"{float(value):.{_SIGNIFICANT - 1}e}"))
     decimals = max(0, _SIGNIFICANT - 1 - floor(log10(rounded))) if rounded else 0
     text = f"{float(value):,.{decimals}f}"
@@ -82,11 +82,11 @@ def digits(value: int | Fraction) -> str:
 
 
 _SIGNIFICANT = 3
-_ROUNDS_UP = Fraction(9995, 10000)  # to 1 of a unit
+_ROUNDS_UP = Fraction(9995, 10000)  # relative to 1 of a unit
 
 
 def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:
-    """There is at least one rank, one stage of each rank and one microbatch; other parameters mean what a file says.
+    """Require at least one rank, one stage per rank and one microbatch; other parameters are free.
 
     Raises:
         PipeschedError: PS225, p, v or m below 1, or a list.
@@ -101,7 +101,7 @@ def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:
 
 
 def shown(value: Fraction | int) -> str:
-    """Return ``5.5`` where a few decimals are exact, else ``16/3``."""
+    """Return ``5.5`` if a few decimals are exact, else ``16/3``."""
     value = Fraction(value)
     decimals = next((n for n in range(7) if 10**n % value.denominator == 0), None)
     if not decimals:
@@ -111,13 +111,13 @@ def shown(value: Fraction | int) -> str:
 
 
 _digits: ContextVar[int | None] = ContextVar("digits", default=None)
-_FINEST = 12  # decimals of per cent
-_SMALL = 1000  # a fraction with a larger denominator tells a reader nothing that the per cent do not
+_FINEST = 12  # most decimals of per cent
+_SMALL = 1000  # a fraction with a larger denominator is no clearer than per cent
 
 
 @contextmanager
 def significant(digits: int | None) -> Iterator[None]:
-    """Per cent in so many significant digits, None for one decimal, in what is written inside."""
+    """Format per cent with so many significant digits inside the block; None: one decimal."""
     token = _digits.set(digits)
     try:
         yield
@@ -126,9 +126,9 @@ def significant(digits: int | None) -> Iterator[None]:
 
 
 def percent(value: Fraction, sign: str = "") -> str:
-    """Return a part of a whole: ``15.8 %``, ``20 %``; with `sign` "+" also what is above 0 has a sign.
+    """Format a part of a whole: ``15.8 %``, ``20 %``; with `sign` "+" positive values have a sign.
 
-    Only nothing is 0 %, and only all of it 100 %: of what is near, more decimals are written.
+    Only 0 is written as 0 %, and only 1 as 100 %: values near them get more decimals.
     """
     number, digits = float(value * 100), _digits.get()
     decimals = 1 if digits is None else max(0, digits - 1 - (floor(log10(abs(number))) if number else 0))
@@ -140,7 +140,7 @@ def percent(value: Fraction, sign: str = "") -> str:
 
 
 def ratio(value: Fraction) -> str:
-    """With what it is exactly: ``3/19 = 15.8 %``; of nothing, of the whole and of large numbers in per cent alone."""
+    """Format a share with its exact value: ``3/19 = 15.8 %``; 0, 1 and large fractions only in per cent."""
     return f"{value} = {percent(value)}" if 1 < value.denominator < _SMALL else percent(value)
 
 
@@ -150,13 +150,13 @@ def share(value: Fraction) -> str:
 
 
 def plain(value: Fraction | int) -> int | str:
-    """As programs read it in JSON: an integer, or a string such as ``11/2``."""
+    """Return a number for JSON: an integer, or a string such as ``11/2``."""
     value = Fraction(value)
     return value.numerator if value.denominator == 1 else str(value)
 
 
 def exact(**values: object) -> dict[str, object]:
-    """Numbers, and lists and tables of them, as programs read them: each as it is, and as ``KEY_decimal`` after it."""
+    """Return numbers, lists and tables for JSON: each exact, followed by its ``KEY_decimal``."""
     made: dict[str, object] = {}
     for key, value in values.items():
         made |= {key: _each(plain, value), f"{key}_decimal": _each(float, value)}
@@ -164,7 +164,7 @@ def exact(**values: object) -> dict[str, object]:
 
 
 def _each(write: Callable[[Fraction], object], value: object) -> object:
-    """Return every number in it, written; null, and all that is not a number, stays."""
+    """Apply `write` to every number in a value; null and other values do not change."""
     match value:
         case bool() | None:
             return value

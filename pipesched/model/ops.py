@@ -1,4 +1,4 @@
-"""The instruction set: one table of all that a rank can run. Whatever varies by kind is asked here.
+"""The instruction set: one table of all instructions of a rank. All properties of a kind are defined here.
 
 A compute takes one result and makes others, each once for every stage and microbatch. B is I and W in one:
 
@@ -6,14 +6,14 @@ A compute takes one result and makes others, each once for every stage and micro
     I   takes the gradient of the stage behind       makes the gradient for the stage before
     W   takes the gradient of its own stage          makes the gradient of the weights
     B   takes what I takes                           makes what I and W make
-    R   takes the activation of its own stage        makes again what its F kept, and let go of since
-    O   takes the activation of its own stage        copies it to host memory, and lets go of it
-    L   takes what O put there                       copies it back
+    R   takes the activation of its own stage        restores what its F kept and then freed
+    O   takes the activation of its own stage        copies it to host memory, and frees it
+    L   takes the copy of O                          copies it back
 
-O and L are copies: engines of their own run them while the rank computes, one out and one in.
+O and L are copies: separate engines run them while the rank computes, one out and one in.
 
-Dependencies, completeness, memory and messages follow from these rows. To add a kind of compute is a row, its letter in
-the grammar, its rule in `model.costs`, and what a runtime does for it (`tests/core/test_kinds.py` does that).
+Dependencies, completeness, memory and messages follow from these rows. A new kind of compute needs a row, its letter in
+the grammar, its rule in `model.costs`, and its implementation in a runtime (`tests/core/test_kinds.py` adds one).
 Letters are those of torch.distributed.pipelining. The zero-bubble papers write B for our I.
 """
 
@@ -31,20 +31,20 @@ class Result(enum.IntEnum):
     ACTIVATION = 0
     GRADIENT = 1  # of the loss for the input of the stage
     WEIGHTS = 2  # of the loss for the weights of the stage
-    RECOMPUTED = 3  # what a backward needs of the activation, where an F does not keep it
+    RECOMPUTED = 3  # what a backward needs of the activation, if F does not keep it
     OFFLOADED = 4  # the activation in host memory
     LOADED = 5  # the activation, back from there
 
     @property
     def words(self) -> str:
-        """As messages call it."""
+        """The name in messages."""
         return "weight gradient" if self is Result.WEIGHTS else self.name.lower()
 
 
 ACTIVATION, GRADIENT, WEIGHTS = Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS
 RECOMPUTED, OFFLOADED, LOADED = Result.RECOMPUTED, Result.OFFLOADED, Result.LOADED
 
-BEFORE, SAME, BEHIND = -1, 0, 1  # which stage, counted from its own
+BEFORE, SAME, BEHIND = -1, 0, 1  # the stage, relative to its own
 
 
 class Does(enum.Enum):
@@ -63,10 +63,10 @@ class Does(enum.Enum):
 class Kind:
     """A row of the table.
 
-    result: what a compute takes, what is sent, received or waited for. of: the stage that has it or gets it, counted
-    from its own. own: the result of its own stage that a compute uses besides, and all that it takes where there is no
-    such stage. makes: the results of a compute. words: what people call it. colour: its class in pictures. shape: a
-    message holds the shape of the result alone, which the receiver must know before it can allocate a buffer for it.
+    result: what a compute takes, what is sent, received or waited for. of: the stage that has it or gets it, relative
+    to its own. own: the result of its own stage that a compute uses in addition, or instead if there is no such stage.
+    makes: the results of a compute. words: its name for people. colour: its class in pictures. shape: a message holds
+    only the shape of the result, which the receiver must know before it can allocate a buffer for it.
     """
 
     does: Does
@@ -127,7 +127,7 @@ class Op(enum.IntEnum):
 
     @property
     def compute(self) -> bool:
-        """True for an operation of a schedule; copies are operations."""
+        """True for an operation of a schedule; copies are operations too."""
         return self.kind.does in (Does.COMPUTE, Does.COPY)
 
     @property
@@ -144,39 +144,39 @@ class Op(enum.IntEnum):
 
     @property
     def backward(self) -> bool:
-        """True if it makes a gradient."""
+        """True if the kind makes a gradient."""
         return GRADIENT in self.kind.makes or WEIGHTS in self.kind.makes
 
     @property
     def takes(self) -> bool:
-        """True if it takes memory at its start; other computes free memory at their end."""
+        """True if the kind takes memory at its start; other computes free memory at their end."""
         return not {ACTIVATION, RECOMPUTED, LOADED}.isdisjoint(self.kind.makes)
 
     @property
     def parts(self) -> tuple[Op, ...]:
-        """The kinds that together make what this one makes, () if it is not such a sum: I and W for B."""
+        """The kinds that together make the results of this one, () if it is no such sum: I and W for B."""
         return tuple(op for op in COMPUTES if set(op.kind.makes) < set(self.kind.makes))
 
 
 COMPUTES: Final = tuple(op for op in Op if op.compute)
 COPIES: Final = tuple(op for op in COMPUTES if op.copy)
 LETTERS: Final = "".join(op.name for op in COMPUTES)
-"""A letter each, in the order of the table, which is that of everything sorted by kind."""
+"""One letter per kind, in the order of the table, which is also the sorting order."""
 SENDS: Final = tuple(op for op in Op if op.send)
 RECEIVES: Final = tuple(op for op in Op if op.receive)
 SHAPES: Final = tuple(op for op in Op if op.kind.shape)
-"""Those of them that hold a shape. The program waits in each, under every model: it reads the shape to go on."""
+"""Messages that hold a shape. The program waits in each, under every model: it reads the shape to go on."""
 KIND: Final = f"[{LETTERS}]"
-"""One of them, as a regular expression."""
+"""A regular expression for one letter."""
 BACKWARDS: Final = tuple(op for op in COMPUTES if op.backward)
 MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes) for result in Result}
 """The kinds that make a result."""
 OLDEST: Final[dict[Op, Op]] = {Op.W: Op.I, Op.R: Op.F, Op.O: Op.F, Op.L: Op.O}
-"""The kinds whose next one is not the next microbatch, but that of the oldest of these that has had none."""
+"""The kinds that take the microbatch of the oldest operation of another kind that has had none."""
 RESTORES: Final = tuple(op for op in OLDEST if op.takes)
-"""Those of them that bring back what a backward uses; of the slices of a sequence, the last comes first, as there."""
+"""The kinds of these that restore what a backward uses; of the slices of a sequence, the last comes first."""
 FOR_BACKWARDS: Final = (RECOMPUTED, OFFLOADED, LOADED)
-"""The results that a backward of the same stage and microbatch waits for, where they are made at all."""
+"""The results for which a backward of the same stage and microbatch waits, if they are made at all."""
 USERS: Final = {
     result: tuple(op for op in COMPUTES if op.kind.result is result and op.kind.of != SAME) for result in Result
 }
@@ -184,7 +184,7 @@ USERS: Final = {
 
 
 def making(results: Collection[Result]) -> Op | None:
-    """Return the kind that makes these and nothing else."""
+    """Return the kind that makes exactly these results."""
     return next((op for op in COMPUTES if set(op.kind.makes) == set(results)), None)
 
 
@@ -195,7 +195,7 @@ def overlap(first: Op, second: Op) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """An operation of a schedule, as people read it. second: it is the second part of an overlap pair."""
+    """An operation of a schedule, for people. second: it is the second part of an overlap pair."""
 
     op: Op
     stage: int
@@ -208,11 +208,11 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction of a program, as people read it; -1 where a field has no meaning.
+    """An instruction of a program, for people; -1 if a field has no meaning.
 
-    `stage` is the stage of this rank, for RECV_F and SEND_B too, as in torch. `peer` is the other rank of a message
-    or a SYNC. Instructions of one rank in a row with the same `group` >= 0 are one fused batch.
-    `other` is the stage at the other end of a message, where that is not the next one to `stage`.
+    `stage` is the stage of this rank, for RECV_F and SEND_B too, as in torch. `peer` is the other rank of a message or
+    a SYNC. Consecutive instructions of a rank with the same `group` >= 0 are one fused batch. `other` is the stage at
+    the other end of a message, if it is not the neighbour of `stage`.
     """
 
     op: Op
@@ -226,13 +226,13 @@ class Instruction:
 
     @property
     def source(self) -> int:
-        """The stage that makes what a message holds."""
+        """The stage that makes the contents of a message."""
         if not self.op.receive:
             return self.stage
         return self.other if self.other >= 0 else self.stage + self.op.kind.of
 
     def __str__(self) -> str:
-        """torch's notation: ``0F1``, ``2RECV_F0``, ``3REDUCE_GRAD``; ``1SEND_F0>4`` for a stage not next to it."""
+        """Return torch's notation: ``0F1``, ``2RECV_F0``, ``3REDUCE_GRAD``; ``1SEND_F0>4`` if not to a neighbour."""
         stage = "" if self.stage < 0 else str(self.stage)
         microbatch = "" if self.microbatch < 0 else str(self.microbatch)
         other = "" if self.other < 0 else f"{'<' if self.op.receive else '>'}{self.other}"

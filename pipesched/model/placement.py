@@ -1,15 +1,15 @@
 """Placement of stages on ranks.
 
-A table: `rank_of[route, stage]` is the rank that holds the route's copy of the stage, and every microbatch takes
-one route. Every placement in the literature is such a table (here 4 ranks):
+The placement is a table: `rank_of[route, stage]` is the rank that holds the route's copy of the stage, and every
+microbatch takes one route. Every placement in the literature is such a table (here 4 ranks):
 
     linear   0 1 2 3                    GPipe, 1F1B, zero bubble
     looped   0 1 2 3 0 1 2 3            interleaved 1F1B
     vee      0 1 2 3 3 2 1 0            ZB-V, DualPipeV
     two-way  0 1 2 3  and  3 2 1 0      DualPipe, Chimera: two routes, each with its own copy of every stage
 
-A stage reads the activation of the stage before it, unless the file says which ones: branches that meet, and skips.
-Who reads whom is of the model, so it is the same on every route. Here stages 2 and 3 read two, and 0 and 1 have two
+A stage reads the activation of the stage before it, unless the file names others: branches that meet, and skips. Reads
+are a property of the model, so they are the same on every route. Here stages 2 and 3 read two, and 0 and 1 have two
 readers:
 
     0 ──> 1 ──> 2 ──> 3
@@ -17,7 +17,7 @@ readers:
     └───────────^
 
 The weights of a frozen stage are not trained. Which of its results are made, and by which kinds, follows from the
-stages before it; *fed* is a stage with a trained one somewhere before it:
+stages before it; a *fed* stage has a trained stage somewhere before it:
 
     trained                F, R, O, L, and B or I and W   no stage takes the gradient of the first trained one
     frozen and fed         F, R, O, L and I               its B is an I, and it has no W
@@ -40,26 +40,23 @@ STAGES, OPS_A_STAGE = 100_000, 20
 
 
 def most_ranks(max_ops: int) -> int:
-    """Return how many ranks are taken: those of any cluster, and more where more operations are allowed."""
+    """Return the limit on ranks: enough for any cluster, and higher if more operations are allowed."""
     return max(RANKS, max_ops // OPS_A_RANK)
 
 
 def most_stages(max_ops: int) -> int:
-    """Return how many stages are taken, likewise."""
+    """Return the limit on stages, likewise."""
     return max(STAGES, max_ops // OPS_A_STAGE)
 
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Which rank runs a stage for a microbatch.
+    """The rank that runs a stage for a microbatch.
 
-    rank_of: shape (routes, stages), a rank, or -1 where a file does not say.
-    route_of: shape (microbatches,), a route.
-    ranks: how many ranks there are.
-    frozen: the stages that are not trained, ascending.
-    reads: the stages that a stage reads, the nearest first, of those that read others than the one before them; -1 is
-    the input of the model.
-    slices: how many microbatches side by side are the slices of one sequence.
+    rank_of: shape (routes, stages), a rank, or -1 if the file gives none. route_of: shape (microbatches,), a route.
+    ranks: their number. frozen: the stages that are not trained, ascending. reads: for stages that do not read exactly
+    the one before them, the stages that they read, the nearest first; -1 is the input of the model. slices: the number
+    of consecutive microbatches that are the slices of one sequence.
     """
 
     rank_of: Column
@@ -113,10 +110,10 @@ class Placement:
         return f"stage {stage} reads {' and '.join(named)}"
 
     def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
-        """Return the stages that each stage takes a result from: the nearest, -1 where there is none; the others of all
+        """Return the stages from which each stage takes a result: the nearest, -1 if there is none; the others, for all
         stages; and where those of each begin, shape (stages + 1,).
 
-        of: which ones, as in the table of kinds: those that it reads, itself, those that read it.
+        of: as in the table of kinds: the stages that it reads, itself, or those that read it.
         """
         stage = np.arange(self.stages)
         if of == SAME or self.chain:
@@ -129,17 +126,17 @@ class Placement:
 
     @cached_property
     def wants(self) -> Mapping[Result, Bools]:
-        """The results that each stage needs where it has a backward; by result, shape (stages,)."""
+        """The results that each stage needs if it has a backward; by result, shape (stages,)."""
         trained, fed = np.ones(self.stages, dtype=np.bool_), np.zeros(self.stages, dtype=np.bool_)
         trained[list(self.frozen)] = False
         for stage in range(self.stages) if self.frozen else ():
             fed[stage] = any(trained[before] or fed[before] for before in self.read(stage))
-        wants = dict.fromkeys(Result, trained | fed)  # but for these two, all is for a backward
+        wants = dict.fromkeys(Result, trained | fed)  # except for these two, all results are for a backward
         return {**wants, Result.ACTIVATION: np.ones(self.stages, dtype=np.bool_), Result.WEIGHTS: trained}
 
     @cached_property
     def wanted(self) -> Column:
-        """By kind and stage, shape (computes, stages): the kind that makes what is wanted of what it makes, or -1."""
+        """The kind that makes the needed part of a kind's results, or -1; shape (computes, stages)."""
         kinds = np.full((len(COMPUTES), self.stages), -1, dtype=np.int8)
         alike, at = np.unique(np.stack([self.wants[x] for x in Result]), axis=1, return_inverse=True)
         for number, wants in enumerate(alike.T):
@@ -150,7 +147,7 @@ class Placement:
 
     @cached_property
     def table(self) -> Column:
-        """rank[stage, microbatch], shape (stages, microbatches)."""
+        """The table rank[stage, microbatch], shape (stages, microbatches)."""
         return np.ascontiguousarray(self.rank_of[self.route_of].T)
 
     def copies(self, stage: int) -> tuple[int, ...]:
@@ -158,7 +155,7 @@ class Placement:
         return tuple(sorted({int(r) for r in self.rank_of[:, stage] if r >= 0}))
 
     def meetings(self, stage: int) -> list[tuple[int, int]]:
-        """The pairs of ranks that add up their gradients of a stage, in order; then every copy has the sum of all.
+        """Return the pairs of ranks that add up their gradients of a stage, in order; then all copies have the sum.
 
         Of 2 copies the two; of 4 first 0 and 1, 2 and 3, then 0 and 2, 1 and 3; none unless they are a power of two.
         """
@@ -169,12 +166,12 @@ class Placement:
 
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
-        """First microbatch and end of every route, where the microbatches of a route are consecutive."""
+        """The first microbatch and the end of every route, if the microbatches of a route are consecutive."""
         found = [np.flatnonzero(self.route_of == route) for route in range(self.routes)]
         return [(int(x[0]), int(x[-1]) + 1) if len(x) else (0, 0) for x in found]
 
     def chunks(self, rank: int) -> list[tuple[int, int]]:
-        """Return (route, stage) of every chunk of a rank, by route, then by stage."""
+        """Return (route, stage) for every chunk of a rank, by route, then by stage."""
         order, first = self._by_rank
         held = order[first[rank] : first[rank + 1]]
         return [divmod(int(x), self.stages) for x in held]
@@ -187,12 +184,12 @@ class Placement:
 
     @property
     def bidirectional(self) -> bool:
-        """True if some stage lives on more than one rank."""
+        """True if some stage is on more than one rank."""
         known = self.rank_of >= 0
         lowest = np.where(known, self.rank_of, self.ranks).min(axis=0)
         return bool(np.any(known & (self.rank_of != lowest)))
 
 
 def linear(ranks: int, microbatches: int) -> Placement:
-    """Return the stage s on rank s."""
+    """Return the placement of stage s on rank s."""
     return Placement(np.arange(ranks, dtype=np.int32)[None, :], np.zeros(microbatches, dtype=np.int32), ranks, ("",))

@@ -6,8 +6,8 @@
     torch      nothing at I, 0.6 more held until W      measured on a transformer block, torch 2.13
     I=a,W=b    a at I, b at W; a + b = 1
 
-A B frees everything at its end, and so does the I of a frozen stage. Amounts are in units of what the F of the same
-stage took.
+A B frees everything at its end, and so does the I of a frozen stage. Amounts are relative to those of the F of the same
+stage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HELP = "a release rule is W, I, torch, split:x with 0 <= x <= 1, or I=a,W=b wit
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """How much of an activation I and W free; they add up to 1. A negative share is taken, not freed."""
+    """The shares of an activation that I and W free; they add up to 1. A negative share is taken, not freed."""
 
     name: str
     at_input: Fraction
@@ -33,7 +33,7 @@ class Release:
     def change(self, op: Op, *, trained: bool = True) -> Fraction:
         """Return the change of a rank's activations by a compute: an F takes one, each gradient frees its share.
 
-        trained: whether the weights of its stage are; of others the gradient for the input frees all.
+        trained: whether the weights of its stage are; on other stages the gradient for the input frees everything.
         """
         at_input, at_weight = (self.at_input, self.at_weight) if trained else (Fraction(1), Fraction(0))
         changes = {Result.ACTIVATION: Fraction(1), Result.GRADIENT: -at_input, Result.WEIGHTS: -at_weight}
@@ -41,10 +41,10 @@ class Release:
 
     @classmethod
     def parse(cls, text: str) -> Release:
-        """Return a rule as written on the command line.
+        """Parse a rule as written on the command line.
 
         Raises:
-            PipeschedError: PS225, not a rule.
+            PipeschedError: PS225, if it is not a rule.
         """
         rule = text.replace(" ", "")
         if rule in _NAMED:
@@ -79,10 +79,10 @@ AT_W = Release.parse("W")
 
 
 def caps_by_rank(asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
-    """A cap for each rank, from one for all or one for each; None where there is none. zero: whether one may be 0.
+    """Return a cap for each rank, from one for all or one each; None if there is none. zero: whether 0 is allowed.
 
     Raises:
-        PipeschedError: PS225, a cap that is too small, or not one per rank.
+        PipeschedError: PS225, if a cap is too small, or there is not one per rank.
     """
     if asked is None:
         return None

@@ -1,14 +1,14 @@
-"""Schedules and programs: the order of compute on every rank, and the same with sends and receives.
+"""Schedules and programs: the order of compute on every rank, and the same order with sends and receives.
 
     schedule   rank 0   F F F F B F B F B B B B
                rank 1     F F F B F B F B B B       operation i of rank r is at start[r] + i
     program    rank 0   F SEND_F F SEND_F F SEND_F RECV_B B ...
 
-Both are columns (`model.columns`). An overlap pair is two entries in a row, F first; the second one has `second` set,
-and the pair is one *slot*. The rank of an operation is the list that it is in, whatever the placement says.
+Both are columns (`model.columns`). An overlap pair is two consecutive entries, F first; the second one has `second`
+set, and the pair is one *slot*. The rank of an operation is that of its list, whatever the placement says.
 
 Channels are named by (communicator, source rank, target rank); the i-th send on a channel pairs with the i-th receive,
-whatever they carry. That pairing is by position, so it is one stable sort of the columns.
+whatever they carry. Pairing is by position, so it is one stable sort of the columns.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from pipesched.support.safe import line as safe
 class Schedule(RankLists):
     """A compute order.
 
-    op, stage, microbatch, second: one entry an operation; start: int64, shape (ranks + 1,). title: what people call it,
-    where that is not its name. program: its messages, where it was read from a file that names them; a schedule that is
-    made of this one has none.
+    op, stage, microbatch, second: one entry per operation; start: int64, shape (ranks + 1,). title: its name for
+    people, if not `name`. program: its messages, if it was read from a file that has them; a schedule derived from this
+    one has none.
     """
 
     name: str
@@ -61,17 +61,17 @@ class Schedule(RankLists):
 
     @property
     def display_name(self) -> str:
-        """Its title, or its name where it has none."""
+        """The title, or the name if there is none."""
         return self.title or self.name
 
     @property
     def slices(self) -> int:
-        """How many microbatches side by side are the slices of one sequence."""
+        """The number of consecutive microbatches that are the slices of one sequence."""
         return self.placement.slices
 
     @property
     def slots(self) -> int:
-        """Operations, with an overlap pair counted once."""
+        """The number of operations, with an overlap pair counted once."""
         return len(self) - int(np.count_nonzero(self.joined))
 
     @cached_property
@@ -88,17 +88,17 @@ class Schedule(RankLists):
 
     @cached_property
     def counts(self) -> list[int]:
-        """How many operations of each kind there are."""
+        """The number of operations of each kind."""
         return list(np.bincount(self.op, minlength=len(COMPUTES)).tolist())
 
     @cached_property
     def forward_only(self) -> bool:
-        """No backward at all: an inference schedule."""
+        """True if there is no backward at all: an inference schedule."""
         return not any(self.counts[op] for op in BACKWARDS)
 
     @cached_property
     def keeps(self) -> Bools:
-        """By stage: whether an F keeps what a backward needs, shape (stages,)."""
+        """A mask of the stages whose F keeps what a backward needs, shape (stages,)."""
         return self.placement.wants[Result.GRADIENT] & (not self.forward_only)
 
     def with_program(self, program: Program | None) -> Schedule:
@@ -113,7 +113,7 @@ class Schedule(RankLists):
         )
 
     def slot(self, index: int) -> str:
-        """Return an operation as in the order notation, with its partner in an overlap pair: ``F3.1+B2.0``."""
+        """Return an operation in the order notation, with its partner in an overlap pair: ``F3.1+B2.0``."""
         low = index - int(self.joined[index])
         high = low + 1 + int(low + 1 < len(self) and self.joined[low + 1])
         return "+".join(str(self[i]) for i in range(low, high))
@@ -133,11 +133,11 @@ class Schedule(RankLists):
 
 @dataclass(frozen=True, eq=False)
 class Program(RankLists):
-    """Instruction lists, one entry an instruction; -1 where a column has no meaning (see `Instruction`).
+    """Instruction lists, one entry per instruction; -1 if a column has no meaning (see `Instruction`).
 
-    start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; who believes it
-    checks it (`analysis.termination`). other: the stage at the other end of each message, or None where every stage
-    reads the one before it.
+    start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; whoever relies on it
+    checks it (`analysis.termination`). other: the stage at the other end of each message, or None if every stage reads
+    the one before it.
     """
 
     name: str
@@ -189,12 +189,12 @@ class Program(RankLists):
         )
 
     def instructions(self, rank: int) -> list[Instruction]:
-        """Return the instructions of a rank, for people; the columns are for work."""
+        """Return the instructions of a rank as records for people; code uses the columns."""
         return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]
 
     @cached_property
     def computes(self) -> Schedule:
-        """The compute order alone. The parts of an overlap pair are neighbours, or they are two slots."""
+        """The compute order without messages. The parts of an overlap pair are neighbours, or they are two slots."""
         compute = computes(self.op)
         after_compute = np.concatenate([np.zeros(1, dtype=np.bool_), compute])[: len(self)]
         at = np.flatnonzero(compute)

@@ -1,7 +1,7 @@
-"""Sequences that are cut: microbatches q*i .. q*i + q - 1 are the slices of sequence i.
+"""Sequences cut into slices: microbatches q*i .. q*i + q - 1 are the slices of sequence i.
 
 q = 2      F 0 1 2 3      a slice attends to those before it, so F(j) follows F(j - 1) of its sequence
-           B 1 0 3 2      and their gradients come the other way: I, B(j) follow I, B(j + 1)
+           B 1 0 3 2      and gradients flow in reverse: I, B(j) follow I, B(j + 1)
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ Place = TypeVar("Place", int, Column)
 
 
 def mirrored(microbatch: Place, slices: int) -> Place:
-    """Return the slice at the same place counted from the other end of its sequence: itself where it is alone."""
+    """Return the slice at the mirrored place of its sequence; the same one if it is alone."""
     at: Place = microbatch % slices
     return microbatch - at + slices - 1 - at

@@ -1,9 +1,9 @@
-"""The unit of times: costs without one are exact, those of a device are read with three significant digits.
+"""The unit of times: costs without one are exact; those of a device have three significant digits.
 
     NO_UNIT         33   11/2                the user's own unit: costs such as F=1,B=2
     MILLISECONDS    2.9 s   52.8 ms   336 us        a model on its device
 
-Everything that prints a time asks the unit of its costs. JSON has the exact numbers.
+All code that prints a time asks the unit of its costs. JSON has the exact numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECONDS: Ladder = (("s", Fraction(1)), ("ms", Fraction(1, 1000)), ("us", Fracti
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """name: of one, as ``ms``; empty where times have no unit. words: its plural. seconds: in one, 0 of no unit."""
+    """A unit of time. name: ``ms``; empty if times have no unit. words: its plural. seconds: per unit, else 0."""
 
     name: str = ""
     words: str = ""
@@ -43,7 +43,7 @@ class Unit:
         return f"less than {self.text(following)}" if self else f"{exactly}{shown(value)}"
 
     def mark(self, value: Fraction | int) -> str:
-        """Return a round time on an axis, with all its digits."""
+        """Format a round time on an axis, with all its digits."""
         seconds = value * self.seconds
         name, size = next((one for one in _SECONDS if abs(seconds) >= one[1]), (self.name, self.seconds))
         return f"{shown(seconds / size)} {name}" if self else shown(value)
