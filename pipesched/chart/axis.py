@@ -1,9 +1,9 @@
 """Time as columns of characters.
 
-    exact     k columns per unit of time, if that fits: nothing is rounded
+    exact     k columns per unit of time, if they fit: nothing is rounded
     scaled    else a round number of units per column: 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten
 
-The unit is the largest time that divides every start and end, so that F=10, B=20 look like F=1, B=2.
+The unit is the largest time that divides every start and end, so that F=10, B=20 are drawn like F=1, B=2.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from pipesched.chart.chart import Chart
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 
-_FARTHEST = 2**62  # ticks; a column more is within 64 bits
+_FARTHEST = 2**62  # ticks, so that one more column still fits in 64 bits
 _ROUND = [Fraction(x, 100) for x in (100, 125, 150, 200, 250, 300, 400, 500, 600, 800)]
 
 
 @dataclass(frozen=True)
 class Viewport:
-    """The part of time to draw, in the user's unit; None is the beginning, or the makespan."""
+    """The interval of time to draw, in the user's unit; None is the beginning, or the makespan."""
 
     begin: Fraction | None = None
     end: Fraction | None = None
 
     def ticks(self, chart: Chart) -> tuple[int, int]:
-        """In ticks, outwards; never empty.
+        """Return the interval in ticks, rounded outwards; never empty.
 
         Raises:
-            PipeschedError: PS225, it ends before it begins, begins after the makespan, or leaves 64 bits.
+            PipeschedError: PS225, if it ends before it begins, begins after the makespan, or exceeds 64 bits.
         """
         begin = 0 if self.begin is None else int(self.begin * chart.scale // 1)
         end = chart.times.makespan if self.end is None else ceil(self.end * chart.scale)
@@ -50,7 +50,7 @@ WHOLE = Viewport()
 
 @dataclass(frozen=True)
 class Axis:
-    """begin, end: in ticks. step: ticks per column. unit: columns per unit of time, 0 if scaled."""
+    """The columns of time. begin, end: in ticks. step: ticks per column. unit: columns per time unit, 0 if scaled."""
 
     begin: int
     end: int
@@ -59,17 +59,17 @@ class Axis:
     unit: int
 
     def fine(self, ticks: Ints) -> Ints:
-        """Instants from the first column on, exactly, where a column is `whole`; those outside the part at its ends."""
+        """Return exact instants from the first column, in units of 1 / `whole` column, clipped to the interval."""
         return np.asarray((np.clip(ticks, self.begin, self.end) - self.begin) * self.step.denominator)
 
     @property
     def edges(self) -> Ints:
-        """The edges of all columns, as `fine` writes instants."""
+        """The edges of all columns, in the unit of `fine`."""
         return np.arange(self.columns + 1) * self.whole
 
     @property
     def whole(self) -> int:
-        """A column, in parts of a tick that are counted in whole numbers."""
+        """The width of a column, in integer parts of a tick."""
         return self.step.numerator
 
     @property
@@ -79,7 +79,7 @@ class Axis:
 
 
 def axis(chart: Chart, columns: int, viewport: Viewport, label: int) -> Axis:
-    """Return the time on at most `columns` columns. label: the characters that the shortest operation would like."""
+    """Return the axis with at most `columns` columns. label: the characters wanted for the shortest operation."""
     begin, end = viewport.ticks(chart)
     one = unit(chart, begin)
     units = -(-(end - begin) // one)
@@ -97,7 +97,7 @@ def unit(chart: Chart, begin: int) -> int:
 
 
 def nice(least: Fraction) -> Fraction:
-    """Return the smallest round number that is not less."""
+    """Return the smallest round number that is at least `least`."""
     power = Fraction(1)
     while power * 10 <= least:
         power *= 10

@@ -1,11 +1,11 @@
-"""A chart in words: its cost in one line, or who waits for whom where it never ends.
+"""A chart in words: its cost in one line, or, if it never ends, the ranks that wait for each other.
 
 cost       makespan 33 = 24 work + 9 idle   bubble 27.3 % (3/11)
 stopped    deadlock PS401 under strict: ranks 0 and 1 wait for each other; stops at 8
 link       rank 0 stops at 0SEND_F2 (step 8): waits until rank 1 reaches 1RECV_F2 (step 9), queued behind 1SEND_B1
 
-What is drawn to its end though the file is wrong says so: "; wrong: PS301". The ranks of a cycle have a mark wherever
-they are drawn, in red where there is colour.
+A wrong file that can be drawn to its end is marked: "; wrong: PS301". The ranks of a cycle are marked wherever they are
+drawn, in red if there is colour.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pipesched.render import clean, sizes
 
 
 def heading(chart: Chart, *more: str) -> str:
-    """Return the heading: name, sizes, and whatever else belongs in the same line."""
+    """Return the heading: name, sizes, and further parts of the line."""
     return "  ".join(part for part in (clean(chart.title), sizes(chart.sizes), *more) if part)
 
 
 def cost(chart: Chart, figures: Callable[[Idle, Unit], str] = headline) -> str:
-    """Return the makespan and bubble, or other figures of the times; or who waits for whom."""
+    """Return the makespan and bubble, or other figures of the times; or the ranks that wait for each other."""
     times, stop, made = chart.analysis.idle, chart.analysis.standstill, chart.analysis
     parts = [f"wrong: {chart.wrong}"] if chart.wrong and (stop is None or stop.code != chart.wrong) else []
     spent = figures(times, chart.unit) if times else "no time"
@@ -36,7 +36,7 @@ def cost(chart: Chart, figures: Callable[[Idle, Unit], str] = headline) -> str:
 
 
 def timeless(chart: Chart) -> int:
-    """Return how many slots take no time at all; of O and L, how many copies."""
+    """Return the number of slots that take no time; for O and L, of copies."""
     instant = (chart.times.start >= 0) & (chart.times.start == chart.times.end)
     if (copies := chart.times.copies) is not None:
         instant[copies.op[copies.end > copies.start]] = False
@@ -44,7 +44,7 @@ def timeless(chart: Chart) -> int:
 
 
 def stopped(chart: Chart, stop: Standstill) -> str:
-    """Return a standstill in words: its code, its model, the ranks that wait, and when they stop."""
+    """Describe a standstill: its code, its model, the ranks that wait, and when they stop."""
     when = f"stops at {chart.unit.text(chart.makespan)}"
     if stop.cycle:
         return f"deadlock {stop.code} {stop.under}: {together(stop.ranks)}; {when}"
@@ -55,16 +55,16 @@ def stopped(chart: Chart, stop: Standstill) -> str:
 
 
 def link(x: Link) -> str:
-    """Return a step of the cycle."""
+    """Describe a step of the cycle."""
     lacks = f", which needs {x.needs}" if x.needs else ""
     return f"{'the queue of ' * x.queue}{blocked(x.blocked)}{lacks}: {x.wait}"
 
 
 def blocked(x: Blocked) -> str:
-    """Return where a rank stops."""
+    """Describe where a rank stops."""
     return f"rank {x.rank} stops at {x.at}" + (f" (step {x.step})" if x.step else "")
 
 
 def others(stop: Standstill) -> list[Blocked]:
-    """Return the ranks that stop because those of the cycle do, or because nobody sends or takes what they wait for."""
+    """Return the ranks that stop because of those in the cycle, or for a message that nobody sends or takes."""
     return [x for x in stop.blocked if x.rank not in stop.ranks]

@@ -1,7 +1,7 @@
-"""An analysis as pictures draw it: under a title, on a clock, with what is wrong with it.
+"""An analysis as pictures draw it: with a title, a clock, and the fault of the file.
 
     time   0  1  2  3  4          start, end       in ticks of 1 / scale
-    rank 0 F0 F1 .. I0 W0         dependencies    the producer of each operation, and whether a message brings it
+    rank 0 F0 F1 .. I0 W0         dependencies    the producer of each operation, and whether by a message
     rank 1 .. F0 I0 F1 I1         held             activations after each operation
 
 An order in which ranks wait for each other is drawn as far as it runs, and a program under the model that stops it.
@@ -27,9 +27,7 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """wrong: the code of what is wrong with the file, which a picture of it must not hide. name: instead of the
-    schedule's.
-    """
+    """A chart. wrong: the code of the file's fault, which pictures must not hide. name: replaces the schedule's."""
 
     analysis: Analysis
     wrong: str = ""
@@ -47,7 +45,7 @@ class Chart:
 
     @cached_property
     def sizes(self) -> Mapping[str, Value]:
-        """For a title: the parameters, after ranks, chunks and microbatches where they are not among these."""
+        """The sizes in a title: ranks, chunks and microbatches if they are not parameters, then the parameters."""
         schedule, ranks, stages = self.schedule, self.schedule.ranks, self.schedule.stages
         known = {"p": ranks, "v": stages // max(ranks, 1), "m": schedule.microbatches}
         looped = stages > ranks and stages % ranks == 0
@@ -66,7 +64,7 @@ class Chart:
         return self.analysis.ticks.scale
 
     def part(self, rank: int) -> slice:
-        """Return where the operations of a rank are."""
+        """Return the range of a rank's operations."""
         return slice(*self.schedule.start[rank : rank + 2].tolist())
 
     def last(self, rank: int) -> int:
@@ -75,7 +73,7 @@ class Chart:
 
     @property
     def shortest(self) -> int:
-        """The least time of a slot that takes any, in ticks."""
+        """The shortest time of a slot that takes any, in ticks."""
         return shortest(self.times.end - self.times.start)
 
     def time(self, ticks: int) -> Fraction:
@@ -88,7 +86,7 @@ class Chart:
         return self.analysis.costs.unit
 
     def said(self, ticks: int) -> str:
-        """Return the ticks as people read them."""
+        """Return the ticks as text."""
         return self.unit.text(self.time(ticks))
 
     @property
@@ -116,7 +114,7 @@ class Chart:
 
     @property
     def later(self) -> str:
-        """The chunks of a rank after its first, as a legend names them: those of the other route where each has one."""
+        """The chunks of a rank after its first, as a legend calls them: the other route if each has one chunk."""
         placement = self.schedule.placement
         if placement.routes == 1:
             return "later chunks"
@@ -125,7 +123,7 @@ class Chart:
 
 
 def shortest(lengths: Ints) -> int:
-    """Return the least of those that are not 0; 1 where there is none."""
+    """Return the smallest nonzero length; 1 if there is none."""
     return int(lengths[lengths > 0].min(initial=np.iinfo(np.int64).max)) if lengths.any() else 1
 
 
@@ -133,6 +131,6 @@ def chart(schedule: Schedule, costs: Costs | None = None, *, title: str = "") ->
     """Return the chart of a schedule.
 
     Raises:
-        PipeschedError: PS222, costs that do not fit it.
+        PipeschedError: PS222, if the costs do not fit it.
     """
     return Chart(Analysis(schedule, costs or Costs()), name=title)

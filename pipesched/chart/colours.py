@@ -1,4 +1,4 @@
-"""Colours of operations in a terminal, and the palette that they are the nearest of.
+"""Colours of operations in a terminal, and the palette that they approximate.
 
 The default is the palette of Color Universal Design (jfly.uni-koeln.de/color): forward sky blue, backward vermilion,
 its parts I orange and W bluish green. Later chunks of a rank are lighter.
@@ -19,17 +19,17 @@ FILL = {
     "offload": "#cc79a7",
     "load": "#f0e442",
 }
-"""By colour class of `model.ops`, as ``#rrggbb``."""
+"""The colours as ``#rrggbb``, by colour class of `model.ops`."""
 
-LIGHTEN = 0.6  # how far the last chunk is on the way to white
+LIGHTEN = 0.6  # how close to white the last chunk is
 MIXED = 245  # forwards and backwards in one character
 _BLACK = 16
-_ALARM = 160  # what waits for ever
-_LEVELS = (0, 95, 135, 175, 215, 255)  # of the colours 16 to 231 of a terminal, a cube
+_ALARM = 160  # waits without end
+_LEVELS = (0, 95, 135, 175, 215, 255)  # levels of the colours 16 to 231 of a terminal, a cube
 
 
 def shade(colour: str, chunk: int, chunks: int, lighten: float = LIGHTEN) -> str:
-    """Return the colour of a chunk: the first as it is, the last `lighten` of the way to white."""
+    """Return the colour of a chunk: unchanged for the first, `lighten` of the way to white for the last."""
     part = lighten * chunk / (chunks - 1) if chunks > 1 else 0.0
     return "#" + "".join(f"{round(x + (255 - x) * part):02x}" for x in channels(colour))
 
@@ -52,10 +52,10 @@ def channels(colour: str) -> list[int]:
 
 
 def paint(text: str, background: int, *, bold: bool = False) -> str:
-    """Black on one of the 256 colours, by ANSI codes."""
+    """Return the text in black on one of the 256 colours, by ANSI codes."""
     return f"\x1b[{'1;' * bold}38;5;{_BLACK};48;5;{background}m{text}\x1b[0m" if text else text
 
 
 def alarm(text: str) -> str:
-    """Bold white on red, by ANSI codes."""
+    """Return the text in bold white on red, by ANSI codes."""
     return f"\x1b[1;38;5;231;48;5;{_ALARM}m{text}\x1b[0m"

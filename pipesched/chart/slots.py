@@ -1,19 +1,19 @@
 """Operations as pictures show them: chunk and kind, the phases of a rank, its activations.
 
     phases   warm-up      until the first backward of a rank starts
-             steady       from there until its last forward has ended; nothing, where all forwards come first
+             steady       from there until its last forward has ended; empty if all forwards come first
              cool-down    after its last forward
 
              rank 0   F F F F . . B F B F B B B B         warm-up | steady | cool-down
                       ------------|-------|-------
 
     held     an F takes at its start, everything else frees at its end, so each operation makes one step, and the steps
-             of a rank are in the order of its list; without any backward an F frees at its own end what it took:
+             of a rank are in the order of its list; without any backward an F frees its own at its end:
 
              F0 F1 .. I0 W0 F2           held
              +1 +1          -1,+1        0 1 2 2 2 2 ...
 
-A rank without a backward is in its warm-up from beginning to end. What never runs counts for nothing.
+A rank without a backward is always in its warm-up. Operations that never run do not count.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ KINDS = f"{LETTERS}+"  # + is an overlap pair
 
 
 def most_fit(widths: Column, lengths: Column) -> bool:
-    """True if a form of label fits in nine slots of ten: then it is used in all, so that all labels have one form."""
+    """Return True if a form of label fits in nine of ten slots: then all labels have that form."""
     return 10 * int(np.count_nonzero(lengths <= widths)) >= 9 * len(widths)
 
 
 def widest(chart: Chart, stages: bool) -> int:
-    """Return the characters of the longest single label."""
+    """Return the length of the longest single label."""
     schedule = chart.schedule
     digits = len(str(int(schedule.microbatch.max(initial=0))))
     return 1 + digits + (1 + len(str(int(schedule.stage.max(initial=0)))) if stages else 0)
 
 
 def phases(chart: Chart, rank: int) -> tuple[int, ...]:
-    """Return where the warm-up and the steady phase of a rank end, in ticks; nothing without a backward."""
+    """Return the ends of a rank's warm-up and steady phase, in ticks; nothing without a backward."""
     op, start, end = (column[chart.part(rank)] for column in (chart.schedule.op, chart.times.start, chart.times.end))
     steady = start[(start >= 0) & makes(op, Result.GRADIENT)]
     if not len(steady):
@@ -49,9 +49,9 @@ def phases(chart: Chart, rank: int) -> tuple[int, ...]:
 
 
 def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
-    """Return the instants in ticks, and what is held from each on, in parts; the first is at 0, with nothing held.
+    """Return the instants in ticks, and the memory held from each on, in parts; the first is at 0, with nothing held.
 
-    Only what runs counts. Several steps may share an instant; the last of them lasts.
+    Only operations that run count. Several steps may share an instant; the last of them holds.
     """
     part = slice(int(chart.schedule.start[rank]), int(chart.schedule.start[rank + 1]))
     ran = chart.times.start[part] >= 0
@@ -67,10 +67,10 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
 
 
 def highest(chart: Chart, rank: int, bounds: Ints) -> Ints:
-    """Most that is held in each interval between bounds, in parts; bounds: ascending, from 0 up, shape (n + 1,)."""
+    """Return the most held in each interval between bounds, in parts; bounds: ascending from 0, shape (n + 1,)."""
     when, held = steps(chart, rank)
     low = np.searchsorted(when, bounds[:-1], side="right") - 1
     high = np.maximum(np.searchsorted(when, bounds[1:], side="left"), low + 1)
     both = np.stack([low, high], axis=1).ravel()
-    padded = np.concatenate([held, held[-1:]])  # so that the last interval may end behind the last step
+    padded = np.concatenate([held, held[-1:]])  # so that the last interval may extend beyond the last step
     return np.maximum.reduceat(padded, both)[::2]

@@ -4,13 +4,13 @@
     rank 0   F0F1F2F3· · · B0  F4B1  ...                 a slot, its idle time as dots
     rank 1     ...
 
-    out    ...                                      where activations are offloaded, the copies out and in
+    out    ...                                      the copies out and in, if activations are offloaded
 
              0 to 4 activations, | between phases   peak
-    rank 0   ▂▄▆▇▇▇▇▇|▇▇▇▇▇▆|▄▂                        4  what it holds
+    rank 0   ▂▄▆▇▇▇▇▇|▇▇▇▇▇▆|▄▂                        4  memory of the rank
 
-Where all fits, every slot has the columns of its time. Where a column holds several slots it shows one of their kinds.
-Then the columns of a kind, idle time among them, are its share of the rank's time (`columns`).
+If everything fits, every slot has the columns of its time. A column with several slots shows one of their kinds. The
+columns of a kind, including idle time, are then its share of the rank's time (`columns`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES, Op
 
-_LEAST = 24  # columns without which no picture is of use
+_LEAST = 24  # fewest columns of a useful picture
 
 __all__ = ["Text", "render"]
 
@@ -78,13 +78,13 @@ def row(layout: Layout, rank: int) -> str:
 
 
 def drawn(layout: Layout, bars: Bars, number: int, *, mixed: bool) -> list[tuple[str, bool]]:
-    """The texts of a row, and whether each is idle time: bar by bar, or column by column where columns are mixed."""
+    """Return the texts of a row, and whether each is idle time: by bar, or by column if columns are mixed."""
     if mixed:
         return [
             (layout.how.sign("idle"), True) if i == IDLE else (_mark(layout, i), False)
             for i in shares(layout, bars, number)
         ]
-    every = layout.axis.unit or 1  # a dot for each unit of time; in every column where time is scaled
+    every = layout.axis.unit or 1  # a dot for each unit of time; in every column if time is scaled
     dots = "".join(" " if column % every else layout.how.sign("idle") for column in range(layout.axis.columns))
     return [
         (dots[first:last], True) if i == IDLE else (_painted(layout, i, layout.fill(i, last - first)), False)
@@ -93,9 +93,9 @@ def drawn(layout: Layout, bars: Bars, number: int, *, mixed: bool) -> list[tuple
 
 
 def _painted(layout: Layout, index: int, text: str) -> str:
-    """Return the text of a slot in the colours of its operations; of a pair, up to the plus in that of its F.
+    """Return the text of a slot in the colours of its operations; for a pair, that of its F up to the plus.
 
-    Odd microbatches are bold, so that neighbours of one colour are distinct.
+    Odd microbatches are bold, so that neighbours of the same colour can be distinguished.
     """
     if not layout.how.color:
         return text
@@ -123,7 +123,7 @@ def _mark(layout: Layout, grain: int) -> str:
     return paint(text, MIXED if letter == "+" else terminal(Op[letter], chunk, layout.chart.chunks))
 
 
-_BLOCKS = {False: " ▁▂▃▄▅▆▇", True: " .:-=+*#"}  # by whether ASCII is all there is
+_BLOCKS = {False: " ▁▂▃▄▅▆▇", True: " .:-=+*#"}  # by whether only ASCII is available
 
 
 def memory(layout: Layout) -> Iterator[str]:
@@ -145,7 +145,7 @@ def memory(layout: Layout) -> Iterator[str]:
 
 
 def _blocks(layout: Layout, most: int, rank: int) -> list[str]:
-    """Return the most that is held in each column, in sevenths of the largest peak, rounded up."""
+    """Return the most held in each column, in sevenths of the largest peak, rounded up."""
     blocks = _BLOCKS[layout.how.ascii]
     held = np.maximum(highest(layout.chart, rank, layout.axis.bounds), 0)
     level = -(-held * (len(blocks) - 1) // most)
@@ -156,7 +156,7 @@ _WORDS = {**{op.name: op.kind.words for op in COMPUTES}, "+": "overlap, one slot
 
 
 def title(layout: Layout) -> Iterator[str]:
-    """Name, sizes and cost; then the scale, and the part of time if it is one."""
+    """Yield name, sizes and cost; then the scale, and the interval if it is a part."""
     chart, at = layout.chart, layout.axis
     yield from wrapped(layout, caption.heading(chart, f" {caption.cost(chart)}"))
     part = ""
@@ -170,7 +170,7 @@ def title(layout: Layout) -> Iterator[str]:
 
 
 def stopped(layout: Layout) -> Iterator[str]:
-    """Yield the last wait of each rank: those of the cycle one by one, with their marks, then the others."""
+    """Yield the last wait of each rank: those in the cycle one by one, with their marks, then the others."""
     stop = layout.chart.analysis.standstill
     if stop is None:
         return
@@ -186,7 +186,7 @@ def stopped(layout: Layout) -> Iterator[str]:
 
 
 def legend(layout: Layout) -> Iterator[str]:
-    """Yield the letters that occur, and what else cannot be guessed."""
+    """Yield the letters that occur, and signs that are not obvious."""
     seen = set(np.unique(layout.kinds).tolist())
     texts = [f"{letter} {_WORDS[letter]}" for i, letter in enumerate(KINDS) if i in seen]
     whole = "   ".join(text.replace(" ", "\0") for text in [*texts, f"{layout.how.sign('idle')} idle"])
@@ -218,13 +218,13 @@ def _letters(layout: Layout) -> str:
 
 
 def wrapped(layout: Layout, text: str) -> list[str]:
-    """As many lines as that takes; no line but a row of the chart begins with a rank."""
+    """Wrap a text; no line except a row of the chart begins with a rank."""
     whole = re.sub(r"(?<=\d) (?=%)", "\0", re.sub(r"on rank (?=\d)", "on\0rank\0", text))
     return [line.replace("\0", " ") for line in wrap(whole, layout.how.width, break_on_hyphens=False)]
 
 
 def _swatch(layout: Layout, text: str) -> str:
-    """Return the letter in its colour; an overlap has those of its parts."""
+    """Return the letter in its colour; an overlap has the colours of its parts."""
     letter = text[0]
     if not layout.how.color or letter not in Op.__members__:
         return text

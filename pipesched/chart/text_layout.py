@@ -1,4 +1,4 @@
-"""Layout of a chart of characters: names of ranks, columns of time, peaks; and the label of each slot.
+"""The layout of a chart in characters: names of ranks, columns of time, peaks; and the label of each slot.
 
 F5       forward of microbatch 5         f5    the same of an odd chunk (or of the second route)
 F9.5     of stage 9, where a rank has more than two chunks and it fits
@@ -23,12 +23,12 @@ from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES, Op, Result
 
 SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|"}
-"""By meaning: the character, and the one where there is ASCII alone."""
+"""The characters by meaning: the usual one, and its ASCII substitute."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """How to write a chart: columns in all, the part of time, colour, ASCII alone."""
+    """How to write a chart: total columns, the interval of time, colour, ASCII only."""
 
     width: int = 80
     viewport: Viewport = WHOLE
@@ -36,15 +36,15 @@ class Text:
     ascii: bool = False
 
     def sign(self, meaning: str) -> str:
-        """Return the character for idle time, a rank of the cycle, a rank that waits for those, the end of a phase."""
+        """Return the character for idle time, a rank in the cycle, a rank that waits for these, the end of a phase."""
         return SIGNS[meaning][self.ascii]
 
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """What runs in each row, one after the other. op: an operation, of a pair its first part. start, end: in ticks.
+    """The bars of each row, in order. op: an operation, for a pair its first part. start, end: in ticks.
 
-    cut: where each row begins, shape (rows + 1,).
+    cut: the beginning of each row, shape (rows + 1,).
     """
 
     op: Ints
@@ -55,7 +55,7 @@ class Bars:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A chart, how to write it, and what follows from both."""
+    """A chart, how to write it, and the layout that follows."""
 
     chart: Chart
     how: Text
@@ -107,7 +107,7 @@ class Layout:
 
     @cached_property
     def stops(self) -> dict[int, tuple[str, bool]]:
-        """The mark where a rank stops for good within the picture, and whether it is of the cycle."""
+        """The mark where a rank stops for good within the picture, and whether the rank is in the cycle."""
         stop = self.chart.analysis.standstill
         if stop is None:
             return {}
@@ -118,14 +118,14 @@ class Layout:
 
     @cached_property
     def _mark(self) -> int:
-        """The columns of the longest mark: of its sign alone, where its name would take more than a third of them."""
+        """The columns of the longest mark; only its sign if the name would take more than a third of the columns."""
         stop = self.chart.analysis.standstill
         longest = max((1 + len(x.at) for x in stop.waiting), default=0) if stop else 0
         return longest if 3 * longest <= self.how.width - self.left else 1
 
     @property
     def mixed(self) -> bool:
-        """True if columns hold more than one slot."""
+        """True if columns contain more than one slot."""
         return self.finer(self.slots)
 
     def finer(self, bars: Bars) -> bool:
@@ -134,18 +134,16 @@ class Layout:
 
     @cached_property
     def stages(self) -> bool:
-        """True if stages are named, ``F9.5`` instead of ``F5``: with more than two chunks, if all slots fit."""
+        """True if stages are shown, ``F9.5`` instead of ``F5``: with more than two chunks, if all slots fit."""
         return self.chart.chunks > 2 and widest(self.chart, True) * self.axis.step <= self.chart.shortest
 
     @cached_property
     def numbered(self) -> bool:
-        """True if the longest slot holds a letter and a digit."""
+        """True if a letter and a digit fit in the longest slot."""
         return int((self.chart.times.end - self.chart.times.start).max(initial=0)) >= 2 * self.axis.step
 
     def naming(self, *, stages: bool) -> int:
-        """Return the width from which on all slots are named, with their stages or without: the longest name fits the
-        shortest slot.
-        """
+        """Return the width from which on all slots are labelled, with or without stages: all labels fit."""
         slots = Fraction(self.axis.end - self.axis.begin, self.chart.shortest)
         return self.left + ceil(slots * widest(self.chart, stages)) + 1 + self.right
 
@@ -156,27 +154,27 @@ class Layout:
 
     @cached_property
     def kinds(self) -> Column:
-        """The kind of every operation as an index of `KINDS`: both parts of a pair are +."""
+        """The kind of every operation as an index into `KINDS`: both parts of a pair are +."""
         return np.where(self.chart.schedule.paired, KINDS.index("+"), self.chart.schedule.op)
 
     @property
     def chunked(self) -> bool:
-        """True if columns of two slots show their chunks; with more they would be unreadable."""
+        """True if columns with two slots show their chunks; with more they would be unreadable."""
         return self.chart.chunks > 1 and self.axis.step <= 2 * self.chart.shortest
 
     def letter(self, index: int) -> str:
-        """Return the kind of an operation; of an odd chunk in lower case."""
+        """Return the letter of an operation, in lower case for odd chunks."""
         letter = Op(int(self.chart.schedule.op[index])).name
         return letter.lower() if self.chart.chunk[index] % 2 else letter
 
     def label(self, index: int) -> str:
-        """Return an operation: letter and microbatch, between them the stage where stages are named."""
+        """Return the label of an operation: letter and microbatch, with the stage between them if stages are shown."""
         schedule = self.chart.schedule
         stage = f"{schedule.stage[index]}." if self.stages else ""
         return f"{self.letter(index)}{stage}{schedule.microbatch[index]}"
 
     def fill(self, index: int, width: int) -> str:
-        """The slot that begins with an operation, as exactly `width` characters: a name that fits, or letters."""
+        """Return a slot as exactly `width` characters: a label that fits, or letters."""
         first, letter = self.label(index), self.letter(index)
         if self.chart.schedule.paired[index]:
             second = self.label(index + 1)
@@ -188,8 +186,8 @@ class Layout:
 
     @cached_property
     def _form(self) -> int:
-        """In colour all slots have the same form of name, for a row that has both 3 and B4 is read wrongly: 0 where
-        letter and number fit in all kinds, 1 where the number alone does, 2 where neither.
+        """The form of all labels in colour, since a row with both 3 and B4 would be misread: 0 if letter and number fit
+        in all kinds, 1 if only the number does, 2 if neither.
         """
         schedule, times = self.chart.schedule, self.chart.times
         single = (times.end > times.start) & ~schedule.paired

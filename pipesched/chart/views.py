@@ -1,16 +1,16 @@
-"""Views: every kind of picture, a row each; the text is the core's, all others are extensions'.
+"""Views: all kinds of pictures, one row each; the core draws text, extensions the others.
 
-    name    suffixes                        what it is
+    name    suffixes                        contents
     text    .txt                            a chart in characters
     svg     .svg .pdf .png                  a figure; PDF and PNG are the figure as cairosvg paints it
     html    .html .htm                      a page that needs nothing else
     trace   .json                           Chrome's trace events, for Perfetto
     dag     .dot .gv .graphml, .svg .pdf    the dependency graph: DOT, GraphML, or laid out by the program `dot`
-    csv     .csv                            the times, a line an operation
+    csv     .csv                            the times, one line per operation
 
-An overlay is drawn in place of the plan alone: a measured run under it, the bytes of a transformer over time.
+An overlay is drawn with the plan or in its place: a measured run, or the bytes of a transformer over time.
 
-A row names the options that mean something for it; elsewhere they are refused, and help texts name its rows. A view is
+A row names the options that apply to it; others are refused, and help texts name the views of an option. A view is
 imported when it is drawn.
 """
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 GRAPHML = "graphml"
 
 COLUMNS = 80
-"""The width of a text without a terminal."""
+"""The width of a text that does not go to a terminal."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request for a picture. written: of a figure svg, pdf or png; of a graph dot, graphml, svg, pdf or png.
+    """A request for a picture. written: for a figure svg, pdf or png; for a graph dot, graphml, svg, pdf or png.
 
     width, ascii, color: of a text. begin, end: in the unit of costs. more: options of extensions that are given.
     """
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def viewport(self) -> Viewport:
-        """The time range that is drawn."""
+        """The time interval that is drawn."""
         from pipesched.chart.axis import Viewport
 
         return Viewport(self.begin, self.end)
@@ -61,7 +61,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Laid:
-    """An analysis as an overlay draws it, and the value that it draws over it. published: its keys in JSON."""
+    """An analysis with the value that an overlay draws. published: its keys in JSON."""
 
     analysis: Analysis
     over: object = None
@@ -69,7 +69,7 @@ class Laid:
 
 
 class NotLaidOutError(PipeschedError):
-    """PS820: no program lays out a graph. text: the graph itself."""
+    """PS820: no program is available to lay out a graph. text: the graph itself."""
 
     def __init__(self, message: str, text: str) -> None:
         super().__init__([Diagnostic(Code.NEEDS, message)])
@@ -77,7 +77,7 @@ class NotLaidOutError(PipeschedError):
 
 
 def text(chart: Chart, how: Request) -> str:
-    """Return a chart in characters."""
+    """Draw a chart in characters."""
     from pipesched.chart.text import Text, render
 
     return render(chart, Text(how.width or COLUMNS, how.viewport, how.color, how.ascii))
@@ -92,15 +92,15 @@ def views() -> dict[str, View]:
 
 
 def overlay(how: Request) -> Overlay | None:
-    """Return the overlay that is asked for."""
+    """Return the requested overlay."""
     return next((row for row in rows(Overlay) if row.option in how.more), None)
 
 
 def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:
-    """Return the picture of a chart; of one under an overlay, with what that gave.
+    """Draw a chart, with the overlay's value if there is one.
 
     Raises:
-        PipeschedError: PS225, PS815, what cannot be drawn; PS820, what it needs is not installed.
+        PipeschedError: PS225, PS815, if it cannot be drawn; PS820, if a library is missing.
     """
     above = overlay(how)
     if above is None:
@@ -109,10 +109,10 @@ def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:
 
 
 def takes(view: View) -> tuple[str, ...]:
-    """Return the options that mean something for a view, with those of overlays."""
+    """Return the options that apply to a view, with those of overlays."""
     return (*view.takes, *(row.option for row in rows(Overlay) if view.name in row.draw))
 
 
 def taking(option: str) -> tuple[str, ...]:
-    """Return the views for which an option means something."""
+    """Return the views to which an option applies."""
     return tuple(view.name for view in views().values() if option in takes(view))

@@ -1,1 +1,1 @@
-"""Judgements: one property, one file, each yields what it finds; `checks` lists them, and `examine` runs them."""
+"""Judgements: one property per file, which yields its findings; `checks` lists them, and `examine` runs them."""

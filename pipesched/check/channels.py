@@ -1,12 +1,12 @@
-"""Messages: who sends what to whom, and whether both ends mean the same.
+"""Messages: each has one sender and one receiver, and both ends agree on its contents.
 
     PS404   the peer is not a rank, or it is the rank itself
     PS405   one message sent or received twice
     PS402   a send without its receive, or a receive without its send
     PS403   the i-th send and the i-th receive of a channel carry different messages: no error, wrong data
-    PS406   a WAIT of a send or a reduction that is not under way
+    PS406   a WAIT for a send or a reduction that is not pending
 
-PS403 is the most dangerous: torch's messages have no tags, so a receive takes whatever comes first.
+PS403 is the most dangerous: torch's messages have no tags, so a receive takes whatever arrives first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipesched.model.schedule import Program
 
 
 def check_channels(subject: Subject) -> Iterator[Diagnostic]:
-    """PS402-405; O(messages log messages)."""
+    """Yield PS402 to PS405; O(messages log messages)."""
     program, pairing = subject.analysis.program, subject.analysis.pairing
     if program is None or pairing is None:
         return
@@ -39,7 +39,7 @@ def check_channels(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def matched(program: Program, pairing: Pairing) -> bool:
-    """Return True if each message is sent and received once, in one order, and each SYNC meets another."""
+    """Return True if each message is sent and received once, in the same order, and each SYNC has its partner."""
     sends = np.flatnonzero(program.sends)
     receives = pairing.partner[sends]
     if len(sends) != np.count_nonzero(program.receives) or (receives < 0).any():
@@ -58,7 +58,7 @@ _AWAITED = {Op.WAIT_SEND_F: Op.SEND_F, Op.WAIT_SEND_B: Op.SEND_B, Op.WAIT_REDUCE
 
 
 def check_waits(subject: Subject) -> Iterator[Diagnostic]:
-    """PS406; O(instructions log instructions). Each WAIT ends one send, or one reduction, of its rank."""
+    """Yield PS406; O(instructions log instructions). Each WAIT ends one send, or one reduction, of its rank."""
     program = subject.own
     waits = among(program.op, _AWAITED)
     if subject.for_torch or not waits.any():
@@ -70,7 +70,7 @@ def check_waits(subject: Subject) -> Iterator[Diagnostic]:
     order = np.lexsort((index, *columns))
     index, begins = index[order], fresh(*(column[order] for column in columns))
     under_way = running_sum(np.where(waits[index], -1, 1), np.append(np.flatnonzero(begins), len(index)))
-    zero = np.cumsum(begins) * -(len(index) + 1)  # so far below those before it that their least does not count here
+    zero = np.cumsum(begins) * -(len(index) + 1)  # so far below earlier entries that their minimum does not count here
     least = np.minimum.accumulate(np.minimum(under_way, 0) + zero)
     early = np.sort(index[least < np.minimum(np.append(0, least[:-1]), zero)])
     for i, more in limited(early.tolist()):
@@ -88,14 +88,14 @@ def check_waits(subject: Subject) -> Iterator[Diagnostic]:
 _RESULTS = 2 * len(Result)
 _RESULT = np.array([(op.kind.result or 0) + len(Result) * op.kind.shape for op in Op])
 _OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op]) + _RESULT
-"""By kind of message: what its result or the shape of it, and the distance to its producer, add to the number."""
+"""By kind of message, the addends to its number: for its result or the result's shape, and for its producer."""
 
 
 def message_of(program: Program, index: Ints) -> Ints:
-    """Return the message of sends and receives as one number: (producing stage, result or its shape, microbatch).
+    """Return the messages of sends and receives as numbers: (producing stage, result or its shape, microbatch).
 
-    RECV_F carries the stage that receives, so its producer is the stage before; RECV_B the stage after. Where the file
-    says what stages read, a message is named by the stages at both of its ends.
+    RECV_F has the stage that receives, so its producer is the stage before; for RECV_B, the stage after. If the file
+    gives the stages that are read, a message is named by the stages at both of its ends.
     """
     stage = program.stage[index].astype(np.int64)
     wide = int(program.microbatch.max(initial=0)) + 2
@@ -107,7 +107,7 @@ def message_of(program: Program, index: Ints) -> Ints:
 
 
 def _name(program: Program, index: int) -> str:
-    """Return the content of a message, and its stage where that is not the next one."""
+    """Return the name of a message, with the reader's stage if it is not the neighbour."""
     x = program[index]
     reader = f" for stage {x.stage if x.op.receive else x.other}" if program.other is not None and x.other >= 0 else ""
     what = "shape of the " * x.op.kind.shape + x.op.result.words
@@ -149,7 +149,7 @@ def _again(program: Program) -> Iterator[Diagnostic]:
 
 
 def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """Yield the messages that only one side names; if both sides name the same ones, the surplus of the counts."""
+    """Yield the messages that only one side has; if both have the same ones, the surplus."""
     sends, receives = np.flatnonzero(program.sends), np.flatnonzero(program.receives)
     sent, received = message_of(program, sends), message_of(program, receives)
     alone = [*sends[~np.isin(sent, received)].tolist(), *receives[~np.isin(received, sent)].tolist()]
@@ -175,7 +175,7 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
 
 
 def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
-    """Return (send, receive) that pair by position and carry different messages, in the order of the sends."""
+    """Return the (send, receive) that pair by position but carry different messages, in the order of the sends."""
     sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
     receives = pairing.partner[sends]
     wrong = message_of(program, sends) != message_of(program, receives)
@@ -183,7 +183,7 @@ def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
 
 
 def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """Yield the first difference on each channel; those after it follow from it."""
+    """Yield the first difference on each channel; later ones are its consequences."""
     first: dict[tuple[int, ...], tuple[int, ...]] = {}
     for send, receive in labels_of(program, pairing):
         channel = tuple(int(column[send]) for column in (program.communicator, program.rank, program.peer))

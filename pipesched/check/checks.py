@@ -1,4 +1,4 @@
-"""What is judged, and the run of all checks: those of `rows`, and those that extensions add.
+"""The subject of judgement, and the run of all checks: those of `rows`, and those that extensions add.
 
 order of compute ── sound? ── program: messages, deadlock ── memory ── the file's own instructions
 """
@@ -20,10 +20,10 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True, eq=False)
 class Subject(Extended):
-    """The schedule that is judged. torch: the version whose rules count where `for_torch`; explicit: the user named it.
+    """The schedule to be judged. torch: the version whose rules count if `for_torch`; explicit: the user named it.
 
-    written: the order is written down operation by operation, so that a slip of the pen is likely.
-    owned: of the options and of the reader.
+    written: the order is written operation by operation, so that slips are likely. owned: of the options and of the
+    reader.
     """
 
     analysis: Analysis
@@ -35,22 +35,22 @@ class Subject(Extended):
 
     @property
     def own(self) -> Program:
-        """The instructions of the file, for checks that need OWN."""
+        """The instructions in the file, for checks that need OWN."""
         assert self.analysis.own is not None
         return self.analysis.own
 
 
 def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
-    """Run all checks: their findings, and whether the order of compute has no error.
+    """Run all checks; return their findings, and whether the order of compute has no error.
 
     Raises:
-        PipeschedError: PS222, costs or sizes that leave 64 bits.
+        PipeschedError: PS222, if costs or sizes exceed 64 bits.
     """
     analysis = subject.analysis
     found = [x for check in ORDER_CHECKS for x in check.found(subject)]
     sound = not any(x.severity == "error" for x in found)
     told = explained("order", found, analysis.schedule) if subject.written and found else found
-    _ = analysis.memory  # fails before anything of the program is made
+    _ = analysis.memory  # fails before anything is derived from the program
     program, own = analysis.program is not None, analysis.own is not None
     given = {
         Needs.PROGRAM: program,

@@ -1,13 +1,13 @@
-"""Every operation exactly once, in range, on its rank; every rank has some, and a stage no odd number of copies.
+"""Every operation runs once, in range, on its rank; every rank has some; copies of a stage can be summed.
 
     one F                     of each (stage, microbatch)
     one B, or one I and one W
     no backward at all        the schedule is forward-only, and its report says so
-    frozen stages             F, and I where a stage before them is trained; nothing else
-    R, O and L                where it likes, but for a backward; an L for each O, and no R besides
-    2, 4, 8 … copies          of a stage, or one, in a schedule that trains: SYNC sums the gradients of two at a time
+    frozen stages             F, and I if a stage before them is trained; nothing else
+    R, O and L                anywhere, if there is a backward; an L for each O, and not both R and O
+    2, 4, 8 … copies          of a stage, or one, in a schedule that trains: SYNC sums gradients pairwise
 
-Counting is a bincount over stage * microbatches + microbatch.
+Counting is one bincount over stage * microbatches + microbatch.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ REQUIRED = {
     Op.W: "its weights get no gradient",
     Op.I: "the stages before it get no gradient",
 }
-"""The kinds that every stage and microbatch needs, or their parts, and what happens without."""
+"""The kinds that every stage and microbatch needs, or their parts, and the consequence if one is missing."""
 
-LISTED = 8  # microbatches that a message names
+LISTED = 8  # most microbatches that a message names
 
 
 def check_complete(subject: Subject) -> Iterator[Diagnostic]:
-    """PS301 missing, PS302 twice, PS303 on another rank than its stage, PS304 out of range, PS310 of a frozen stage,
-    PS311 offloaded and computed again.
+    """Yield PS301 for missing operations, PS302 for duplicates, PS303 for another rank than the stage's, PS304 out of
+    range, PS310 for needless ones of frozen stages, PS311 for offloading combined with recomputation.
     """
     schedule, dependencies = subject.analysis.schedule, subject.analysis.dependencies
     if whole(schedule, dependencies):
@@ -52,10 +52,10 @@ def check_complete(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def whole(schedule: Schedule, dependencies: Dependencies, there: Bools | None = None) -> bool:
-    """Return True if no stage is frozen, nothing runs again or is copied, and nothing is wrong, which one look tells:
-    there are as many F, I, W and B as are wanted, and those that are wanted are there.
+    """Return True if, by one look, no stage is frozen, nothing is recomputed or copied, and nothing is wrong: there are
+    as many F, I, W and B as needed, and all the needed ones are present.
 
-    there: which microbatches a stage has, shape (stages * microbatches,); by default all.
+    there: a mask of the microbatches of each stage, shape (stages * microbatches,); by default all.
     """
     there = np.ones(schedule.stages * schedule.microbatches, dtype=np.bool_) if there is None else there
     wanted, each = int(np.count_nonzero(there)), [Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS]
@@ -118,12 +118,12 @@ def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield operations that run twice, or a B beside an I or W of the same stage and microbatch."""
+    """Yield operations that run twice, and a B beside an I or W of the same stage and microbatch."""
     found: list[tuple[int, int, str]] = []
     for op in COMPUTES:
         at = np.flatnonzero((schedule.op == op) & dependencies.valid)[::-1]
         first = np.full(schedule.stages * schedule.microbatches, -1, dtype=np.int64)
-        first[schedule.key(at)] = at  # the last of repeated keys stays
+        first[schedule.key(at)] = at  # of equal keys the last one remains
         for kinds, how in ((op,), "again"), (op.parts, f"although {op.name} did it"):
             alike = np.flatnonzero(among(schedule.op, kinds) & dependencies.valid)
             earlier = first[schedule.key(alike)]
@@ -165,7 +165,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
 
 
 def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield activations that are offloaded and not loaded back, or loaded and not offloaded, or computed again."""
+    """Yield activations that are offloaded and not loaded back, loaded and not offloaded, or also recomputed."""
     again, out, back = (dependencies.made[x] for x in (Result.RECOMPUTED, Result.OFFLOADED, Result.LOADED))
     for found, other, lacks, why, where in (
         (out, back, Op.L, "is offloaded, and its backward needs it", "between it and its I or B"),
@@ -194,7 +194,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
-    """By (stage, microbatch): whether exactly the results of a kind are missing: for I, not those of W too."""
+    """Return a mask by (stage, microbatch): exactly the results of this kind are missing (for I, not also W's)."""
     wants, m = schedule.placement.wants, schedule.microbatches
 
     def missing(op: Op) -> Bools:
@@ -215,15 +215,15 @@ def _listed(microbatches: list[int]) -> str:
 
 
 def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Label, ...]:
-    """Return a label at what the same stage and microbatch does run."""
+    """Return labels at the related operations of the same stage and microbatch."""
     backward, forward = (int(dependencies.made[result][key]) for result in (Result.GRADIENT, Result.ACTIVATION))
     return labels(schedule, (backward, "its backward runs here"), (forward, "its F runs here"))[:1]
 
 
 def check_placement(subject: Subject) -> Iterator[Diagnostic]:
-    """PS604 for each stage whose copies cannot be summed two by two; PS902 for a rank without operations.
+    """Yield PS604 for each stage whose copies cannot be summed pairwise; PS902 for a rank without operations.
 
-    The last rank is the last one with a stage; p asks for more where a formula leaves the ranks behind it out.
+    The last rank is the last one with a stage; p may ask for more if a formula leaves later ranks without one.
     """
     schedule = subject.analysis.schedule
     yield from _copies(schedule)

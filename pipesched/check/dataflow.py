@@ -1,12 +1,12 @@
-"""The order on a rank, and compute orders that wait for each other.
+"""The order on each rank, and compute orders that wait for each other.
 
     F before its I or B;  I before its W;  R, O and L after the F or O, and before the I or B;
     producer before consumer on the same rank                                            PS305
-    slices of a sequence: F in their order, I and B in the opposite one                  PS305
+    slices of a sequence: F in order, I and B in reverse                                 PS305
     the parts of an overlap pair do not depend on each other                              PS307
-    no cycle of ranks, each waiting for what another runs only later                     PS306
+    no cycle of ranks, each waiting for a later operation of another                     PS306
 
-A cycle of computes needs no message at all, and no buffering helps. It is what the timeline stops at.
+A cycle of computes exists without any message, and no buffering helps. The timeline stops at it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pipesched.schedule_analysis import Analysis
 
 
 def check_dataflow(subject: Subject) -> Iterator[Diagnostic]:
-    """PS305, PS306, PS307."""
+    """Yield PS305, PS306, PS307."""
     made = subject.analysis
     yield from check_order(made.schedule, made.dependencies)
     yield from _overlaps(made.schedule)
@@ -37,7 +37,7 @@ def check_dataflow(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def check_order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """PS305."""
+    """Yield PS305 for operations before their producers."""
     found: dict[int, int] = {}
     at = np.flatnonzero(dependencies.valid & among(schedule.op, _OF_ACTIVATIONS))
     key = schedule.key(at)
@@ -65,7 +65,7 @@ _OF_ACTIVATIONS = [op for op in COMPUTES if op.kind.own is Result.ACTIVATION]
 
 
 def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> None:
-    """Operations whose producer comes later on the same rank; not the other part of their own slot."""
+    """Record operations whose producer comes later on the same rank and is not in their own slot."""
     behind = np.flatnonzero(before > at)
     at, before = at[behind], before[behind]
     late = schedule.rank[before] == schedule.rank[at]
@@ -88,7 +88,7 @@ def _why(op: Compute, producer: Compute) -> str:
 
 
 def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
-    """Yield a pair must be an F and a B or I of different microbatches: of one, the B depends on the F."""
+    """Yield pairs that are not an F and a B or I of different microbatches: of the same one, the B depends on the F."""
     yield from _torn(schedule)
     second = np.flatnonzero(schedule.joined)
     if not len(second):

@@ -1,6 +1,7 @@
-"""No rank waits for ever: the shortest cycle of waits, rank by rank.
+"""No rank waits for ever: the shortest cycle of waits is reported rank by rank.
 
-Ranks that wait for a partner that does not exist are reported by `channels`; here are those that wait for each other.
+Ranks that wait for a partner that does not exist are reported by `channels`; this check reports those that wait for
+each other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pipesched.extension import explained
 
 
 def check_deadlock(subject: Subject) -> Iterator[Diagnostic]:
-    """PS401 under the model that was asked for."""
+    """Yield PS401 under the requested model."""
     analysis = subject.analysis
     program, verdicts, model = analysis.program, analysis.verdicts, analysis.model
     if program is None or verdicts is None or model in verdicts.holds:

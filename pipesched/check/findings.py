@@ -1,4 +1,4 @@
-"""Helpers of all checks: labels at operations, and the first few findings of a kind."""
+"""Helpers of all checks: labels at operations, and limits on findings of a kind."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ Item = TypeVar("Item")
 Mistake = TypeVar("Mistake", bound=tuple[int | str, ...])
 
 SHOWN = 5
-LOOKED_AT = 10_000  # findings whose places are compared
+LOOKED_AT = 10_000  # most findings whose places are compared
 
 
 def label(where: Schedule | Program, index: int, text: str) -> Label:
-    """``rank 0, step 9 (k = 5): waits until …`` at the place of an operation or instruction; steps count from 1."""
+    """Return ``rank 0, step 9 (k = 5): waits until …`` at the place of an operation; steps count from 1."""
     place = where.origin.place(index)
     bindings = f" ({place.bindings})" if place.bindings else ""
     return Label(place.span, f"rank {int(where.rank[index])}, step {where.step(index)}{bindings}: {text}")
 
 
 def labels(where: Schedule | Program, *said: tuple[int, str]) -> tuple[Label, ...]:
-    """Return what is said at each of some places; nothing at one that is none."""
+    """Return labels with these texts at these indices; none for indices out of range."""
     return tuple(label(where, index, text) for index, text in said if 0 <= index < len(where))
 
 
 def limited(found: Sequence[Item], shown: int = SHOWN) -> Iterator[tuple[Item, str]]:
-    """Yield each of the first items, and a note with the last of them if more were left out."""
+    """Yield each of the first items, with a note on the last of them if more were omitted."""
     for number, item in enumerate(found[:shown], start=1):
         left = len(found) - shown
         yield item, f"and {left} more of this kind" if number == shown and left > 0 else ""
 
 
 def by_statement(found: Sequence[Mistake], where: Schedule | Program) -> Iterator[tuple[Mistake, str]]:
-    """Yield the first mistake of operations of the same statements, with a note on the others: it is reported once.
+    """Yield the first mistake of each statement, with a note on the others, so that it is reported once.
 
     A mistake is a tuple of operation indices and words. An operation without a place is a statement of its own.
     """
@@ -53,12 +53,12 @@ def by_statement(found: Sequence[Mistake], where: Schedule | Program) -> Iterato
 
 
 def rows(*columns: Column) -> list[tuple[int, ...]]:
-    """Return the entries of columns side by side, as numbers of Python."""
+    """Return the rows of several columns as Python numbers."""
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def repeats(at: Ints, key: Ints) -> list[tuple[int, ...]]:
-    """Return the places whose key an earlier one has, ascending, each with the first one that has it."""
+    """Return the indices whose key occurred before, ascending, each with the first index of that key."""
     order = np.argsort(key, kind="stable")
     key = key[order]
     again = np.flatnonzero(key[1:] == key[:-1]) + 1

@@ -1,10 +1,10 @@
-"""The gradients of a stage are reduced once, when they are complete.
+"""The gradients of each stage are reduced once, after they are complete.
 
     0B0  0B1  …  0B(m-1)  0REDUCE_GRAD       the loss is the mean over m microbatches, so this divides by m,
                                              and sums over the data-parallel copies
 
-Without it the gradients of the stage stay m times too large, and parameters that FSDP shards get none at all. Twice
-divides twice. Before the last W or B, what comes later is left out of it.
+Without it the gradients of the stage remain m times too large, and parameters that FSDP shards get none at all. A
+second one divides again. If it comes before the last W or B, later gradients are missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipesched.model.schedule import Program
 
 
 def check_gradients(subject: Subject) -> Iterator[Diagnostic]:
-    """PS601 no reduction of a stage that has a backward, PS602 a second one, PS603 one too early, PS303 elsewhere."""
+    """Yield PS601 for a missing reduction, PS602 for a second one, PS603 for an early one, PS303 on another rank."""
     program = subject.own
     if subject.analysis.schedule.forward_only:
         return
@@ -39,16 +39,16 @@ def check_gradients(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _key(program: Program, index: Ints) -> Ints:
-    """Return a number for the stage and the rank of each instruction."""
+    """Return a key for the stage and the rank of each instruction."""
     return np.asarray(program.stage[index].astype(np.int64) * program.ranks + program.rank[index])
 
 
 def _last_backward(program: Program) -> Ints:
-    """By key: the last W or B of a trained stage on that rank, or its last I where it has neither, or -1."""
+    """Return, by key, the last W or B of a trained stage on that rank, else its last I, else -1."""
     last = np.full((int(program.stage.max(initial=-1)) + 1) * program.ranks, -1, dtype=np.int64)
     for mask in (makes(program.op, Result.GRADIENT), makes(program.op, Result.WEIGHTS)):
         index = np.flatnonzero(mask)
-        last[_key(program, index)] = index  # of repeated keys the last one stays
+        last[_key(program, index)] = index  # of equal keys the last one remains
     for stage in program.placement.frozen:
         last[stage * program.ranks : (stage + 1) * program.ranks] = -1
     return last

@@ -1,6 +1,6 @@
-"""A program computes with what it has received, and sends what it has computed.
+"""A program computes only with data that it has received, and sends only data that it has computed.
 
-    RECV_F before its F, RECV_B before its I or B, unless the stage next to it is on the same rank      PS308
+    RECV_F before its F, RECV_B before its I or B, unless the producer is on the same rank               PS308
     SEND_F after its F, SEND_B after its I or B                                                          PS309
 
 torch's runtime asserts both, on one rank, while the others wait for the time-out.
@@ -22,10 +22,10 @@ from pipesched.model.schedule import Program, Schedule
 
 
 def check_handover(subject: Subject) -> Iterator[Diagnostic]:
-    """PS308, PS309."""
+    """Yield PS308, PS309."""
     program, schedule, dependencies = subject.own, subject.analysis.schedule, subject.analysis.dependencies
     none, rank = len(program), np.append(program.rank, -1)
-    index = np.append(np.flatnonzero(computes(program.op)), none)  # by operation of the schedule; that of -1 is none
+    index = np.append(np.flatnonzero(computes(program.op)), none)  # by operation of the schedule; -1 means none
     stages, microbatches, needed = schedule.stages, schedule.microbatches, dependencies.messages()
     inside = (program.stage >= 0) & (program.stage < stages)
     inside &= (program.microbatch >= 0) & (program.microbatch < microbatches)
@@ -54,7 +54,7 @@ def check_handover(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Yield the operations, each with its producer, where it runs, and where what it needs is received."""
+    """Yield operations without their input: each with its producer, where that runs, and where it is received."""
     for (user, producer, runs, received), more in limited(found):
         compute, made = schedule[user], schedule[producer]
         other = -1 if made.stage == compute.stage + op.kind.of else made.stage
@@ -70,7 +70,7 @@ def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[
 
 
 def _unproduced(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Yield the sends, each with where its value is computed."""
+    """Yield sends before their value is computed, each with the place of the compute."""
     for (send, computed), more in limited(found):
         yield Diagnostic(
             CheckCode.NOT_PRODUCED,

@@ -1,12 +1,12 @@
-"""No rank holds more activations than its cap, or messages that its order gives no reason to hold.
+"""No rank holds more activations than its cap, or more messages than its order requires.
 
     rank 0    F0 SEND_F0  F1 SEND_F1  F2 SEND_F2  …
     rank 1    RECV_F0 RECV_F1 RECV_F2 …  F0 B0  F1 B1  F2 B2        all m activations arrive before the first is used
 
-The lowering of the same order sends what is made and receives what is sent, so it says how many messages have to wait.
-Received and not yet used: torch's lowering, which takes the ranks in turn without a clock, has up to ranks - 1 more
-than ours (measured on its schedule classes, 2 to 8 ranks), so that much is allowed. Made and not yet sent: an overlap
-pair makes two at one time.
+The lowering of the same order sends a value when it is made and receives it when it is sent, so it shows how many
+messages have to wait. Received but not yet used: torch's lowering, which takes the ranks in turn without a clock, has
+up to ranks - 1 more than ours (measured on its schedule classes, 2 to 8 ranks), so that much is allowed. Made but not
+yet sent: an overlap pair makes two at one time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNSENT = "made and not yet sent", "send each message right after the operation 
 
 
 def check_memory(subject: Subject) -> Iterator[Diagnostic]:
-    """PS501 for the ranks furthest over their caps; caps in the unit of `analysis.holdings`, one per rank."""
+    """Yield PS501 for the ranks that exceed their caps by most; caps in the unit of `analysis.holdings`."""
     memory, caps = subject.analysis.memory, subject.caps
     for rank, more in furthest(memory.peak, caps):
         first, top, most = memory.first_over(rank, caps[rank]), memory.peak_at[rank], shown(memory.peak[rank])
@@ -50,13 +50,13 @@ def check_memory(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def furthest(peaks: Sequence[Fraction | int], caps: Sequence[Fraction]) -> Iterator[tuple[int, str]]:
-    """Return the ranks that are furthest over their caps; of equal ones the first."""
+    """Yield the ranks that exceed their caps by most; of equal ones the first."""
     over = [peak - cap for peak, cap in zip(peaks, caps, strict=True)]
     return limited(sorted((rank for rank, more in enumerate(over) if more > 0), key=lambda rank: -over[rank]), RANKS)
 
 
 def places(schedule: Schedule, first: int, top: int, held: str, most: str) -> tuple[Label, ...]:
-    """Return where a rank is over its cap first, and where it holds most, with what it holds there."""
+    """Return labels where a rank first exceeds its cap, and where it holds most, with the live activations."""
     said = f"{schedule[first]} is the first over the cap, {held}"
     if first == top:
         return (label(schedule, first, f"{said}, which is the peak"),)
@@ -69,7 +69,7 @@ def listed(live: Sequence[tuple[int, int]]) -> str:
 
 
 def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:
-    """Return M of the stages that are not even; by microbatch where it differs."""
+    """Return M of the stages that are not even; by microbatch if it differs."""
     if memory.sizes.even:
         sizes = {f"on stage {stage}": memory.sizes.at(stage, 0) for stage in sorted({stage for stage, _ in live})}
     else:
@@ -80,7 +80,7 @@ def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:
 
 
 def check_buffers(subject: Subject) -> Iterator[Diagnostic]:
-    """PS906 for the first rank that collects, of a file that gives its instructions."""
+    """Yield PS906 for the first rank that accumulates messages, in a file with instructions."""
     analysis = subject.analysis
     program, found = analysis.own, analysis.buffers
     if program is None or found is None:

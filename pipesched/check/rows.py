@@ -1,6 +1,6 @@
-"""All checks, a row each: the property, the codes of its violations, its function, and the facts that it needs.
+"""All checks, one row each: the property, the codes of its violations, its function, and the facts that it needs.
 
-A new check is its file, a row and a code here, and the page of its code. No check stops another.
+A new check needs its file, a row and a code here, and the page of its code. No check stops another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CheckCode(AnyCode):
-    """The kinds of finding that checks alone have."""
+    """The kinds of findings of checks."""
 
     MISSING = "PS301"
     TWICE = "PS302"
@@ -60,7 +60,7 @@ ORDER_CHECKS: tuple[Check[Subject], ...] = (
         Lazy("check.complete:check_placement"),
     ),
 )
-"""The checks of the order of compute. What they find may have a hint."""
+"""The checks of the order of compute. Extensions may explain their findings by hints."""
 
 PROGRAM_CHECKS: tuple[Check[Subject], ...] = (
     Check(

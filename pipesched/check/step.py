@@ -1,11 +1,11 @@
-"""Every rank steps once, with all of its gradients, and copies of a stage step with the sum of theirs.
+"""Every rank steps once, with all of its gradients, and the copies of a stage step with the sum of their gradients.
 
-    … 0B3  0REDUCE_GRAD  0SYNC>3  3SYNC>3  STEP        rank 0 of DualPipe, and on rank 3 the same with >0
+    … 0B3  0REDUCE_GRAD  0SYNC>3  3SYNC>3  STEP        rank 0 of DualPipe; rank 3 has the same with >0
 
     SYNC    once at each of two copies, of the same stage at both ends, after its REDUCE_GRAD          PS605
-            of four copies 0 and 1, 2 and 3, then 0 and 2, 1 and 3; of eight so on
+            of four copies 0 and 1, 2 and 3, then 0 and 2, 1 and 3; likewise for eight
     STEP    once on every rank, after all of its backwards, REDUCE_GRADs and SYNCs                      PS606
-    none of REDUCE_GRAD, SYNC and STEP in a forward-only program, which has no gradient                 PS607
+    no REDUCE_GRAD, SYNC or STEP in a forward-only program, which has no gradient                 PS607
 
 A program without any STEP or SYNC leaves both to its caller, as torch's files do.
 """
@@ -31,7 +31,7 @@ _OF_TRAINING = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.SYNC, Op.STEP)
 
 
 def check_step(subject: Subject) -> Iterator[Diagnostic]:
-    """PS605, PS606, PS607; nothing for a program that leaves the step to its caller."""
+    """Yield PS605, PS606, PS607; nothing for a program that leaves the step to its caller."""
     program = subject.own
     syncs, steps = np.flatnonzero(program.op == Op.SYNC), np.flatnonzero(program.op == Op.STEP)
     if not np.any(among(program.op, BACKWARDS)):
@@ -60,7 +60,7 @@ def _forward_only(program: Program) -> Iterator[Diagnostic]:
 
 
 def _mates(program: Program, stage: int, rank: int) -> list[int]:
-    """Return the ranks of the copies that this one meets, in turn; what is frozen has no gradients to sum."""
+    """Return the ranks of the copies with which this one syncs, in order; frozen stages have no gradients to sum."""
     trained = 0 <= stage < program.placement.stages and stage not in program.placement.frozen
     pairs = program.placement.meetings(stage) if trained else []
     return [sum(pair) - rank for pair in pairs if rank in pair]
@@ -75,7 +75,7 @@ def _finding(program: Program, index: int, what: str, more: str, help: str, *res
 
 
 def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield SYNCs of what has no two copies, or not these."""
+    """Yield SYNCs of a stage without copies on these two ranks."""
     mates = {i: _mates(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
     for i, more in limited([i for i in mates if program.peer[i] not in mates[i]]):
         where = f"its other copy is on rank {mates[i][0]}" if mates[i] else "the stage has no other copy"
@@ -85,7 +85,7 @@ def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield SYNCs of four or more copies that do not all meet in one direction: gradients are added twice."""
+    """Yield SYNCs of four or more copies that are out of order, so that gradients are added twice."""
     turns: dict[int, dict[int, list[tuple[int, int]]]] = {}
     for i in syncs.tolist():
         stage, rank = int(program.stage[i]), int(program.rank[i])
@@ -104,7 +104,7 @@ def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield the i-th SYNCs of two ranks meet, whatever their stages are."""
+    """Yield the i-th SYNCs of two ranks, which meet, if their stages differ."""
     partner = pair(program).partner[syncs]
     met = (partner > syncs) & (program.stage[partner] != program.stage[syncs])
     for (i, j), more in limited(rows(syncs[met], partner[met])):
@@ -116,7 +116,7 @@ def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield each copy with each of its mates once."""
+    """Yield copies that do not SYNC exactly once with each partner."""
     seen: dict[tuple[int, int, int], list[int]] = {}
     for i in syncs.tolist():
         seen.setdefault((int(program.stage[i]), int(program.rank[i]), int(program.peer[i])), []).append(i)
@@ -144,9 +144,9 @@ def _last(program: Program, rank: int, text: str) -> tuple[Label, ...]:
 
 
 def _early(program: Program, at: Ints, kinds: Sequence[Op], key: Ints) -> Iterator[Diagnostic]:
-    """Yield SYNCs or STEPs before the last instruction of some kinds that has their key."""
+    """Yield SYNCs or STEPs before the last instruction of some kinds with the same key."""
     late = np.flatnonzero(among(program.op, kinds))
-    last = dict(zip(key[late].tolist(), late.tolist(), strict=True))  # of repeated keys the last one stays
+    last = dict(zip(key[late].tolist(), late.tolist(), strict=True))  # of equal keys the last one remains
     found = [(i, last.get(of, -1)) for i, of in rows(at, key[at])]
     for (i, after), more in limited([(i, j) for i, j in found if j > i]):
         what = f"comes before {program[after]}, which must come first"
@@ -155,7 +155,7 @@ def _early(program: Program, at: Ints, kinds: Sequence[Op], key: Ints) -> Iterat
 
 
 def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
-    """Once on every rank, last."""
+    """Yield ranks without exactly one STEP at the end."""
     for rank, more in limited(np.setdiff1d(np.arange(program.ranks), program.rank[steps]).tolist()):
         help = "end the list of every rank with STEP, or leave all of them to the caller"
         what = f"rank {rank} has no STEP, and others do: its weights stay as they are"

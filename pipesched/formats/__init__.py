@@ -1,4 +1,5 @@
-"""Other people's files, in and out. Which text is read by which reader: READERS (`readers`); what is written: TARGETS.
+"""Files of other software, read and written. READERS (`readers`) says which reader reads a text; TARGETS, what is
+written.
 
 torch_csv                 torch's compute_only and compute_comms files, read strictly, and written
 order_text, order_write   the notation ``rank 0: F0.0 B0.0``

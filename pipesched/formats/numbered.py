@@ -1,8 +1,8 @@
-"""Many lines that differ in one number each, written without a Python step per line.
+"""Writes many lines that differ in one number each, without a Python step per line.
 
     {"op":"F","stage":3,"microbatch":%d}    17
 
-The text of each kind of line is made once; all lines are one text, into which all numbers are put at once.
+The text of each kind of line is made once; then all numbers are formatted into one text.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import numpy as np
 from pipesched.model.columns import Bools, Column, computes
 
 ALONE, FIRST, SECOND = range(3)
-"""The part that an operation plays in an overlap pair."""
+"""The role of an operation in an overlap pair."""
 
 _FITS = 2**62
 
 
 def parts(op: Column, second: Bools) -> Column:
-    """ALONE, FIRST or SECOND for every entry of one rank's list; the parts of a pair are computes side by side."""
+    """Return ALONE, FIRST or SECOND for every entry of one rank's list; a pair's parts are adjacent computes."""
     joined = np.zeros(len(op) + 1, dtype=np.bool_)
     joined[1:-1] = second[1:] & computes(op[:-1])
     return np.where(joined[:-1], SECOND, np.where(joined[1:], FIRST, ALONE))
 
 
 def brackets(group: Column) -> tuple[Bools, Bools]:
-    """Return the mark where the batches of a rank begin and end: neighbours with the same group."""
+    """Return masks of where the batches of a rank begin and end: neighbours with the same group."""
     edge = np.diff(group, prepend=-1, append=-1) != 0
     return edge[:-1] & (group >= 0), edge[1:] & (group >= 0)
 
 
 def distinct(*columns: Column) -> tuple[list[int], Column]:
-    """Return where each different row of some columns of integers is first, and which of them each entry is."""
+    """Return the first index of each distinct row of integer columns, and the number of its row for each entry."""
     key, most = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         low, size = int(column.min(initial=0)), int(column.max(initial=0)) - int(column.min(initial=0)) + 1
@@ -48,8 +48,8 @@ def distinct(*columns: Column) -> tuple[list[int], Column]:
 def write(texts: Sequence[str], kind: Column, number: Column) -> str:
     """Return all lines, one after the other.
 
-    texts: of each kind of line, with at most one ``%d``. kind: which it is, shape (lines,). number: what is there in
-    its place, shape (lines,).
+    texts: of each kind of line, with at most one ``%d``. kind: of each line, shape (lines,). number: the number of each
+    line, shape (lines,).
     """
     numbered = np.array(["%d" in text for text in texts], dtype=np.bool_)[kind]
     return "".join(np.array(texts, dtype=np.object_)[kind].tolist()) % tuple(number[numbered].tolist())

@@ -1,17 +1,17 @@
-"""Orders as people write them: one line a rank, one word an operation, in the order in which they run.
+"""Orders as people write them: one line per rank, one word per operation, in the order in which they run.
 
-    rank 0: F0.0 F0.1 I0.0 W0.0 F3.1+B2.0          F of stage 0, microbatch 0, …; "+" is one slot with two parts
+    rank 0: F0.0 F0.1 I0.0 W0.0 F3.1+B2.0          F of stage 0, microbatch 0, …; "+" joins two parts of a slot
 
     send:F0.1>1   recv:F0.1<0                      the output of F0.1, to rank 1, from rank 0
     send:B3.0>1   recv:B3.0<1                      the gradient that stage 3 made (by its B or its I)
-    wait:F0.1                                      until that send is done
-    sendshape:F0.1>1   recvshape:F0.1<0            the shape alone of that output
+    wait:F0.1                                      waits until that send is done
+    sendshape:F0.1>1   recvshape:F0.1<0            only the shape of that output
     reduce:2   wait:2   sync:2=5   step            gradients of stage 2; the copies of stage 2 here and on rank 5
     unshard:2   reshard:2                          the parameters of stage 2
     ( send:F0.1>1 recv:B1.0<1 )                    one fused batch: emit/v2/README.md has all words
 
-A message is named by what *produced* it, on both sides, so the two ends of a message bear one name. Lines that begin
-with ``#`` are comments. A message on another communicator than 0 ends in ``@`` and its number.
+A message is named by its *producer*, so its two ends have the same name. Lines that begin with ``#`` are comments. A
+message on another communicator than 0 ends in ``@`` and its number.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from pipesched.support.source import Source
 
 
 def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: int = RANKS) -> AnyOrder:
-    """Return the schedule, or the program where the file has more than computes. Its placement is inferred.
+    """Return the schedule, or the program if the file has more than computes. Its placement is inferred.
 
     given (`rows.SIZES`): what the file must agree with.
     Raises PipeschedError: PS801 words that are not operations, PS304 numbers beyond all bounds, PS104 a file
@@ -85,7 +85,7 @@ def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: 
 
 
 def _lines(source: Source) -> Iterator[tuple[int, str]]:
-    """Yield where each line begins that says something, and what, without its comment."""
+    """Yield the offset and the text of each line that is not empty, without its comment."""
     for at, begin in enumerate(source.line_starts, 1):
         text = source.line(at).partition("#")[0]
         if text.strip():
@@ -93,7 +93,7 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _head(text: str, turn: int) -> tuple[int, int, list[tuple[int, int, Bad]]]:
-    """Return where the head of a line ends, 0 if it has none, the rank of the next line, and what is wrong with it."""
+    """Return the end of a line's head, 0 if it has none, the rank of the next line, and the errors in it."""
     head = _HEAD.match(text)
     if head is None:
         missing = Bad("a line must begin with its rank", f"begin it with rank {turn}: and its words, as F0.0")
@@ -106,7 +106,7 @@ def _head(text: str, turn: int) -> tuple[int, int, list[tuple[int, int, Bad]]]:
 
 
 def _placement(rows: Rows, peer: Column) -> Placement:
-    """From the rows, and where they are silent from the ranks that messages name."""
+    """Return the placement by the rows, and where they are silent by the ranks that messages name."""
     ranks = len(rows.start) - 1
     placed, message = rows.placed, np.flatnonzero(rows.messages)
     far = other_stage(rows.op[message], rows.stage[message])
@@ -145,7 +145,7 @@ def read_word(text: str) -> list[tuple[Op, list[str]]] | Bad:
 
 
 def _part(text: str) -> tuple[Op, list[str]] | Bad:
-    """Return the kind of an instruction, and the fields that its word gives; "stage" is the one that made a message."""
+    """Return the kind of an instruction and the fields in its word; "stage" is the producer of a message."""
     for op, pattern in _PATTERNS:
         if match := pattern.fullmatch(text):
             return op, [name for name, digits in match.groupdict().items() if digits is not None]
@@ -155,13 +155,13 @@ def _part(text: str) -> tuple[Op, list[str]] | Bad:
 
 
 def _meaning(shape: str) -> Sequence[Entry] | None:
-    """Return the entries of a shape; none between blanks and for the brackets of a batch."""
+    """Return the entries of a shape; none for blanks and for the brackets of a batch."""
     found = read_word(shape) if shape not in ("", *BRACKETS) else []
     return None if isinstance(found, Bad) else found
 
 
 def _why(word: str) -> Bad:
-    """Return why a word is refused that stands where it does."""
+    """Return the reason why a word is refused at its place."""
     if word in BRACKETS:
         return Bad(f"{word!r} without its other half", "a batch is ( … ) on one line, with no other in it")
     found = read_word(word)
@@ -181,15 +181,15 @@ BRACKETS = ("(", ")")
 _DEFAULTS = {"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0}
 
 _HEAD = re.compile(r"[ \t]*rank[ \t]+([0-9]{1,7})[ \t]*:")
-_INSTRUCTION = re.compile(r"[^ \t\r\n#+()]+")  # one of the two of an overlap pair, no bracket of a batch
+_INSTRUCTION = re.compile(r"[^ \t\r\n#+()]+")  # a part of an overlap pair or a whole instruction, but no bracket
 
 
 def _words(notation: Notation, text: str) -> tuple[Column, list[tuple[int, int, Bad]]]:
-    """The columns of a line's words, and which are refused, from where to where; batches are numbered on each rank."""
+    """Return the columns of a line's words, and the refused words with their places; batches are numbered by rank."""
     found = notation.read(text, " ")
     op, stage = found.columns[0], found.columns[2]
     received = among(op, RECEIVES)
-    stage -= received * NEIGHBOUR[op]  # the words name the stage that made what is received
+    stage -= received * NEIGHBOUR[op]  # the words name the stage that made the received message
     batches, odd = _batches(found.shapes if "(" in text or ")" in text else ())
     wrong = sorted({*found.bad.tolist(), *found.word[received & (stage < 0)].tolist(), *odd})
     words = text.split(" ") if wrong else []
@@ -202,7 +202,7 @@ def _words(notation: Notation, text: str) -> tuple[Column, list[tuple[int, int, 
 
 
 def _batches(shapes: Sequence[bytes]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return the brackets of each batch of a line, and those without their other half."""
+    """Return the pairs of brackets of a line's batches, and the brackets without a partner."""
     batches: list[tuple[int, int]] = []
     odd: list[int] = []
     opened: int | None = None

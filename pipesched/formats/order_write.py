@@ -1,7 +1,7 @@
-"""The words of the order notation (``emit/v2/README.md``), a row each, and orders written in them.
+"""The words of the order notation (``emit/v2/README.md``), one row each, and the writer of orders.
 
-A message is named by what made it, on both sides, so the two ends of a message bear one name; a gradient bears the
-letter B, whether B or I made it.
+A message is named by its producer, so its two ends have the same name; a gradient has the letter B, whether B or I made
+it.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ WORDS: Mapping[Op, str] = {
     Op.SEND_SHAPE_B: "sendshape:B{made}.{microbatch}>{peer}{communicator}",
     Op.RECV_SHAPE_B: "recvshape:B{made}.{microbatch}<{peer}{communicator}",
 }
-"""made: the stage that made what is sent. communicator: ``@1``, or nothing for 0."""
+"""The words by kind. made: the stage that made the message. communicator: ``@1``, or nothing for 0."""
 
 
 def write(order: Schedule | Program) -> str:
-    """Return the compute order, or every instruction, one line a rank."""
+    """Return the compute order, or every instruction, one line per rank."""
     return "".join(lines(order))
 
 
 def lines(order: Schedule | Program) -> Iterator[str]:
-    """Yield the order, line by line. Each word begins with what separates it from the one before."""
+    """Yield the order line by line. Each word begins with its separator from the previous one."""
     for rank, (begin, end) in enumerate(pairwise(order.start.tolist())):
         here = slice(begin, end)
         columns = [order.op[here], order.second[here], order.stage[here]]
@@ -62,7 +62,7 @@ def lines(order: Schedule | Program) -> Iterator[str]:
 
 
 def _word(x: Compute | Instruction) -> str:
-    """Return the text behind a blank, or + in a pair, with ``%d`` for the microbatch."""
+    """Return the word after a blank, or + in a pair, with ``%d`` for the microbatch."""
     fields: dict[str, object] = {"stage": x.stage, "microbatch": "%d"}
     if isinstance(x, Instruction):
         fields |= {"made": x.source, "peer": x.peer, "communicator": f"@{x.communicator}" if x.communicator else ""}
@@ -71,12 +71,12 @@ def _word(x: Compute | Instruction) -> str:
 
 @dataclass(frozen=True)
 class Words(Writer):
-    """The order notation, a line per rank; messages: with those."""
+    """The order notation, one line per rank; messages: whether it includes them."""
 
     messages: bool
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        """Raises PipeschedError: PS814, a stage reads others than the one before it: no word names its messages."""
+        """Raise PipeschedError, PS814, if a stage reads others than the one before it: no word names its messages."""
         if self.messages and not schedule.placement.chain:
             message = f"the order notation cannot name messages where {schedule.placement.skip}"
             raise fail(Code.TARGET, message, help="leave out the messages: `--target order` writes the computes")
@@ -85,7 +85,7 @@ class Words(Writer):
         return lines(order)
 
     def settings(self, order: Schedule | Program, path: str, version: TorchVersion) -> list[str]:
-        """Return the frozen stages, who reads whom, and slices: of the model, and in no word of an order."""
+        """Return the lines on frozen stages, readers and slices, which an order does not contain."""
         placement = order.placement
         frozen = f"frozen: {ranges(placement.frozen)}" if placement.frozen else ""
         cut = f"every {placement.slices} microbatches are one sequence" if placement.slices > 1 else ""

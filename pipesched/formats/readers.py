@@ -1,13 +1,13 @@
-"""READERS: every kind of text that is read, a row each.
+"""READERS: every kind of text that is read, one row each.
 
     name        ending  known by                               gives
-    order       -       its first line: ``rank 0: F0.0 …``     a schedule; a program where it has messages
+    order       -       its first line: ``rank 0: F0.0 …``     a schedule; a program if it has messages
     stream      .json   its first line: ``{``                  a program
-    torch-csv   .csv    its first cell: ``0F0``                a schedule; a program where it has messages
-    ps          .ps     nothing: its reader explains best      a schedule with its costs and claims
+    torch-csv   .csv    its first cell: ``0F0``                a schedule; a program if it has messages
+    ps          .ps     any text: its reader explains errors best      a schedule with its costs and claims
 
-Extensions add rows, and names of schedules that lie in no file. A row names the options that its function takes. A
-reader is imported with the first text that needs it.
+Extensions add rows, and names of schedules that are not stored in files. A row names the options that its function
+takes. A reader is imported with the first text that needs it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Order: TypeAlias = Schedule | Program
 AnyOrder = TypeVar("AnyOrder", Schedule, Program)
 Read = TypeVar("Read")
 
-_WORD = rf"(?i:{KIND})[0-9]+\.[0-9]+"  # no line of the language has one
+_WORD = rf"(?i:{KIND})[0-9]+\.[0-9]+"  # not in any line of the language
 _ORDER = re.compile(rf"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:{_WORD}\+?[ \t,]+){{2}}|[^:]{{1,40}}:\s*{_WORD}")
 _IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
 _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
@@ -48,9 +48,9 @@ _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 @dataclass(frozen=True)
 class Loaded(Extended):
-    """The content of a file. unit: of a .ps file. torch: it is a torch CSV. notes: on how an extension came to it.
+    """The contents of a file. unit: of a .ps file. torch: it is a torch CSV. notes: on an extension's conversion.
 
-    comm: the model that its posts follow, where they are known. owned: what an extension knows of it.
+    comm: the model that its posts follow, if known. owned: values of extensions.
     """
 
     source: str
@@ -63,7 +63,7 @@ class Loaded(Extended):
 
     @property
     def program(self) -> Program | None:
-        """The program, where the file names its messages."""
+        """The program, if the file contains its messages."""
         return self.schedule.program
 
     @property
@@ -77,17 +77,17 @@ class Loaded(Extended):
         return self.unit.costs if self.unit else Costs()
 
     def costs(self, asked: Costs | None) -> Costs:
-        """Return the costs that count: what is asked for, over those of the file."""
+        """Return the costs in effect: the requested ones, over those of the file."""
         return self.own_costs if asked is None else asked.over(self.own_costs)
 
 
 def readers() -> list[Reader]:
-    """Return all kinds of text, in the order in which an unnamed one is tried."""
+    """Return all kinds of text, in the order in which a text of unknown kind is tried."""
     return sorted((*READERS, *rows(Reader)), key=lambda row: row.place)
 
 
 def reader_of(source: Source) -> Reader | Names:
-    """The row of a text: by its origin, by the ending of its name, else by its first line that says something."""
+    """Return the row of a text: by its origin, the ending of its name, or its first meaningful line."""
     if source.origin:
         return next(row for row in rows(Names) if row.name == source.origin)
     known = readers()
@@ -99,7 +99,7 @@ def reader_of(source: Source) -> Reader | Names:
 
 
 def _first_line(text: str) -> str:
-    """The first line that is neither blank nor a comment, nor a rank without operations where there is another."""
+    """Return the first line that is neither blank nor a comment, nor a rank without operations if others have some."""
     lines = (found[0].strip("\ufeff \t\r") for found in re.finditer(r"[^\n]+", text))
     said = (line for line in lines if line and not line.startswith("#"))
     first = next(said, "")
@@ -107,10 +107,10 @@ def _first_line(text: str) -> str:
 
 
 def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
-    """Return a .ps file whose names and types are right.
+    """Return a .ps file after checking names and types.
 
     Raises:
-        PipeschedError: PS1xx and PS2xx; PS842 alone for a text of another kind that is known.
+        PipeschedError: PS1xx and PS2xx; only PS842 for a text of another known kind.
     """
     return _explained("ps", source, partial(check_text, words=max(WORDS, max_ops // OPS_A_WORD)))
 
@@ -119,7 +119,7 @@ def _explained(kind: str, source: Source, read: Callable[[Source], Read]) -> Rea
     """Read a text by the reader of a kind.
 
     Raises:
-        PipeschedError: as hints on that kind explain what is wrong with it.
+        PipeschedError: the findings as explained by hints on that kind.
     """
     try:
         return read(source)
@@ -160,7 +160,7 @@ def _stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
     """Return the same order with these stages frozen: each of their Bs becomes an I.
 
-    A torch CSV has a B of every stage: where no I is wanted, it is nothing.
+    A torch CSV has a B for every stage; if no I is needed, it is dropped.
 
     Raises:
         PipeschedError: PS225, a file that says itself that others are, or one of torch with its messages; PS803, a
@@ -187,7 +187,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
 
 
 def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOrder:
-    """Turn every B into what the placement wants; dropped: one that it does not want is left out."""
+    """Turn every B into the kind that the placement needs; dropped: omit those that it does not need."""
     whole = among(order.op, [op for op in COMPUTES if op.parts])
     full = np.flatnonzero(whole & (order.stage >= 0) & (order.stage < placement.stages))
     op = order.op.copy()
@@ -198,7 +198,7 @@ def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOr
 
 
 def _sizes(source: Source, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Raises PipeschedError: PS208, an order has its p and m and nothing else."""
+    """Raise PipeschedError, PS208, for parameters of an order other than its p and m."""
     if extra := sorted(set(parameters) - {"p", "m"}):
         raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
     return parameters

@@ -1,12 +1,12 @@
-"""Rows imply what they do not say: the placement, and the other end of every message.
+"""Rows of a file, and the facts that they imply: the placement, and the other end of every message.
 
-A file of rows names no placement. The rank of (stage, microbatch) is the row that it is in, so a row is a fact
-about the table `rank[stage, microbatch]`, and the columns of that table that agree are one route:
+A file of rows does not contain a placement. The rank of (stage, microbatch) is the row that contains it, so a row is a
+fact about the table `rank[stage, microbatch]`, and equal columns of that table are one route:
 
     rank 0:  F0.0 F0.1 F1.2        stage 0   0 0 1
     rank 1:  F1.0 F1.1 F0.2        stage 1   1 1 0     two routes: microbatches 0, 1 go down, 2 goes up
 
-A message between stages s and s + 1 is sent from the one row to the other.
+A message between stages s and s + 1 is sent from one row to the other.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from pipesched.model.schedule import Program, Schedule
 AnyOrder: TypeAlias = Schedule | Program
 
 ROUTES = 64
-"""The routes that a microbatch of unknown ranks is compared with."""
+"""The most routes with which a microbatch of unknown ranks is compared."""
 
 LARGEST = 10_000_000
-"""The largest stage or microbatch that is read at all."""
+"""The largest stage or microbatch that is read."""
 
 SPARE = 1_000_000
-"""A table rank[stage, microbatch] may have this many entries, and four more for each operation of the file."""
+"""The entries that a table rank[stage, microbatch] may have, plus four for each operation of the file."""
 
 
 def number(digits: str) -> int:
-    """Return the value of some digits, of any length; more than any number that is read where it is beyond them."""
+    """Return the value of any number of digits; a value beyond the largest number is merely larger than that."""
     return int(digits.lstrip("0")[: len(str(LARGEST)) + 1] or 0)
 
 
 def require_ranks(ranks: int, most: int) -> None:
-    """Refuse a file of more ranks than are read.
+    """Refuse a file with more ranks than the limit.
 
     Raises:
         PipeschedError: PS210.
@@ -57,7 +57,7 @@ def require_ranks(ranks: int, most: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Why a word or a cell is refused."""
+    """The reason why a word or a cell is refused."""
 
     reason: str
     help: str
@@ -65,13 +65,13 @@ class Bad:
 
 
 def short(text: str, limit: int = 40) -> str:
-    """Return a text as a message shows it."""
+    """Return a text for a message, cut to the limit."""
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The operations or instructions of all rows, as columns; -1 where a column has no meaning."""
+    """The operations or instructions of all rows, as columns; -1 if a column has no meaning."""
 
     op: Column
     stage: Column
@@ -94,7 +94,7 @@ class Rows:
 
     @cached_property
     def placed(self) -> Ints:
-        """The entries that place a stage, in order of precedence.
+        """The entries that determine the rank of a stage, in order of precedence.
 
         Forwards, then other computes, then messages; each in the order of the file.
         """
@@ -102,7 +102,7 @@ class Rows:
         return np.concatenate([np.flatnonzero(x) for x in (forward, compute & ~forward, self.messages)])
 
     def order(self, file: str, placement: Placement, peer: Column, group: Column, communicator: Column) -> AnyOrder:
-        """Return the schedule, or the program where there is more than computes."""
+        """Return the schedule, or the program if there is more than computes."""
         name = PurePath(file).stem
         lists = {name: getattr(self, name) for name in ("op", "stage", "microbatch", "second", "start", "origin")}
         if self.compute_only:
@@ -111,18 +111,18 @@ class Rows:
 
 
 def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Column]]) -> Column:
-    """Return rank[stage, microbatch] as int32, -1 where unknown; the first claim (stages, microbatches, ranks) wins."""
+    """Return rank[stage, microbatch] as int32, -1 if unknown; the first claim (stages, microbatches, ranks) wins."""
     table = np.full(shape[0] * shape[1], -1, dtype=np.int32)
     for stage, microbatch, rank in claims:
         inside = (stage >= 0) & (stage < shape[0]) & (microbatch >= 0) & (microbatch < shape[1])
         key, rank = stage[inside].astype(np.int64) * shape[1] + microbatch[inside], rank[inside]
         new = table[key] < 0
-        table[key[new][::-1]] = rank[new][::-1]  # of repeated indices the last one stays
+        table[key[new][::-1]] = rank[new][::-1]  # of repeated indices the last one remains
     return table.reshape(shape)
 
 
 def place(table: Column, ranks: int) -> Placement:
-    """Return the placement of which this is the table: columns that agree become one route, by first microbatch."""
+    """Return the placement with this table: equal columns become one route, by first microbatch."""
     route_of = np.zeros(table.shape[1], dtype=np.int32)
     if not table.size or bool(np.all(table == table[:, :1])):
         return Placement(np.ascontiguousarray(table[:, :1].T), route_of, ranks, ("",))
@@ -133,9 +133,9 @@ def place(table: Column, ranks: int) -> Placement:
 
 
 def _merge(columns: Column, order: Ints) -> tuple[Column, Ints]:
-    """Join a column with holes to the first route that nowhere contradicts it; complete columns stay apart.
+    """Merge a column with holes into the first route that does not contradict it; complete columns are not merged.
 
-    Only the first ROUTES are compared, which keeps senseless files linear.
+    Only the first ROUTES are compared, which keeps nonsensical files linear.
     """
     routes: list[Column] = []
     into = np.zeros(len(columns), dtype=np.int64)
@@ -150,7 +150,7 @@ def _merge(columns: Column, order: Ints) -> tuple[Column, Ints]:
 
 
 def _names(routes: Column) -> tuple[str, ...]:
-    """Return ``down`` and ``up`` for the two ways of DualPipe and Chimera, else ``route0``, ``route1``, …."""
+    """Return ``down`` and ``up`` for the two routes of DualPipe and Chimera, else ``route0``, ``route1``, …."""
     slopes = np.diff(routes)
     if len(routes) == 2 and bool(np.all(slopes[0] > 0) and np.all(slopes[1] < 0)):
         return ("down", "up")
@@ -158,7 +158,7 @@ def _names(routes: Column) -> tuple[str, ...]:
 
 
 def other_stage(op: Column, stage: Column) -> Column:
-    """Return the stage at the other end of each message; its own stage where the entry is not a message."""
+    """Return the stage at the other end of each message; its own stage if the entry is not a message."""
     return np.asarray(stage + NEIGHBOUR[op])
 
 
@@ -169,7 +169,7 @@ def implied(rows: Rows, file: str, given: Mapping[str, object], placement: Seque
         PipeschedError: PS104, PS304, PS803.
     """
     table = table_of(rows)
-    peer = np.full(len(rows.op), -1, dtype=np.int32)  # stays where no row runs that stage
+    peer = np.full(len(rows.op), -1, dtype=np.int32)  # unchanged if no row runs that stage
     at = np.flatnonzero(rows.messages)
     stage, microbatch = other_stage(rows.op[at], rows.stage[at]), rows.microbatch[at]
     inside = (stage >= 0) & (stage < table.shape[0]) & (microbatch < table.shape[1])
@@ -181,19 +181,19 @@ def implied(rows: Rows, file: str, given: Mapping[str, object], placement: Seque
     return order
 
 
-# A file against its own size, and against what was said about it. Stages and microbatches are counted, never declared,
-# so a slip in one number would make every later table as large as that number: it is found before any table is made.
+# Checks of a file against its own size and against given sizes. Stages and microbatches are counted, never declared, so
+# a slip in one number would make every later table that large: it is found before any table is made.
 
 
 SHOWN, READ = 8, 20
-"""The most places of one kind that are reported; the bad words or cells after which a file is not read on."""
+"""The most places of one kind that are reported; the bad words or cells after which reading stops."""
 
 SIZES = {"p": ("rank", "ranks"), "stages": ("stage", "stages"), "m": ("microbatch", "microbatches")}
-"""By option, what it counts: one, and several."""
+"""By option, the things that it counts, in singular and plural."""
 
 
 def table_of(rows: Rows) -> Column:
-    """Return rank[stage, microbatch], after a look at its size."""
+    """Return rank[stage, microbatch], after checking its size."""
     placed = rows.placed
     if not len(placed):
         raise fail(
@@ -220,7 +220,7 @@ def table_of(rows: Rows) -> Column:
 
 
 def require_dense(rows: Rows, shape: tuple[int, int]) -> None:
-    """Refuses numbers of stages and microbatches that the operations cannot possibly cover."""
+    """Refuse numbers of stages and microbatches that the operations cannot cover."""
     if shape[0] * shape[1] <= SPARE + 4 * len(rows.op):
         return
     last = int(rows.stage.max()), int(rows.microbatch.max())
@@ -248,14 +248,14 @@ def first(column: Column, value: int) -> int:
 def require_agreement(
     name: str, order: AnyOrder, given: Mapping[str, object], placement: Sequence[int] | None = None
 ) -> None:
-    """Raises PipeschedError: PS803, the order is of other sizes than were given, or its stages are on other ranks."""
+    """Raise PipeschedError, PS803, if the order has other sizes than given, or its stages are on other ranks."""
     found = [*_other_sizes(name, order, given), *([] if placement is None else _misplaced(order, placement))]
     if found:
         raise PipeschedError(found)
 
 
 def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diagnostic]:
-    """Yield the sizes of an order that are not those that were given, by option."""
+    """Yield the sizes of an order that differ from the given ones, by option."""
     for option, (what, many) in SIZES.items():
         here = getattr(order, many)
         if given.get(option) not in (None, here):
@@ -270,7 +270,7 @@ def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Ite
 
 
 def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic]:
-    """Computes on another rank than the one that was given for their stage: the first of each stage."""
+    """Yield the first compute of each stage that is on another rank than given."""
     if len(placement) != order.stages:
         yield Diagnostic(
             Code.FILE_DISAGREES,
@@ -289,7 +289,7 @@ def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic
 
 
 def require_no_gap(rows: Rows) -> None:
-    """Raises PipeschedError: PS304, a number is missing although a later one is there: often a slip in that one."""
+    """Raise PipeschedError, PS304, if a number is missing although a later one occurs: often a slip in that one."""
     found = []
     for (what, many), column in ((SIZES["stages"], rows.stage), (SIZES["m"], rows.microbatch)):
         present = np.unique(column[rows.placed])

@@ -1,4 +1,4 @@
-"""A stream as a program (``emit/README.md``), read strictly: what is not version 2, to the letter, is refused.
+"""Reads a stream as a program (``emit/README.md``), strictly: anything that is not exactly version 2 is refused.
 
 laid out as we write it     columns, written again and compared with the text: equal, so right
 anything else               is held against the contract, an object an instruction (`stream_strict`)
@@ -30,20 +30,19 @@ _OPS = {op.name: op for op in Op if op.name in FIELDS}
 _INNERMOST = re.compile(r"\{[^{}]*\}")  # behind the beginning of the ranks, an instruction that is not a compound
 
 _RANK, _BATCHED = -1, len(Op)
-"""The codes of lines: an Op for an instruction, plus `_BATCHED` for a part of a batch; and the beginning of a rank."""
+"""The codes of lines: an Op for an instruction, plus `_BATCHED` for a part of a batch; and the head of a rank."""
 _BLOCK = 1_000_000  # characters that are read at once
 _FIELDS = {"stage": -1, "microbatch": -1, "peer": -1, "communicator": 0, "other": -1}
 _BETWEEN = "      "
-"""The beginning of an instruction's line."""
+"""The indentation of an instruction's line."""
 
 
 def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Program, dict[str, int]]:
     """Return the program of a stream, and its parameters.
 
-    given: parameters that the file must agree with; p and m always can be.
-    Raises PipeschedError: PS811 what is not a stream, PS812 another version, PS813 a fingerprint of something else,
-    PS304 numbers beyond all bounds, PS803 a file that disagrees with what was given, PS843 one that costs more than
-    its budget.
+    given: parameters with which the file must agree; p and m are always allowed. Raises PipeschedError: PS811, not a
+    stream; PS812, another version; PS813, a wrong fingerprint; PS304, numbers beyond all bounds; PS803, a file that
+    disagrees with given parameters; PS843, reading exceeds the budget.
     """
     with budgeted(source):
         found = _as_written(source) or _columns(dumps(stream_strict.right(source)))
@@ -61,7 +60,7 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
 
 
 def _meaning(shape: str) -> list[Entry] | None:
-    """Return the instruction of a line or its parts; the beginning of a rank; nothing in brackets that close."""
+    """Return the instruction of a line or its parts; the head of a rank; nothing for closing brackets."""
     if not shape.startswith(_BETWEEN):
         return [(_RANK, ())] if shape.startswith("    [") else []
     try:
@@ -73,15 +72,15 @@ def _meaning(shape: str) -> list[Entry] | None:
 
 
 def _as_written(source: Source) -> tuple[Program, Stream] | None:
-    """Return the program of a text that is to the letter what we write, with what is before its ranks."""
+    """Return the program of a text exactly as we write it, with the part before its ranks."""
     found = _columns(source.text)
     return found if found is not None and _same(source.text, *found) else None
 
 
 def _columns(text: str) -> tuple[Program, Stream] | None:
-    """Return the program of a text that is laid out as we write it, with what is before its ranks.
+    """Return the program of a text in our layout, with the part before its ranks.
 
-    None where nothing can be made of the text. Whether it is right is not asked here: see `_same`.
+    The result is None if the text cannot be parsed so. Whether it is right is checked by `_same`.
     """
     before, ranks, lines = text.partition('\n  "ranks": [')
     try:
@@ -105,7 +104,7 @@ def _columns(text: str) -> tuple[Program, Stream] | None:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Yield the text in blocks of whole lines, so that little is held at once."""
+    """Yield the text in blocks of whole lines, so that little memory is needed."""
     at = 0
     while at < len(text):
         end = text.find("\n", at + _BLOCK)
@@ -115,7 +114,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _same(text: str, program: Program, head: Stream) -> bool:
-    """Write the program again and compare it with the text, fingerprint included."""
+    """Write the program again and compare it with the text, including the fingerprint."""
     placement = program.placement
     inside = (program.microbatch < placement.microbatches) & (program.stage < placement.stages)
     if not bool(np.all(inside & (program.peer < program.ranks))) or int(placement.rank_of.max()) >= program.ranks:
@@ -127,7 +126,7 @@ def _same(text: str, program: Program, head: Stream) -> bool:
                 return False
             at += len(piece)
     except PipeschedError:
-        return False  # an instruction that no stream has
+        return False  # an instruction that streams do not have
     return at == len(text)
 
 

@@ -1,7 +1,7 @@
-"""The strict reader of streams: everything that is not a stream is reported with its place.
+"""The strict reader of streams: every deviation from the contract is reported with its place.
 
-JSON, version, fields and fingerprint are the business of `pipesched.stream.loads`; here what it says gets a code and a
-place, and what is right as JSON and cannot be a program is refused.
+`pipesched.stream.loads` checks JSON, version, fields and fingerprint; here its errors get codes and places, and valid
+JSON that cannot be a program is refused.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pipesched.support.source import Source
 
 
 def right(source: Source) -> Stream:
-    """Return the stream of a text.
+    """Parse the text of a stream.
 
     Raises PipeschedError: PS811 what is not a stream, PS812 another version, PS813 a fingerprint of something else,
     PS304 numbers beyond all bounds.
     """
     try:
-        json_of(source.text)  # its mistakes have places, and a budget
+        json_of(source.text)  # its errors have places, and a budget
         made = loads(source.text)
     except json.JSONDecodeError as wrong:
         raise PipeschedError([_not_json(source, wrong)]) from None
@@ -41,7 +41,7 @@ def right(source: Source) -> Stream:
 
 
 def uneven(routes: tuple[Route, ...]) -> str | None:
-    """Return the first place where the microbatches of the routes leave a gap, overlap or go backwards, in words."""
+    """Describe the first place where the microbatches of the routes have a gap, overlap or go backwards; else None."""
     ends = sorted(route.microbatches for route in routes if route.microbatches[0] != route.microbatches[1])
     if not ends:
         return "no route has microbatches"
@@ -52,7 +52,7 @@ def uneven(routes: tuple[Route, ...]) -> str | None:
 
 
 def sparse(routes: tuple[Route, ...], ranks: int, operations: int) -> bool:
-    """Decide whether placement or ranks are more than the operations can possibly fill."""
+    """Return True if placement or ranks are larger than the operations can fill."""
     microbatches = max(route.microbatches[1] for route in routes)
     return len(routes[0].ranks) * microbatches > SPARE + 4 * operations or ranks > RANKS + operations
 
@@ -66,7 +66,7 @@ def route_of(routes: tuple[Route, ...]) -> Column:
 
 
 def _finding(source: Source, error: StreamError) -> Diagnostic:
-    """Return the error of `loads`, at its place."""
+    """Convert an error of `loads` to a finding at its place."""
     if error.path == "version":
         help = "emit the stream again from its schedule"
         return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"), help=help)
@@ -83,7 +83,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
 
 
 def _not_json(source: Source, wrong: json.JSONDecodeError) -> Diagnostic:
-    """Return the place from which a text is not JSON."""
+    """Return the finding at the place where a text stops being JSON."""
     label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is not JSON from here on")
     ended = not source.text[wrong.pos :].strip()
     help = "the file ends too early: write it again" if ended else "mend the JSON there, or emit the stream again"
@@ -96,7 +96,7 @@ def _at(source: Source, path: str, text: str) -> tuple[Label, ...]:
 
 
 def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
-    """Yield the faults of a stream that is right as JSON, and cannot be a program."""
+    """Yield the faults of a stream that is valid JSON but cannot be a program."""
     wrong, operations = uneven(made.placement), sum(map(len, made.ranks))
     if wrong is not None:
         help = "every microbatch takes one route: the ranges of the routes follow each other from 0 on"
@@ -117,7 +117,7 @@ def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
 
 
 def _nowhere(source: Source, made: Stream) -> Iterator[Diagnostic]:
-    """Yield the stages on ranks that are not there."""
+    """Yield the stages on ranks that do not exist."""
     for number, route in enumerate(made.placement):
         for stage, rank in enumerate(route.ranks):
             if rank >= len(made.ranks):
@@ -138,10 +138,10 @@ def _wrong(instruction: Instruction, routes: list[int], made: Stream) -> tuple[C
     return None
 
 
-# Position of a value in a JSON text. Asked only when something is wrong, so the text is walked and not indexed.
+# Positions of values in a JSON text. They are needed only for errors, so the text is walked and not indexed.
 
 _NEXT = re.compile(r'[\s,]*(?:("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*)?')
-"""What is before a value: a comma, and its key in an object."""
+"""The text before a value: a comma, and its key in an object."""
 _STEP = re.compile(r"\.?([A-Za-z_]+)|\[(\d+)\]")
 _decode = json.JSONDecoder(object_pairs_hook=lambda pairs: None).raw_decode
 
@@ -152,7 +152,7 @@ def _end(text: str, at: int) -> int:
 
 
 def _inside(text: str, at: int) -> Iterator[tuple[str | int, int]]:
-    """Yield the key or the number of everything in the object or list that begins here, and where it begins.
+    """Yield the key or the index of each entry of the object or list that begins here, and its offset.
 
     Values are decoded only to find the next one.
     """
@@ -163,7 +163,7 @@ def _inside(text: str, at: int) -> Iterator[tuple[str | int, int]]:
 
 
 def begin_of(text: str, path: str) -> int:
-    """Return the beginning of the value at a path such as ``ranks[0][3].stage``: of the innermost one that is there."""
+    """Return the offset of the value at a path such as ``ranks[0][3].stage``, or of the innermost one that exists."""
     at = len(text) - len(text.lstrip())
     for key, index in _STEP.findall(path):
         wanted = int(index) if index else key

@@ -1,8 +1,9 @@
-"""A program as a stream (``emit/README.md``), a rank at a time: columns to lines, without an object per instruction.
+"""Writes a program as a stream (``emit/README.md``), a rank at a time: columns to lines, without an object per
+instruction.
 
-An instruction's line is decided by its operation, stage, route and peer, all but the microbatch. So each kind of line
-is written once, by `pipesched.stream` itself, around a place for that number; what comes out is `stream.dumps` to the
-byte.
+An instruction's line is determined by its operation, stage, route and peer, except for the microbatch. So each kind of
+line is written once, by `pipesched.stream` itself, with a gap for that number; the result is byte-equal to
+`stream.dumps`.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from pipesched.support.foreign import real
 from pipesched.support.safe import safe
 
 _BETWEEN = ",\n      "  # lines of a rank in the text
-_MARK = 10**15  # no stage, rank or microbatch is as large
+_MARK = 10**15  # larger than any stage, rank or microbatch
 _OPEN, _CLOSE = instruction_text(Instruction("OVERLAP"), 1).split("[]")
 _BATCH, _ = instruction_text(Instruction("BATCH"), 1).split("[]")
 
 
 def pieces(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
-    """Yield the text of a stream, a rank at a time. Lines are made twice: the fingerprint comes before them.
+    """Yield the text of a stream, a rank at a time. Lines are made twice: the fingerprint precedes them.
 
     Raises:
         PipeschedError: PS814, an operation that a stream cannot express.
@@ -96,7 +97,7 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
 
 
 def require_words(placement: Placement, program: Program | None) -> None:
-    """Require that a stream has words for a placement, and for everything in a program.
+    """Require that a stream can express a placement, and everything in a program.
 
     Raises:
         PipeschedError: PS814.
@@ -127,7 +128,7 @@ def _refused(program: Program, index: int, more: int, why: str) -> Diagnostic:
 
 
 def _rank(program: Program, rank: int) -> str:
-    """Return the lines of a rank, with what is between them."""
+    """Return the lines of a rank, with their separators."""
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
     op, microbatch, group = program.op[here], program.microbatch[here], program.group[here]
     inside = np.clip(microbatch, 0, program.placement.microbatches - 1)
@@ -156,7 +157,7 @@ def _line(x: ops.Instruction, route: int, routes: int) -> str:
 
 
 class Streams(Writer):
-    """The published form."""
+    """The writer of streams, the published form."""
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
         require_words(schedule.placement, program)

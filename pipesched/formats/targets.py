@@ -1,12 +1,12 @@
-"""Targets: every form in which an order is written, a row each; extensions add theirs.
+"""Targets: every form in which an order is written, one row each; extensions add theirs.
 
     name       ending  holds                                             for
-    stream     .json   every instruction, as emit/README.md has it       the runtime of pipesched, and yours
+    stream     .json   every instruction, see emit/README.md             the runtime of pipesched, and yours
     order      .txt    the computes, as words                            people, scripts, `pipesched` again
-    program    .txt    sends, receives and reductions too, as words      the same
+    program    .txt    sends, receives and reductions too, as words      likewise
 
-The first is for a runtime, so it is verified; the others show what a file says, right or wrong. A writer is imported
-when it is asked.
+The first is for a runtime, so it is verified; the others write a file's contents, right or wrong. A writer is imported
+on request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Head:
-    """The words of a file beside its order: parameters, documentation, and costs where it gives them."""
+    """The parts of a file other than its order: parameters, documentation, and given costs."""
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
     documentation: str = ""
@@ -42,18 +42,18 @@ class Writer(ABC):
 
     @abstractmethod
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        """Raises PipeschedError: PS814, what it cannot say."""
+        """Raise PipeschedError, PS814, for features that it cannot express."""
 
     @abstractmethod
     def pieces(self, order: Order, head: Head) -> Iterator[str]:
         """Return the text, a rank at a time."""
 
     def by_rank(self, order: Order, head: Head) -> Iterator[str]:
-        """Return each rank's own file: its piece, where no text of all ranks is around it."""
+        """Return each rank's own file: its piece, if no text surrounds all ranks."""
         return self.pieces(order, head)
 
     def settings(self, order: Order, path: str, version: TorchVersion) -> list[str]:
-        """Return the lines for a person: what its reader must know."""
+        """Return the lines for the user: settings of the reader."""
         return []
 
     def actions(self, program: Program, version: TorchVersion) -> Program:
@@ -61,7 +61,7 @@ class Writer(ABC):
         return program
 
     def completed(self, schedule: Schedule, timeline: Timeline) -> Schedule:
-        """Return an order with the operations that the target wants beside those of the file."""
+        """Return an order with the operations that the target requires in addition to those of the file."""
         return schedule
 
 

@@ -5,8 +5,8 @@
 
     cell  = STAGE TYPE [MICROBATCH]  |  "(" STAGE "F" MICROBATCH ";" STAGE ("B" | "I") MICROBATCH ")" "OVERLAP_F_B"
 
-The file says which of the two it is by what its cells hold. It names no placement: that is read off the rows.
-Source: ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_load_csv`, all versions.
+The contents of the cells tell which of the two a file is. It has no placement, which is read off the rows. Source:
+``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_load_csv`, all versions.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read(
 
 
 def _reach(source: Source, rank: int) -> tuple[int, int]:
-    """Return the beginning and the end of the row of a rank."""
+    """Return the beginning and the end of a rank's row."""
     begin = source.line_starts[rank]
     return begin, begin + len(source.line(rank + 1))
 
@@ -113,7 +113,7 @@ def _require_text(source: Source) -> None:
 
 
 def _bad_cells(source: Source, rank: int, version: TorchVersion) -> Iterator[Diagnostic]:
-    """Yield the cells of a row that are refused, each with what torch makes of it."""
+    """Yield the refused cells of a row, each with the way torch reads it."""
     offset, end = _reach(source, rank)
     for place, (start, cell) in enumerate(cells(source.text[offset:end]), 1):
         found = read_cell(cell, version) if cell else []
@@ -137,7 +137,7 @@ def _no_actions(source: Source, rank: int) -> Diagnostic:
 
 
 def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
-    """Return an empty cell, which stops torch in a file with sends or receives."""
+    """Return the finding on an empty cell, which stops torch in a file with sends or receives."""
     offset, end = _reach(source, rank)
     start, _ = next(islice(cells(source.text[offset:end]), number, None))
     at = min(offset + start, end - 1)  # the comma that ends it, or the one before
@@ -150,12 +150,12 @@ def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
     )
 
 
-# Cells. torch looks for an action at the *beginning* of a cell and drops what follows it, so ``0F0x``, ``0F0 0F1`` and
+# Cells. torch looks for an action at the *beginning* of a cell and drops the rest, so ``0F0x``, ``0F0 0F1`` and
 # ``0F0;0F1`` all run as 0F0 there. Here the whole cell must be an action.
 
 
 def cells(row: str) -> Iterator[tuple[int, str]]:
-    """Yield the place in a row and the text of its cells, without blanks and quotes; that of an empty one is empty."""
+    """Yield the offset and text of each cell of a row, without blanks and quotes; empty for an empty cell."""
     for found in _CELL.finditer(row):
         text = found[found.lastindex or 0]
         yield found.start(found.lastindex or 0) + len(text) - len(text.lstrip(_BLANKS)), text.strip(_BLANKS)
@@ -180,7 +180,7 @@ def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
 
 
 def _entry(match: re.Match[str]) -> Operation | Bad:
-    """Return the operation of a plain cell, if its numbers are as its type wants them."""
+    """Return the operation of a plain cell, if its type permits its numbers."""
     op = Op[match[2]]
     if (match[3] == "") != (op in WITHOUT_MICROBATCH):
         if match[3]:
@@ -194,7 +194,7 @@ def _entry(match: re.Match[str]) -> Operation | Bad:
 
 
 def notation(version: TorchVersion) -> Notation:
-    """Return the notation of a row, in which a word is a cell: what `cells` and `read_cell` make of it."""
+    """Return the notation of a row, with a cell as a word, by `cells` and `read_cell`."""
 
     def meaning(shape: str) -> list[Entry] | None:
         ((_, cell),) = cells(shape)
@@ -210,7 +210,7 @@ def notation(version: TorchVersion) -> Notation:
 
 
 def pieces(order: AnyOrder) -> Iterator[str]:
-    """The rows, a rank at a time. SYNC and STEP are not actions of torch: a program with them is lowered first."""
+    """Yield the rows, a rank at a time. A program with SYNC and STEP, which torch lacks, is lowered first."""
     for begin, end in pairwise(order.start.tolist()):
         op, stage, microbatch, second = (x[begin:end] for x in (order.op, order.stage, order.microbatch, order.second))
         part = numbered.parts(op, second)

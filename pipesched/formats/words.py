@@ -1,12 +1,12 @@
-"""Many words that differ in their numbers, read without a Python step per number.
+"""Reads many words that differ in their numbers, without a Python step per number.
 
     word      F0.17        send:F0.17>1        (3F0;2B1)OVERLAP_F_B
     shape     F0.00        send:F0.00>0        (0F0;0B0)OVERLAP_F_B      every digit is a zero
     numbers   0 17         0 17 1              3 0 2 1
 
-A million words have a few dozen shapes. A notation reads each shape once: the entries that a word of it makes, and the
-fields that its numbers are, from left to right. Columns are gathered from the numbers. A line of a stream is such a
-word too. `numbered` is the way back.
+A million words have a few dozen shapes. A notation reads each shape once: the entries of such a word, and the meaning
+of its numbers from left to right. Columns are gathered from the numbers. A line of a stream is such a word too.
+`numbered` is the inverse.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pipesched.model.lists import Place
 from pipesched.support.source import Source
 
 Entry: TypeAlias = tuple[int, Sequence[str]]
-"""An `Op`, or what else a notation counts, and the fields that its numbers are."""
+"""An `Op`, or another code of a notation, and the fields that its numbers are."""
 
-_PATIENCE = 100  # shapes without a meaning, after which all that are new count as such
+_PATIENCE = 100  # shapes without a meaning, after which all new ones count as such
 _ZEROS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))
 _DIGITS = bytes(byte if _ZEROS[byte] == ord("0") else ord(" ") for byte in range(256))
 
@@ -37,7 +37,7 @@ class Words:
     """The entries of a line of words.
 
     columns: op, the entry's place in its word, then a row for each field. word: the index of each entry's word. shapes:
-    the shape of each word. silent: the words without entries. bad: those that mean nothing or have a number beyond
+    the shape of each word. silent: the words without entries. bad: words without a meaning, or with a number beyond
     LARGEST.
     """
 
@@ -51,20 +51,19 @@ class Words:
 class Notation(dict[bytes, int]):
     """The shapes of the words of a file, each numbered when it is first seen.
 
-    fields: those that are columns, each with its value where a word does not give it. meaning: the entries of a shape,
-    None for no word.
+    fields: the columns, each with its default value. meaning: the entries of a shape, None if it is not a word.
     """
 
     def __init__(self, fields: Mapping[str, int], meaning: Callable[[str], Sequence[Entry] | None]) -> None:
         super().__init__()
         self._fields, self._meaning = fields, meaning
-        self._entries: list[tuple[int, ...]] = [(0,) * (2 + len(fields))]  # op, place, where each field's number is
+        self._entries: list[tuple[int, ...]] = [(0,) * (2 + len(fields))]  # op, place, index of each field's number
         self._spans: list[tuple[int, int, int, bool]] = [(0, 0, 0, True)]  # a shape: first entry, entries, numbers, bad
         self._patience = _PATIENCE
 
     def __missing__(self, shape: bytes) -> int:
         if not self._patience:
-            return 0  # enough is wrong before it
+            return 0  # enough errors precede it
         meaning, first, at = self._meaning(shape.decode()), len(self._entries), 0
         for place, (op, fields) in enumerate(meaning or ()):
             here = {field: at + i for i, field in enumerate(fields)}
@@ -99,7 +98,7 @@ class Notation(dict[bytes, int]):
 
 
 class TextOrigin:
-    """Finds the text of an operation: the match of a pattern, counted within its rank. Computed on demand.
+    """Finds the text of an operation, on demand: the match of a pattern, counted within its rank.
 
     start: the first operation of each rank. within: begin and end of the text of a rank.
     """
@@ -120,7 +119,7 @@ class TextOrigin:
         return Place(self._source.span(begin, match.end() if match else begin), self._made_at(begin))
 
     def _made_at(self, begin: int) -> str:
-        """Return the line of a program that made the word or cell in which a place is."""
+        """Return the line of a program that made the word or cell at an offset."""
         made, text = self._source.made_at, self._source.text
         return made.get(max(text.rfind(mark, 0, begin) for mark in " ,\n") + 1, "") if made else ""
 
@@ -128,7 +127,7 @@ class TextOrigin:
 def rows_of(
     source: Source, ranks: Sequence[Column], pattern: re.Pattern[str], within: Callable[[int], tuple[int, int]]
 ) -> tuple[Rows, Sequence[Column]]:
-    """Return the columns of each rank's words as one table, and the columns behind op, place, stage and microbatch."""
+    """Return the columns of each rank's words as one table, and the columns after op, place, stage and microbatch."""
     start = np.cumsum([0] + [each.shape[1] for each in ranks], dtype=np.int64)
     op, place, stage, microbatch, *others = np.concatenate(ranks, axis=1)
     origin = TextOrigin(source, start, pattern, within)
