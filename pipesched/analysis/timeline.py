@@ -78,8 +78,7 @@ def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
     second = np.flatnonzero(schedule.joined)
     pairs, count = second[schedule.op[second] == Op.B], np.array(schedule.counts)
     if len(pairs) and "FB" in costs.given:
-        count[Op.B] -= len(pairs)
-        count -= np.bincount(schedule.op[pairs - 1], minlength=len(count))
+        count -= np.bincount(schedule.op[np.union1d(pairs - 1, pairs)], minlength=len(count))
     kinds = {Op(op).name for op in np.flatnonzero(count).tolist()}
     return kinds | {"FB"} if len(pairs) else kinds
 

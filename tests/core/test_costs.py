@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.analysis.timeline import costs_used
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
+from pipesched.model.ops import Compute, Op
+from pipesched.model.placement import linear
 from pipesched.model.release import Release
+from pipesched.model.schedule import Schedule
 from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers import strategies
@@ -328,3 +332,14 @@ def test_an_answer_names_what_its_own_times_assume(backward: str, said: str) -> 
     assert f",C=0{said}, release W" in best.terms and ("assumed" in best.source) == bool(said)
     if backward == "fused":
         assert "assumed for other kinds of backward: I = W = B / 2 = 10" in str(best)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("order", "used"), [("F B B", {"FB"}), ("F B B . B", {"B", "FB"}), ("F B . F", {"F", "FB"})])
+def test_an_operation_of_two_pairs_counts_once(order: str, used: set[str]) -> None:
+    """Operations overlap with the one before them, up to a point; a cost of FB is that of all of these."""
+    first, _, rest = order.partition(".")
+    parts = [(name, at > 0) for at, name in enumerate(first.split())] + [(name, False) for name in rest.split()]
+    records = [Compute(Op[name], 0, number, second) for number, (name, second) in enumerate(parts)]
+    schedule = Schedule.from_orders([records], linear(1, len(records)))
+    assert costs_used(schedule, Costs({"FB": Fraction(3)})) == used
