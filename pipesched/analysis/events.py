@@ -1,173 +1,156 @@
-"""A program under a communication model, as an event graph.
+"""A program under a communication model, as lists that wait for each other (`analysis.lists`).
 
-Each event has AND-prerequisites only: the end of an instruction waits for the end before it, a message for both of its
-ends, a slot for the message that left it. So all runs fire the same events, and a program deadlocks exactly if the
-graph has a cycle or an event that can never fire (communication theory: Karp and Miller 1966, Kahn 1974).
+An instruction waits for the one before it, and at some for messages; those wait until both of their ends have begun,
+and in some models for other messages. All of them are waited for, never one of several: so all runs stop at the same
+instructions (communication theory: Karp and Miller 1966, Kahn 1974), and one run tells where.
 
-    end(x)      instruction x has ended           start(x) = end of the instruction before x
-    done(m)     message m has arrived             one node for both ends, but two under buffered(k)
+    strict      an end is over when both have begun; the rank waits for it
+    posted      likewise; the computes that use a receive wait for it, and the end of the list for all sends
+    queued      posted, and also what is before it in the queues of both ranks is over
+    buffered    a send is over when the receive k before it is, a receive when its send is; the rank waits for it
+    a shape     the rank waits for it, under each of them
 
-    strict      done <- start of both ends;  end <- done
-    posted      done <- start of both ends;  end of the consumer <- done;  end of the list <- done of its sends
-    queued      posted, and done <- done of what is before it in the queue
-    buffered    done(S_i) <- start, done(R_i-k);  done(R_i) <- start, done(S_i);  end <- done
-    a shape     end <- done, under every model
-
-All members of a batch start with its first one, and it ends with the last of its messages; nothing else couples them.
-In a queue a batch is one element: whatever waits for one of its messages waits for all of them.
-
-Nodes are numbers: end(x) is x, the end of rank r's list is len(program) + r, then done; then auxiliary nodes: the end
-of each batch in a queue, and under buffered(k) each message in transit.
+All members of a batch begin with its first one, and it ends with the last of its messages; nothing else ties them. In
+a queue a batch is one element: what waits for one of its messages waits for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
 from pipesched.analysis.communication import Model
+from pipesched.analysis.lists import Lists, Waits, run, together
 from pipesched.analysis.pairing import Pairing, pair
 from pipesched.model.columns import PLACE, Bools, Column, Ints, among, computes, fresh, places
+from pipesched.model.costs import Ticks
 from pipesched.model.ops import SAME, SHAPES, Does, Op
 from pipesched.model.schedule import Program
 
 
-@dataclass(frozen=True, eq=False)
-class EventGraph:
-    """source[e] must happen before target[e]; `never` are nodes that cannot happen.
+class Events:
+    """The lists of a program: entries are its instructions, then those of queues with an order of their own.
 
-    done: the done node of each send, receive and SYNC, -1 elsewhere; head: the instruction at which each one blocks,
-    the first of its batch or slot. Nodes from `between` on are auxiliary, not events.
+    late: the time of each message, at both of its ends. head: where each instruction blocks. sources: by end of a
+    message, the entries whose end begins it, -1 for none. done: by end, the entry that ends no sooner than it.
     """
 
-    pairing: Pairing
-    model: Model
-    nodes: int
-    source: Ints
-    target: Ints
-    never: Ints
-    done: Ints
-    head: Column
-    between: int
+    def __init__(
+        self, program: Program, model: Model, pairing: Pairing | None = None, ticks: Ticks | None = None
+    ) -> None:
+        self.program, self.model, self.pairing = program, model, pairing or pair(program)
+        size, partner = len(program), self.pairing.partner
+        self.head = heads(program)
+        self.sources = [np.where(self.head == program.start[program.rank], PLACE(-1), self.head - PLACE(1))]
+        self.cost, self.cut = np.zeros(size, dtype=np.int64), program.start
+        self.done: Column = np.arange(size, dtype=PLACE)
+        self.late: Column = np.broadcast_to(np.int8(0), size)
+        if ticks is not None and ticks.message.any():
+            sends = np.flatnonzero(program.sends & (partner >= 0) & ~among(program.op, SHAPES))
+            self.late = np.zeros(size, dtype=np.int64)
+            for ends in (sends, partner[sends]):
+                self.late[ends] = ticks.delays(program.stage[sends], program.microbatch[sends])
+        self._waits: list[Waits] = []
+        self._communicate()
 
     @property
-    def program(self) -> Program:
-        return self.pairing.program
+    def waits(self) -> Waits:
+        return together(self._waits)
 
     @cached_property
-    def order(self) -> list[int]:
-        """The events that happen in every run, each after its prerequisites."""
-        successors, first = self.successors
-        missing = np.bincount(self.target, minlength=self.nodes)
-        missing[self.never] += 1
-        waiting: list[int] = missing.tolist()
-        happened = [node for node, before in enumerate(waiting) if not before]
-        for node in happened:  # the list grows in the loop
-            for after in successors[first[node] : first[node + 1]]:
-                waiting[after] -= 1
-                if not waiting[after]:
-                    happened.append(after)
-        return happened
+    def _run(self) -> tuple[Bools, Column]:
+        end, _, stopped = run(Lists.of(self.cost, self.cut, self.waits))
+        return np.append(end >= 0, True), stopped
 
-    @cached_property
-    def fired(self) -> Bools:
-        """A mask of the events that happen in every run."""
-        fired = np.zeros(self.nodes, dtype=np.bool_)
-        fired[self.order] = True
-        return fired
+    @property
+    def ran(self) -> Bools:
+        """Which entries end, in every run; of the entry -1 True."""
+        return self._run[0]
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
-        """By rank, the 0-based step that cannot complete, the list's length if it waits at its end, -1 if finished."""
-        size, start = len(self.program), self.program.start
-        stuck: list[int] = []
-        for rank in range(self.program.ranks):
-            low, high = int(start[rank]), int(start[rank + 1])
-            waiting = np.flatnonzero(~self.fired[low:high])
-            at_end = -1 if self.fired[size + rank] else high - low
-            stuck.append(int(waiting[0]) if len(waiting) else at_end)
-        return tuple(stuck)
+        """By rank, the 0-based step that cannot complete, the list's length if it waits at its end, else -1."""
+        start, sends = self.program.start, np.flatnonzero(self.program.sends)
+        late = sends[~(self.ran[self.done[sends]] & self.over(sends))]
+        steps, length = self._run[1][: self.program.ranks] - start[:-1], np.diff(start)
+        finished = (steps == length) & ~np.isin(np.arange(len(length)), self.program.rank[late])
+        return tuple(np.where(finished, -1, steps).tolist())
 
-    @cached_property
-    def successors(self) -> tuple[list[int], list[int]]:
-        """The targets of each node's edges, and where each node's begin."""
-        return _adjacency(self.source, self.target, self.nodes)
+    def over(self, ends: Ints) -> Bools:
+        """Return which of these ends of messages are over in the end."""
+        partner = self.pairing.partner[ends]
+        begun = np.all([self.ran[source[side]] for source in self.sources for side in (ends, partner)], axis=0)
+        if self.model.kind == "buffered":
+            begun = np.where(self.program.op[ends] == Op.SYNC, begun, self.ran[self.done[ends]])
+        return np.asarray((partner >= 0) & begun)
 
-    @cached_property
-    def predecessors(self) -> tuple[list[int], list[int]]:
-        """The sources of each node's edges, and where each node's begin."""
-        return _adjacency(self.target, self.source, self.nodes)
+    def _communicate(self) -> None:
+        """Add all waits that are caused by messages."""
+        program, ends = self.program, np.flatnonzero(self.program.sends | self.program.receives)
+        blocking = program.op == Op.SYNC
+        if self.model.kind == "strict":
+            blocking[ends] = True
+        elif self.model.kind == "buffered":
+            self._buffer(ends)
+        else:
+            blocking |= among(program.op, SHAPES)
+            receive, consumer = consumers(program)
+            if self.model.queued:
+                self._queue()
+                self._wait(self.head[consumer], self.done[receive])
+            else:
+                self._meet(self.head[consumer], receive)
+        self._meet(self.head[blocking], np.flatnonzero(blocking))
 
+    def _wait(self, entry: Column, other: Column, late: Column | None = None) -> None:
+        """Add entries that wait for others."""
+        self._waits.append((entry, other, np.broadcast_to(np.int8(0), len(entry)) if late is None else late))
 
-def build(program: Program, model: Model, pairing: Pairing | None = None) -> EventGraph:
-    """Return the event graph of a program under a model; O(instructions) nodes and edges."""
-    pairing = pairing or pair(program)
-    size, ranks = len(program), program.ranks
-    index = np.arange(size, dtype=np.int64)
-    head = heads(program)
-    sync = program.op == Op.SYNC
-    meeting = program.sends | program.receives | sync
-    shared = (sync if model.kind == "buffered" else meeting) & (pairing.partner >= 0)
-    done = np.where(meeting, size + ranks + np.where(shared, np.minimum(index, pairing.partner), index), -1)
-    between = nodes = 2 * size + ranks
-    ends = np.flatnonzero(meeting)
-    first = head[ends] == program.start[program.rank[ends]]
-    edges = [_list_edges(program, size), (head[ends[~first]] - 1, done[ends[~first]])]
-    if model.kind == "buffered":
-        sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
-        nodes += len(sends)
-        edges += _buffer_edges(pairing, sends, between + np.arange(len(sends)), done, model.capacity)
-    blocking = np.flatnonzero(sync | among(program.op, SHAPES)) if model.posted else ends
-    edges.append((done[blocking], head[blocking]))
-    over = done
-    if model.queued:
-        over, queued = _queues(program, model, head, done, nodes)
-        nodes = max(nodes, int(over.max(initial=0)) + 1)
-        edges += queued
-    if model.posted:
-        recv, consumer = consumers(program)
-        sends = np.flatnonzero(program.sends)
-        edges += [(over[recv], head[consumer]), (over[sends], size + program.rank[sends].astype(np.int64))]
-    source = np.concatenate([a for a, _ in edges]).astype(np.int64)
-    target = np.concatenate([b for _, b in edges]).astype(np.int64)
-    never = done[ends[pairing.partner[ends] < 0]]
-    return EventGraph(pairing, model, nodes, source, target, never=never, done=done, head=head, between=between)
+    def _meet(self, entry: Column, at: Ints) -> None:
+        """Add waits until the messages of these ends are over; an entry waits for ever if the other end is missing."""
+        other = self.pairing.partner[at]
+        self._wait(entry[other < 0], entry[other < 0])
+        entry, at, other = entry[other >= 0], at[other >= 0], other[other >= 0]
+        for source, end in product(self.sources, (at, other)):
+            self._wait(entry, source[end], self.late[at])
 
+    def _extend(self, begins: Bools) -> Column:
+        """Add entries, in lists that begin there."""
+        first, count = len(self.cost), len(begins)
+        self.cost = np.append(self.cost, np.zeros(count, dtype=np.int64))
+        self.cut = np.append(self.cut, [*(first + np.flatnonzero(begins)[1:]), first + count])
+        return np.arange(first, first + count, dtype=PLACE)
 
-def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:
-    """Return the edge to each instruction from the one before it, and to the end of the list from the last one."""
-    index = np.arange(size, dtype=np.int64)
-    after = index + 1
-    last = program.start[1:][np.diff(program.start) > 0] - 1
-    after[last] = size + program.rank[last]
-    return index, after
+    def _buffer(self, ends: Ints) -> None:
+        """Make a receive wait for its send, and a send for the receive that freed its slot, each separately."""
+        program, pairing, done = self.program, self.pairing, self.done
+        if np.any(self.head[ends] != ends):
+            for side in (pairing.sends, pairing.receives):
+                done[side.at] = self._extend(side.place == 0)
+            self._wait(done[ends], self.sources[0][ends])
+            self._wait(self.head[ends], done[ends])
+        lost, sends = ends[pairing.partner[ends] < 0], ends[program.sends[ends] & (pairing.partner[ends] >= 0)]
+        self._wait(done[lost], done[lost])
+        self._wait(done[pairing.partner[sends]], done[sends], self.late[sends])
+        if self.model.capacity is not None:
+            before, after = pairing.sends.apart(self.model.capacity)
+            freed = pairing.partner[before]
+            self._wait(done[after[freed >= 0]], done[freed[freed >= 0]])
 
-
-def _buffer_edges(
-    pairing: Pairing, sends: Ints, transit: Ints, done: Ints, capacity: int | None
-) -> list[tuple[Ints, Ints]]:
-    """Return a receive after its send, a send after the receive that freed its slot, each after its predecessor.
-
-    transit: the node of each message in transit.
-    """
-    edges = [(done[sends], transit), (transit, done[pairing.partner[sends]])]
-    neighbours = (side.apart(1) for side in (pairing.sends, pairing.receives))
-    edges += [(done[before], done[after]) for before, after in neighbours]
-    if capacity is not None:
-        index, later = pairing.sends.apart(capacity)
-        freed = pairing.partner[index]
-        edges.append((done[freed[freed >= 0]], done[later[freed >= 0]]))
-    return edges
-
-
-def _adjacency(key: Ints, value: Ints, nodes: int) -> tuple[list[int], list[int]]:
-    order = np.argsort(key, kind="stable")
-    first = np.zeros(nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(key, minlength=nodes), out=first[1:])
-    return value[order].tolist(), first.tolist()
+    def _queue(self) -> None:
+        """Add the queues, one entry per message end; all of an element are done with the last of them."""
+        ends, begins, elements = queues(self.program, self.model, self.head)
+        count = np.diff(elements, append=len(ends))
+        own = self._extend(begins)
+        last = own[elements + count - 1]
+        behind = np.full(len(self.program), -1, dtype=PLACE)
+        self.done[ends] = np.repeat(last, count)
+        behind[ends] = np.repeat(np.where(begins[elements], -1, np.roll(last, 1)), count)
+        self.sources.append(behind)
+        self._meet(own, ends)
 
 
 def heads(program: Program) -> Column:
@@ -238,23 +221,3 @@ def queues(program: Program, model: Model, head: Column) -> tuple[Ints, Bools, I
     ends = ends[order]
     begins = fresh(*(column[order] for column in columns))
     return ends, begins, np.flatnonzero(begins | fresh(head[ends]))
-
-
-def _queues(
-    program: Program, model: Model, head: Column, done: Ints, nodes: int
-) -> tuple[Ints, list[tuple[Ints, Ints]]]:
-    """Return, for each message end, the node at which its element is done; and edges between successive elements.
-
-    The done node of a single message is its end.
-    """
-    ends, queue, begins = queues(program, model, head)
-    size = np.diff(begins, append=len(ends))
-    many = size > 1
-    over = done[ends[begins]]
-    over[many] = nodes + np.arange(np.count_nonzero(many))
-    later = np.repeat(~queue[begins], size)
-    before = np.repeat(np.roll(over, 1), size)
-    fused = np.repeat(many, size)
-    of_end = done.copy()
-    of_end[ends] = np.repeat(over, size)
-    return of_end, [(before[later], done[ends[later]]), (done[ends[fused]], of_end[ends[fused]])]

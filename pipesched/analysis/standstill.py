@@ -17,8 +17,7 @@ import numpy as np
 from pipesched.analysis.communication import Model
 from pipesched.analysis.cycle import Cycle, Hop, shortest_cycle
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.events import EventGraph, build
-from pipesched.analysis.pairing import pair
+from pipesched.analysis.events import Events
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code
 from pipesched.model.columns import Bools, computes
@@ -117,14 +116,14 @@ def together(ranks: Sequence[int]) -> str:
 
 def of_program(program: Program, model: Model) -> Standstill | None:
     """Return where a program stops under a model, None if it ends; O(instructions)."""
-    graph = build(program, model, pair(program))
-    if all(stop < 0 for stop in graph.stops):
+    events = Events(program, model)
+    if all(stop < 0 for stop in events.stops):
         return None
-    blocked = (_blocked(program, rank, stop) for rank, stop in enumerate(graph.stops) if stop >= 0)
-    hops = Cycle(graph).hops()
+    blocked = (_blocked(program, rank, stop) for rank, stop in enumerate(events.stops) if stop >= 0)
+    hops = Cycle(events).hops()
     alone = any(program.peer[hop.here] == hop.rank for hop in hops)  # a rank that is its own peer, which is not a cycle
-    cycle = () if alone else tuple(_link(graph, hop) for hop in hops)
-    return Standstill(str(model), graph.fired[: len(program)][computes(program.op)], tuple(blocked), cycle)
+    cycle = () if alone else tuple(_link(program, model, hop) for hop in hops)
+    return Standstill(str(model), events.ran[: len(program)][computes(program.op)], tuple(blocked), cycle)
 
 
 def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Standstill:
@@ -183,9 +182,8 @@ def _blocked(program: Program, rank: int, stop: int) -> Blocked:
     return Blocked(rank, str(program[index]), stop + 1, operation)
 
 
-def _link(graph: EventGraph, hop: Hop) -> Link:
+def _link(program: Program, model: Model, hop: Hop) -> Link:
     """Describe a hop of the cycle in words."""
-    program = graph.program
 
     def name(index: int) -> tuple[str, int]:
         return (str(program[index]), program.step(index)) if index >= 0 else ("", 0)
@@ -200,6 +198,6 @@ def _link(graph: EventGraph, hop: Hop) -> Link:
         needs="" if hop.at == hop.here else name(hop.here)[0],
         behind=behind,
         behind_step=behind_step,
-        queue=graph.model.posted and hop.queue,
+        queue=model.posted and hop.queue,
         hop=hop,
     )

@@ -23,7 +23,7 @@ from pipesched.analysis.communication import (
     Model,
     buffered,
 )
-from pipesched.analysis.events import build, heads
+from pipesched.analysis.events import Events, heads
 from pipesched.analysis.pairing import Pairing, pair
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
@@ -62,17 +62,15 @@ def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
 
 def stops(program: Program, model: Model) -> tuple[int, ...]:
     """Return, by rank, the 0-based step that cannot complete, the list's length if it waits at its end, else -1."""
-    return build(program, model).stops
+    return Events(program, model).stops
 
 
 def holds(program: Program, model: Model, pairing: Pairing | None = None) -> bool:
     """Return True if every rank finishes under the model."""
     pairing = pairing or pair(program)
-    if np.any(program.sends & (pairing.partner < 0)):
-        return False  # the end of a list waits for its sends under every model
     if model == STRICT:
         return meets(program, pairing)
-    return all(stop < 0 for stop in build(program, model, pairing).stops)
+    return all(stop < 0 for stop in Events(program, model, pairing).stops)
 
 
 def least_capacity(program: Program, pairing: Pairing | None = None) -> int | None:
