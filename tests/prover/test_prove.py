@@ -11,7 +11,11 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.language.typecheck import check_text
+from pipesched.library.inputs import read
+from pipesched.prover.presburger import TooHard, bounded
 from pipesched.prover.prove_report import Theorems
+from pipesched.prover.question import Question
 from pipesched.support.source import Source
 
 pytest.importorskip("islpy")
@@ -163,3 +167,13 @@ def test_hostile_files_end(body: str) -> None:
     text = f"schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {{\n{body}\n"
     with contextlib.suppress(pipesched.PipeschedError):
         assert theorems(text + ("}\n" if "claim" not in body else "")).exit_status in (1, 3)
+
+
+def test_wherever_the_steps_end_that_is_what_is_said() -> None:
+    """With few steps or many, of any function of isl: too hard, and no other error."""
+    outcomes = []
+    for steps in (500, 1_500, 3_000, 4_000, 5_000, 7_000, 9_000, 12_000, 16_000, 20_000, 30_000, 50_000, 90_000):
+        question = Question(check_text(read("seq1f1b")).file, {})
+        with contextlib.suppress(TooHard), bounded(question.model.context, steps):
+            outcomes.append(question.complete)
+    assert not outcomes

@@ -1,6 +1,12 @@
-"""The relations of a file at a size, written out, are the order that its expansion has: operation for operation."""
+"""The relations of a file at a size, written out, are the order that its expansion has: operation for operation.
+
+`python -m tests.prover.test_relations --cases 2700` is the long run on random files.
+"""
 
 from __future__ import annotations
+
+import argparse
+from collections import Counter
 
 import pytest
 
@@ -12,12 +18,13 @@ from pipesched.library.assets import built_in
 from pipesched.library.inputs import read
 from pipesched.model.schedule import Schedule
 from pipesched.prover.model import Model
+from pipesched.prover.presburger import TooHard, bounded
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.sampling import Sample, Stuck, sizes
 from pipesched.prover.scope import NotAffine
 from pipesched.support.source import Source
 from tests.depth import deep
-from tests.makers import ps_forms, ps_programs
+from tests.makers import ps_affine, ps_forms, ps_programs
 
 isl = pytest.importorskip("islpy")
 
@@ -113,3 +120,49 @@ def test_the_relations_of_random_files_are_their_orders() -> None:
         assert slots == expanded(schedule), text
         compared += 1
     assert 2 * compared > refused
+
+
+STEPS = 3_000_000
+SIZES = ((2, 5), (2, 11), (3, 8), (3, 12), (4, 7), (4, 10), (5, 24), (3, 43), (2, 46), (4, 44))
+
+
+def affine(seed: int, given: dict[str, int]) -> str:
+    """How a random affine file fares, for every p or for one; raises AssertionError where an order differs."""
+    text = ps_affine.program(seed)
+    source = Source("random.ps", text)
+    try:
+        model = Model(check_text(source).file, given)
+        with bounded(model.context, STEPS):
+            relations = Relations(model, Sample(model, sizes(model)))
+            keys = relations.keys
+    except (NotAffine, Unsettled, Stuck, TooHard) as error:
+        return f"refused: {error}".partition(" at ")[0]
+    for p, m in SIZES:
+        if given.get("p", p) != p:
+            continue
+        try:
+            schedule = pipesched.load(source, p=p, m=m)
+        except PipeschedError as error:
+            if {found.code for found in error.diagnostics} == {"PS209"}:
+                continue
+            raise
+        assert written_out(model, relations, {"p": p, "m": m}, schedule.ranks) == expanded(schedule), f"{p} {m} {text}"
+    return "empty" if not keys else "every p" if not given else "one p"
+
+
+def test_the_relations_of_random_loops_are_their_orders() -> None:
+    """Placements, lets, loops in each other, choices, parities, drains: at sizes far from those of any guess too."""
+    found = Counter(affine(seed, {} if seed % 4 == 0 else {"p": 2 + seed % 3}) for seed in range(deep(14)))
+    assert found["every p"] and 2 * (found["every p"] + found["one p"]) > found.total(), found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cases", type=int, default=2700)
+    parser.add_argument("--first", type=int, default=0)
+    cases = parser.parse_args()
+    total: Counter[str] = Counter()
+    for case in range(cases.first, cases.first + cases.cases):
+        total[affine(case, {} if case % 4 == 0 else {"p": 2 + case % 3})] += 1
+    for outcome, count in total.most_common():
+        print(count, outcome)
