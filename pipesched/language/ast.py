@@ -1,6 +1,6 @@
 """The syntax tree: frozen nodes, each with its span.
 
-Two trees are equal if they say the same, wherever they are: spans do not count. Grammar: ``grammars/README.md``.
+Two trees are equal if their contents are, wherever they are: spans do not count. Grammar: ``grammars/README.md``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipesched.support.source import Span
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 @dataclass(frozen=True)
 class Node:
-    """The anything that was written. Every kind of node is a frozen dataclass."""
+    """A node of the tree. Every kind of node is a frozen dataclass."""
 
     span: Span = field(compare=False, repr=False)
 
@@ -28,7 +28,7 @@ class Node:
 
 
 class Number(Node):
-    """``12``; a Fraction where a decimal point was written (``1.5``), in costs and claims only."""
+    """A number ``12``; a Fraction if it has a decimal point (``1.5``), which only costs and claims allow."""
 
     value: int | Fraction
 
@@ -40,7 +40,7 @@ class Boolean(Node):
 
 
 class Name(Node):
-    """A name, where it is used and where it is defined."""
+    """A name, at its use or at its definition."""
 
     id: str
 
@@ -89,7 +89,7 @@ Expression: TypeAlias = Number | Boolean | Name | Call | Entry | Unary | Binary 
 
 
 class Let(Node):
-    """``let x = e`` (parameters is None) or ``let f(k) = e``; at top level too."""
+    """A ``let x = e`` (parameters is None) or ``let f(k) = e``; at top level too."""
 
     name: Name
     parameters: tuple[Name, ...] | None
@@ -112,7 +112,7 @@ class Overlap(Node):
 
 
 class Drain(Node):
-    """``drain W`` or ``drain W[c]``: every pending W, oldest first."""
+    """A ``drain W`` or ``drain W[c]``: every pending W, oldest first."""
 
     chunk: Expression | None
 
@@ -149,7 +149,7 @@ class Line(Node):
 
 
 class Greedy(Node):
-    """``greedy { B  F when held < cap }``: whichever of these can run, the first one first."""
+    """A ``greedy { B  F when held < cap }``: the first of these lines that can run."""
 
     lines: tuple[Line, ...]
 
@@ -161,7 +161,7 @@ Statement: TypeAlias = Let | Operation | Overlap | Drain | For | Repeat | If | G
 
 
 class Parameter(Node):
-    """``p`` or ``v = 2`` in the head of a schedule, or a list: ``length[m] = 1``, whose size is m."""
+    """A ``p`` or ``v = 2`` in the head of a schedule, or a list: ``length[m] = 1``, with m entries."""
 
     name: Name
     default: Expression | None
@@ -178,9 +178,9 @@ class Require(Node):
 class Stages(Node):
     """The placement of stages.
 
-    ``stage s in low .. high on rank e`` (variable and high set) or ``stage low on rank e`` (both None), after
-    ``route NAME:`` if there is more than one way through the ranks, before ``for microbatch a .. b``. reads: the stages
-    that these read, after ``reads``; empty where that is not written.
+    ``stage s in low .. high on rank e`` (variable and high set) or ``stage low on rank e`` (both None), after ``route
+    NAME:`` if there are several routes, before ``for microbatch a .. b``. reads: the stages that these read, after
+    ``reads``; empty if it is absent.
     """
 
     route: Name | None
@@ -193,7 +193,7 @@ class Stages(Node):
 
 
 class Frozen(Node):
-    """``frozen s in low .. high`` (variable and high set) or ``frozen low`` (both None): these are not trained."""
+    """A ``frozen s in low .. high`` (variable and high set) or ``frozen low`` (both None): untrained stages."""
 
     variable: Name | None
     low: Expression
@@ -201,7 +201,7 @@ class Frozen(Node):
 
 
 class Slices(Node):
-    """``slices q``: q microbatches side by side are the slices of one sequence."""
+    """A ``slices q``: q consecutive microbatches are the slices of one sequence."""
 
     count: Expression
 
@@ -216,7 +216,7 @@ class Rank(Node):
 class Cost(Node):
     """``F = 10``, ``F = [10, 12]`` or ``F[s, i] = 2 * length[i]`` in a `Costs`.
 
-    values: a tuple of one entry a stage, where that is what was written. of: the names of the stage and the microbatch.
+    values: a tuple of one entry per stage, if written so. of: the names of the stage and the microbatch.
     """
 
     name: str
@@ -243,7 +243,7 @@ Item: TypeAlias = Require | Let | Stages | Frozen | Slices | Rank | Costs | Clai
 
 
 class File(Node):
-    """``schedule name "title" (parameters) "documentation"`` and what follows it; the title is what people call it."""
+    """A ``schedule name "title" (parameters) "documentation"`` and its items; the title is the name for people."""
 
     name: Name
     parameters: tuple[Parameter, ...]
@@ -253,8 +253,8 @@ class File(Node):
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Yield the nodes right below a node, in the order of its fields."""
-    names: tuple[str, ...] = node.__match_args__  # the place first
+    """Yield the nodes directly below a node, in the order of its fields."""
+    names: tuple[str, ...] = node.__match_args__  # the first field is the place
     for name in names[1:]:
         part = getattr(node, name)
         for child in part if isinstance(part, tuple) else (part,):

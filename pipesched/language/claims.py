@@ -1,11 +1,11 @@
-"""Claims of a file about itself, checked exactly at the size that was asked.
+"""The claims of a file about itself, checked exactly at the requested size.
 
     claim peak(r) == min(p - r, m)                       the rank variable: for every rank
     claim idle == (p - 1) * (tF + tB) when tC == 0       without a rank: the largest over ranks
     claim bubble == (p - 1) / (m + p - 1) when tC == 0   idle time of all ranks over p x makespan
 
-A claim whose condition is false, or that names a cost which differs from stage to stage or from microbatch to
-microbatch, is not applicable: it says nothing here, and has not failed.
+A claim is not applicable if its condition is false, or if it names a cost that differs between stages or microbatches:
+it makes no statement here, and has not failed.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ VALUES = ("makespan", "span")
 FRACTION, A_RELEASE = 8, 3  # costs of a part of an expression in fractions, and of an operation's memory
 SHARES = ("bubble", "span_bubble")
 SOFT = (*SHARES, "tR", "tK", "tO", "tL", "host")
-"""The names that a file may give another meaning, which then counts."""
+"""The names that a file may redefine; its own meaning then counts."""
 CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES)) - frozenset(SOFT)
-_LISTED = 20  # names of a file that a finding lists
+_LISTED = 20  # most names of a file that a finding lists
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A compiled claim: the names, the variables for ranks and the costs that it uses."""
+    """A compiled claim, with the names, the rank variables and the costs that it uses."""
 
     node: ast.Claim
     names: frozenset[str]
@@ -55,7 +55,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """holds: True, False, or None for not applicable; detail: why, or by how much. error: it cannot be evaluated."""
+    """The verdict on a claim. holds: None if not applicable; detail: the reason. error: it has no value."""
 
     claim: Claim
     holds: bool | None
@@ -64,7 +64,7 @@ class Verdict:
 
 
 def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
-    """Return the file's names, and those that only claims know."""
+    """Return the file's names, and those that only claims have."""
     own = [name for name in scope.names if name not in BUILTINS]
     known = {name: Binding() for name in (*COSTS, *VALUES, *SHARES)}
     known |= {name: Binding(arity=(1, 1), bare=True) for name in PER_RANK}
@@ -77,7 +77,7 @@ def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
 
 
 def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]) -> Claim:
-    """Translate a claim; what is wrong with it is reported to the scope."""
+    """Compile a claim; its errors are reported to the scope."""
     used = ast.names_in(node.claim) | (ast.names_in(node.condition) if node.condition else frozenset())
     variables = tuple(x for x in rank_variables if x in used)
 
@@ -90,7 +90,7 @@ def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]
         compile_part(side)
     if node.condition is not None:
         compile_part(node.condition, "boolean")
-    costs = frozenset(COSTS[x] for x in used if x in COSTS and scope.names[x].span is None)  # not the file's own
+    costs = frozenset(COSTS[x] for x in used if x in COSTS and scope.names[x].span is None)  # no own names
     return Claim(node, used, variables, costs)
 
 
@@ -104,7 +104,7 @@ def _text(node: ast.Node) -> str:
 
 
 def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Verdict]:
-    """Return the verdict on every claim. Facts under a release rule are derived once, and paid for then.
+    """Return the verdict on every claim. Facts under a release rule are derived, and paid for, once.
 
     A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names no rank (PS221) is an error
     and not applicable.
@@ -122,14 +122,14 @@ def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Ver
             verdicts.append(_judge(claim, made, known[rule]))
         except (ZeroDivisionError, Halt) as error:
             found = report(error, claim.node.span.source).diagnostics[0]
-            if found.where is None:  # not raised in the claim's own code
+            if found.where is None:  # raised elsewhere than in the claim's own code
                 found = replace(found, labels=(Label(claim.node.span, found.labels[0].message),))
             verdicts.append(Verdict(claim, None, found.message, found))
     return verdicts
 
 
 def _judge(claim: Claim, made: Analysis, known: Names) -> Verdict:
-    """Evaluate a claim for every rank it speaks of."""
+    """Evaluate a claim for every rank that it covers."""
     spread = sorted(key for key in claim.costs if made.costs.scalar(key) is None)
     if spread:
         return Verdict(claim, None, f"t{spread[0]} differs from {made.costs.differing(spread[0])}")
@@ -152,7 +152,7 @@ def _by_how_much(claim: Claim, known: Names, case: tuple[int, ...]) -> str:
 
 
 def _environment(made: Analysis, release: Release, used: frozenset[str]) -> dict[str, object]:
-    """Return what the names stand for that claims use."""
+    """Return the values of the names that claims use."""
     spent, known = made.idle, dict[str, object]()
     assert spent is not None
     for name in used.intersection(PER_RANK):
@@ -165,7 +165,7 @@ def _environment(made: Analysis, release: Release, used: frozenset[str]) -> dict
 
 
 def _whole(value: Fraction | int) -> Fraction | int:
-    """Return a whole number as an integer, which is ten times as fast as a fraction."""
+    """Return an integral fraction as an integer, which is ten times as fast."""
     return value.numerator if value.denominator == 1 else value
 
 

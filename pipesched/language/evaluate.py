@@ -1,4 +1,4 @@
-"""A file at given sizes: its schedule.
+"""The schedule of a file at given sizes.
 
     parameters -> lets and requires -> placement -> the program of every rank -> columns
                                            \\__ costs
@@ -37,14 +37,14 @@ from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 
 MAX_OPS = 2_000_000
-DIGITS = 30  # of a parameter: as many as the command line takes
+DIGITS = 30  # most digits of a parameter, as on the command line
 _NOT_GIVEN = Costs()
-_A_LOOK = 1000  # operations, as many as its lets and requirements are run for
+_A_LOOK = 1000  # operations allowed when only lets and requirements are run
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A file at one size: its schedule, its default costs (what it gives, nothing else), and its claims."""
+    """A file at one size: its schedule, its default costs (only given ones), and its claims."""
 
     schedule: Schedule
     costs: Costs
@@ -53,7 +53,7 @@ class Unit:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Where an order follows from a rule: at which costs."""
+        """For an order that follows from a rule: the costs that determined it."""
         given = str(self.costs) if self.costs.given else "1 for each result"
         return (f"order by greedy, costs {given} of the file",) if self.checked.greedy else ()
 
@@ -92,14 +92,14 @@ def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int =
 
 
 def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:
-    """The kinds as frozen stages run them, and which remain: unneeded ones go, unless they name their microbatch."""
+    """Return the kinds as frozen stages run them, and which operations remain; those with a named microbatch all do."""
     wanted = placement.wanted[op, keys // placement.microbatches]
     named = np.array([site.named for site in checked.sites], dtype=np.bool_)[sites]
     return np.where(named & (wanted < 0), op, wanted), np.flatnonzero(named | (wanted >= 0))
 
 
 def placement_at(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Placement:
-    """Return where a checked file has its stages at a size; its order is not run.
+    """Return the placement of a checked file at a size, without running its order.
 
     Raises:
         PipeschedError: PS2xx, with the place.
@@ -111,7 +111,7 @@ def placement_at(checked: Checked, parameters: Mapping[str, Value], *, max_ops: 
 def _placed(
     checked: Checked, parameters: Mapping[str, Value], max_ops: int
 ) -> tuple[Names, dict[str, Value], Placement]:
-    """Run all that comes before the order: the names that are known, the parameters, the placement."""
+    """Run everything before the order: the known names, the parameters, the placement."""
     names = Names(Budget.of(max_ops), checked.code)
     values = _parameters(checked, parameters, names, max_ops)
     if refused := _refused(checked, names):
@@ -133,7 +133,7 @@ def _refused(checked: Checked, names: Names) -> ast.Require | None:
 
 
 def takes(checked: Checked, parameters: Mapping[str, Value]) -> bool:
-    """Return True if all that a file requires holds at a size; its placement and order are not run."""
+    """Return True if the requirements of a file hold at a size; its placement and order are not run."""
     names = Names(Budget.of(_A_LOOK), checked.code)
     with suppress(PipeschedError), reported(checked.file.span.source):
         _parameters(checked, parameters, names, _A_LOOK)
@@ -142,7 +142,7 @@ def takes(checked: Checked, parameters: Mapping[str, Value]) -> bool:
 
 
 def _require_parameters(checked: Checked, given: Mapping[str, Value]) -> None:
-    """Check that the given parameters are those of the file."""
+    """Require that the given parameters are those of the file."""
     known = checked.parameters
     wrong = [_unknown(name, checked) for name in given if name not in known]
     missing = [x for x in known if x not in given and known[x].default is None]
@@ -174,7 +174,7 @@ def _parameters(checked: Checked, given: Mapping[str, Value], names: Names, max_
 
 
 def _list(declared: ast.Parameter, size: int, value: Value, max_ops: int, given: bool) -> tuple[int, ...]:
-    """Return the entries of a list parameter: as many as were given, or its default so many times."""
+    """Return the entries of a list parameter: the given ones, or its default repeated."""
     name, label = declared.name.id, Label(declared.span, f"has {size} entries here")
     if size > max_ops:
         raise fail(Code.TOO_MANY_OPERATIONS, f"{size} entries of `{name}`; the limit is {max_ops}", label)
@@ -207,7 +207,7 @@ def _requires(node: ast.Require, names: Names, checked: Checked) -> Diagnostic:
 
 
 def _slices(checked: Checked, names: Names, placement: Placement) -> int:
-    """Return how many microbatches side by side are the slices of one sequence: 1 where the file has no `slices`."""
+    """Return the number of consecutive microbatches that are the slices of one sequence: 1 without `slices`."""
     for node in checked.items(ast.Slices):
         count = names.number(node.count)
         label = Label(node.span, f"slices of a sequence: {count}")
@@ -227,7 +227,7 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
 
 
 def _by_formula(entry: ast.Cost, value: ast.Expression, names: Names, placement: Placement, checked: Checked) -> Cost:
-    """Return ``F[s, i] = e``: as few numbers as the names that e uses let differ."""
+    """Return ``F[s, i] = e`` with as few numbers as possible: only indices that e uses are varied."""
     used, cost = ast.names_in(value), names.function(value)
     both = zip(entry.of, (placement.stages, placement.microbatches), strict=False)
     sizes = {name.id: size if name.id in used else 1 for name, size in both}
@@ -265,7 +265,7 @@ def _beside(
 
 
 def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
-    """The costs that the file gives. A mistake in an entry is reported there, one in all of them at the first."""
+    """Return the costs in the file. An error in an entry is reported there, one in all of them at the first."""
     given: dict[str, Cost] = {}
     stages, microbatches = placement.stages, placement.microbatches
     entries = [entry for item in checked.items(ast.Costs) for entry in item.entries]

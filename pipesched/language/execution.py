@@ -1,8 +1,8 @@
-"""Running translated code: its budget, its exact arithmetic, and what an exception in it means.
+"""Execution of translated code: its budget, its exact arithmetic, and the meaning of its exceptions.
 
-Every expression pays before it runs (`translate` says how much), whichever part of a file it is in; one budget
-serves a file at a size, its claims included. `Halt` is raised by what a program calls (a chunk that is not there, a
-budget that is spent); `report` turns it, and Python's own ZeroDivisionError, into a diagnostic with the place and the
+Every expression pays before it runs (`translate` determines how much), in any part of a file; one budget serves a file
+at a size, including its claims. `Halt` is raised by functions that a program calls (a chunk that does not exist, an
+exhausted budget); `report` turns it, and Python's own ZeroDivisionError, into a diagnostic with the place and the
 bindings, read from the frames.
 """
 
@@ -23,15 +23,15 @@ from pipesched.language.translate import FILENAME, OPERATORS
 from pipesched.support.source import Source, Span
 
 WIDEST = 2**62
-FINEST = 2**256  # denominators: products of a few costs have that much, and no claim has more
-BUDGET = 40  # parts of expressions for each operation that may be written; published schedules take up to 25
+FINEST = 2**256  # largest denominator: products of a few costs have that many digits, and no claim has more
+BUDGET = 40  # parts of expressions per operation; published schedules take up to 25
 
 
 Number: TypeAlias = int | Fraction
 
 
 class Halt(Exception):
-    """A program cannot go on. The place is where it was called from."""
+    """A program cannot continue. Its place is the caller's."""
 
     def __init__(self, code: Code, message: str, label: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -39,8 +39,8 @@ class Halt(Exception):
 
 
 def _within(what: str, by: Callable[[Number, Number], Number], a: Number, b: Number) -> Number:
-    """Return a function of two values, refused beyond 62 bits: nothing in a schedule is that large, and longer numbers
-    would never end. The denominator of a fraction may have more, but not without end.
+    """Apply an operator to two values, and refuse results beyond 62 bits: nothing in a schedule is that large, and
+    longer numbers would take unbounded time. The denominator of a fraction may have more bits, up to a limit.
     """
     value = by(a, b)
     if not -WIDEST < value < WIDEST:
@@ -51,7 +51,7 @@ def _within(what: str, by: Callable[[Number, Number], Number], a: Number, b: Num
 
 
 def entry(name: str, entries: Sequence[int], index: Number) -> int:
-    """Return ``name[index]``, an entry of a list."""
+    """Return the entry ``name[index]`` of a list."""
     if index.denominator != 1 or not 0 <= index < len(entries):
         message = f"`{name}` has no entry {index}: there are {len(entries)}, counted from 0"
         help = f"its entries are {name}[0] to {name}[{len(entries) - 1}]"
@@ -61,7 +61,7 @@ def entry(name: str, entries: Sequence[int], index: Number) -> int:
 
 @dataclass
 class Budget:
-    """The steps that may still be run: expressions and passes of loops pay before they do."""
+    """The steps that may still be run: expressions and iterations of loops pay first."""
 
     left: int
     limit: int
@@ -97,9 +97,9 @@ _FUNCTIONS |= {sign: partial(_within, what, OPERATORS[sign][2]) for sign, what i
 
 @dataclass
 class Names:
-    """The names that translated code may use, with their values; those of a file begin with ``v_`` there.
+    """The names that translated code may use, with their values; names of a file have the prefix ``v_`` there.
 
-    code: that of the parts of the file, by id.
+    code: of the parts of the file, by id.
     """
 
     budget: Budget
@@ -113,7 +113,7 @@ class Names:
         self.values[f"v_{name}"] = value
 
     def get(self, name: str) -> object:
-        """Return the value of a name of the file; None where it has none."""
+        """Return the value of a name of the file; None if it has none."""
         return self.values.get(f"v_{name}")
 
     def number(self, node: ast.Expression) -> int:
@@ -122,18 +122,18 @@ class Names:
         return value
 
     def function(self, node: ast.Expression) -> Callable[..., int]:
-        """Return the function that an expression is, of a stage or a rank."""
+        """Return the function for an expression of a stage or a rank."""
         made: Callable[..., int] = eval(self.code[id(node)], self.values)
         return made
 
     def run(self, item: ast.Let | ast.Rank) -> None:
-        """Run statements, which may define names."""
+        """Execute statements, which may define names."""
         exec(self.code[id(item)], self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop of a rank's program: its variable in the running code, and where its body begins and ends."""
+    """A loop of a rank's program: its variable in the running code, and the begin and end of its body."""
 
     name: str
     start: int
@@ -142,7 +142,7 @@ class Loop:
 
 @contextmanager
 def reported(source: Source) -> Iterator[None]:
-    """Report errors of translated code at their places in the source.
+    """Convert errors of translated code to findings at their places in the source.
 
     Raises:
         PipeschedError: PS2xx, with the place and the bindings.
@@ -156,7 +156,7 @@ def reported(source: Source) -> Iterator[None]:
 def report(
     error: Halt | ZeroDivisionError, source: Source, what: str = "", loops: Sequence[Loop] = ()
 ) -> PipeschedError:
-    """Return the diagnostic of an exception that translated code raised; `what` names the rank."""
+    """Convert an exception of translated code to a diagnostic; `what` names the rank."""
     span, bindings = locate(error, source, loops)
     where = ", ".join(filter(None, [what, bindings]))
     halt = error if isinstance(error, Halt) else Halt(Code.DIVISION, "division by zero", "divides by zero")
@@ -164,7 +164,7 @@ def report(
 
 
 def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> tuple[Span | None, str]:
-    """Where in the .ps file the innermost translated code was, and the bindings there: of all loops, one call."""
+    """Return where in the .ps file the innermost translated code was, with bindings of all loops and one call."""
     span, around, called = None, list[str](), list[str]()
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -182,6 +182,6 @@ def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> 
 
 
 def _bindings(values: Mapping[str, object], names: Sequence[str]) -> list[str]:
-    """Return ``k = 5`` for the loops around a place and the arguments of a function, ``iteration 3`` for a repeat."""
+    """Return ``k = 5`` for enclosing loops and a function's arguments, ``iteration 3`` for a repeat."""
     found = [(name, value) for name in names if isinstance(value := values.get(name), int)]
     return [f"iteration {value + 1}" if name.startswith("n_") else f"{name[2:]} = {value}" for name, value in found]

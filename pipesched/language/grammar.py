@@ -1,8 +1,8 @@
-"""The grammar as plain data, and the parser that walks its LALR(1) table.
+"""The grammar as plain data, and the parser that executes its LALR(1) table.
 
     grammars/pipesched.lark --lark--> grammars/pipesched.lalr.json --`grammar`--> Grammar --`read`--> a tree
 
-After a change of the grammar `python -m tests.core.test_grammar` writes the tables anew, which takes lark.
+After a change of the grammar, `python -m tests.core.test_grammar` writes the tables again; this needs lark.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 from pipesched.language.tokens import Words
 from pipesched.library.assets import asset
 
-Children: TypeAlias = list[Any]  # tokens, and what a builder made; None where a part is left out
+Children: TypeAlias = list[Any]  # tokens, and values of builders; None for an omitted part
 
 
 class Rule(NamedTuple):
-    """A rule of the grammar; the rules whose names begin with `_` give their children to the rule around them.
+    """A rule of the grammar; a rule whose name begins with `_` passes its children to the rule around it.
 
     action: the method of the builder that makes the value; None passes on the only child.
     """
@@ -31,16 +31,16 @@ class Rule(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """states: for each state and symbol the next state, or ``~r`` where rule r ends."""
+    """The table. states: for each state and symbol the next state, or ``~r`` if rule r ends."""
 
     words: Words
     rules: Sequence[Rule]
     states: Sequence[Mapping[str, int]]
 
     def read(self, text: str, build: object) -> Any:
-        """The value that a builder makes of a text; if the text is not in the language, the first misplaced token.
+        """Return the value that a builder makes of a text, or the first misplaced token if the text does not parse.
 
-        Nothing recurses, neither here nor in a builder that makes a node of nodes: a deep file costs no stack.
+        Nothing recurses, neither here nor in a builder that makes a node of nodes: a deep file takes no stack.
         """
         ends = [(len(rule.symbols), rule.origin, _maker(rule, build)) for rule in self.rules]
         states: list[int] = [0]
@@ -73,7 +73,7 @@ def _children(children: Children) -> Children:
 
 
 def _flat(children: Children) -> Children:
-    """The children with those of inner lists; a first list grows in place, so that n repetitions take n steps."""
+    """Return the children with inner lists flattened; a first list grows in place, so n repetitions take n steps."""
     flat = children[0] if type(children[0]) is list else children[:1]
     for child in children[1:]:
         flat.extend(child if type(child) is list else (child,))
@@ -82,7 +82,7 @@ def _flat(children: Children) -> Children:
 
 @cache
 def grammar() -> Grammar:
-    """Return the grammar of the language; some 3 ms."""
+    """Return the grammar of the language; loading takes some 3 ms."""
     data = loads(asset("grammars", "pipesched.lalr.json").read_bytes())
     words = Words(data["terminals"], data["words"], frozenset(data["ignored"]))
     rules = [Rule(origin, action, tuple(symbols)) for origin, action, symbols in data["rules"]]

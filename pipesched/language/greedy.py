@@ -1,14 +1,14 @@
-"""Orders by a rule in place of a list: a rank runs whatever of its lines can run, the first one first.
+"""Orders by a rule in place of a list: a rank runs the first of its lines that can run.
 
     rank r { greedy { B[1]  B[0]  F[1]  F[0] when held < cap } }
 
-All ranks are on one clock. At an instant operations end, then messages arrive, then the ranks that are free each start
-what they can, until none does. How long operations and messages take is for the costs of the file to say, 1 for each
-result where it is silent, and never for those of the command line: the order is a function of the file and its
-parameters. Ranks without such lines run their list on the same clock, and so does what comes before them in a program.
+All ranks share one clock. At an instant operations end, then messages arrive, then the free ranks each start what they
+can, until none can. The times of operations and messages come from the costs of the file, 1 per result if it has none,
+and never from those of the command line: the order is a function of the file and its parameters. Ranks without such
+lines run their list on the same clock, and so do operations before them in a program.
 
-An operation can run once its inputs are made and, from another rank, have arrived. What is held is the
-running sum of `model.release`, freed at W: a rank is asked only when nothing runs there.
+An operation can run once its inputs are made and, from another rank, have arrived. Held memory is the running sum of
+`model.release`, freed at W: a rank is asked only when nothing runs there.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from pipesched.model.ops import BEFORE, BEHIND, COMPUTES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W
 
-ASKED = 400  # parts of expressions: what it costs to ask whether a line can run, which takes as long
-_SHOWN = 8  # lines of a standstill
+ASKED = 400  # parts of expressions charged for asking whether a line can run, which takes as long
+_SHOWN = 8  # most lines of a standstill
 _FALSE = "its condition is false"
 
 
 class Clock:
-    """All ranks on one clock.
+    """The ranks on one clock.
 
-    free: when each rank is; done: how much of its list has begun; made: when each result of a stage and microbatch is.
+    free: the time at which each rank is free; done: the number of its list's entries that have begun; made: the time of
+    each result of a stage and microbatch.
     """
 
     def __init__(
@@ -71,10 +72,10 @@ class Clock:
         self.now = 0
 
     def run(self) -> None:
-        """Completes the lists of all ranks.
+        """Complete the lists of all ranks.
 
         Raises:
-            PipeschedError: PS229, nothing can run, and something is left; PS2xx, in a condition.
+            PipeschedError: PS229, if nothing can run but something is left; PS2xx, in a condition.
         """
         self.events = [(0, emitter.rank) for emitter in self.emitters]
         heapify(self.events)
@@ -90,7 +91,7 @@ class Clock:
             raise self._standstill(left)
 
     def _wake(self, rank: int) -> None:
-        """Starts what the rank can start now: the next slot of its list, or the first of its lines."""
+        """Start what the rank can start now: the next slot of its list, or the first of its lines."""
         emitter, first = self.emitters[rank], self.done[rank]
         if first == len(emitter.sites):
             line = next((line for line in emitter.rules if self._can(emitter, line)), None)
@@ -121,13 +122,13 @@ class Clock:
             raise report(error, checked.file.span.source, f"rank {emitter.rank}", checked.loops) from None
 
     def _part(self, op: Op, key: int) -> tuple[Op, int, int] | None:
-        """The kind as the stage runs it, stage and microbatch; None if it makes nothing that a frozen one wants."""
+        """Return the kind as the stage runs it, stage and microbatch; None if a frozen stage does not need it."""
         stage, microbatch = divmod(key, self.microbatches)
         wanted = int(self.placement.wanted[op, stage]) if self.placement.frozen else op
         return (Op(wanted), stage, microbatch) if wanted >= 0 else None
 
     def _waits(self, rank: int, op: Op, key: int) -> list[tuple[Result, int, int]]:
-        """The results, each of a stage and a microbatch, that an operation waits for and that are not there yet."""
+        """Return the missing results for which an operation waits, each with stage and microbatch."""
         part = self._part(op, key)
         if part is None:
             return []
@@ -139,7 +140,7 @@ class Clock:
         return [x for x in taken if x not in self.made or self.made[x] + self._delay(x, rank) > self.now]
 
     def _delay(self, made: tuple[Result, int, int], rank: int) -> int:
-        """Return how long a result takes to a rank."""
+        """Return the time that a result takes to reach a rank."""
         _, stage, microbatch = made
         return 0 if self.rank_of[stage][microbatch] == rank else self.delays[stage][microbatch]
 
@@ -171,7 +172,7 @@ class Clock:
         return fail(Code.GREEDY, message, *labels[:_SHOWN], help=help, notes=more)
 
     def _reasons(self, emitter: Emitter) -> Iterator[Label]:
-        """Yield why each line of a rank does not run; none where all is done."""
+        """Yield the reason why each line of a rank cannot run; nothing if all is done."""
         done = self.done[emitter.rank]
         upcoming = ((line.site, emitter.upcoming(line.op, line.chunk)) for line in emitter.rules)
         left = [(site, emitter.key(entry)) for site, entry in upcoming if entry is not None]
@@ -186,6 +187,6 @@ class Clock:
 
 
 def _full(table: Ints, placement: Placement) -> list[list[int]]:
-    """Return a table by stage and microbatch, which has no last axis where microbatches are alike."""
+    """Return a table by stage and microbatch, whose last axis may be missing if microbatches are alike."""
     whole: list[list[int]] = np.broadcast_to(table.T, placement.table.T.shape).T.tolist()
     return whole

@@ -1,15 +1,15 @@
-"""The programs of many ranks side by side: a loop at a time as arrays, no call an operation.
+"""Execution of the programs of many ranks side by side: loops as arrays, without a call per operation.
 
     rank r { let w = min(p - 1 - r, m)  repeat w { F }  for k in w .. m { F  B } }
 
-        lanes                  0 1 2 3            a rank each
-        of the second loop     0 0 0 1 1 2 …      a pass each; `w` is taken along, `k` is one more for each pass
-        F, B                   where in its pass, where that is in the loop, where the loop is in the rank
+        lanes                  0 1 2 3            one rank each
+        of the second loop     0 0 0 1 1 2 …      one iteration each; `w` is carried along, `k` counts
+        F, B                   index in the iteration, of the iteration in the loop, of the loop in the rank
 
-Every statement runs once, over all lanes that come to it; a condition parts them. Numbers carry bounds, so that only
-what might leave 62 bits is looked at. Arrays follow what the operations of `operations` do for programs that ask
-nothing of what has run (`turns`). Whatever is out of the ordinary, a mistake above all, is `Unsuited`: the programs
-are run then, one operation after the other, and say what is wrong.
+Every statement runs once, over all lanes that reach it; a condition splits them. Numbers carry bounds, so that only
+those that might exceed 62 bits are inspected. The arrays reproduce the operations of `operations` for programs that do
+not depend on what has run (`turns`). Anything unusual, above all a mistake, raises `Unsuited`: then the programs run
+operation by operation, and report it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from pipesched.language.execution import WIDEST, Names
 from pipesched.language.translate import OPERATORS
 from pipesched.model.columns import Ints
 
-MOST = 1 << 22  # lanes at a time
+MOST = 1 << 22  # most lanes at a time
 
 
 class Unsuited(Exception):
-    """Arrays do not follow this program."""
+    """Arrays cannot reproduce this program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A value for each lane, or one for all: a number within bounds, or a boolean."""
+    """A value for each lane, or one for all: a number with bounds, or a boolean."""
 
     of: Any
     least: int = 0
@@ -50,12 +50,12 @@ class Values:
 
     @property
     def looked_at(self) -> Values:
-        """The same, within the closest bounds."""
+        """The same values with the tightest bounds."""
         return Values(self.of, int(self.of.min()), int(self.of.max())) if self.varies else self
 
 
 def one(value: int) -> Values:
-    """Return a value for all lanes."""
+    """Return a value that is the same for all lanes."""
     return Values(value, int(value), int(value))
 
 
@@ -88,7 +88,7 @@ def _division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
 
 
 def _chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any], parts: Sequence[Values]) -> Values:
-    """Return the least or the greatest of several."""
+    """Return the smallest or the largest of several."""
     made = parts[0]
     for part in parts[1:]:
         of = one_by_one(made.of, part.of) if made.varies or part.varies else by(made.of, part.of)
@@ -98,9 +98,9 @@ def _chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any]
 
 @dataclass
 class Lanes:
-    """So many passes side by side, and the names that they know.
+    """Iterations side by side, and the names that are known in them.
 
-    above: those around, of which pass i is part of number index[i]; index is None where they are the same.
+    above: the enclosing ones; iteration i belongs to number index[i]; index is None if they are the same.
     """
 
     count: int
@@ -111,7 +111,7 @@ class Lanes:
     values: dict[str, Values] = field(default_factory=dict)
 
     def within(self, count: int, index: Ints | None) -> Lanes:
-        """Passes inside these."""
+        """Return lanes nested in these."""
         return Lanes(count, self.names, self.functions, self, index)
 
     def value(self, name: str) -> Values:
@@ -184,9 +184,9 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The operations of one site: in which lanes (None: in each), where there, and what they name.
+    """The operations of one site: in which lanes (None: all), at which index, and their chunk and microbatch.
 
-    second: the other part of the pair is before it. drain: in its place are as many W as are missing.
+    second: the other part of the pair is before it. drain: it stands for as many W as are missing.
     """
 
     site: int
@@ -198,21 +198,21 @@ class Batch:
     drain: bool = False
 
     def behind(self, count: Any) -> Batch:
-        """Return the same operations, after this many others in each lane."""
+        """Return the same operations, after `count` others in each lane."""
         more = count if isinstance(count, int) or self.lane is None else count[self.lane]
         return replace(self, at=self.at + more)
 
     def around(self, index: Ints, before: Any) -> Batch:
-        """Return the same operations in the lanes around. before: what those have written before each lane of these."""
+        """Return the same operations in the enclosing lanes. before: the operations that these wrote earlier."""
         moved = self.behind(before)
         return replace(moved, lane=index if self.lane is None else index[self.lane])
 
 
 class Expansion:
-    """Runs the statements of a program over lanes.
+    """Executes the statements of a program over lanes.
 
-    sites: the number of the operation that ends there in the text. weights: what a pass of a loop costs, by id. spent:
-    what all runs cost together.
+    sites: the operation that ends at each offset of the text. weights: the cost of an iteration of a loop, by id.
+    spent: the total cost of all runs.
     """
 
     def __init__(self, sites: Mapping[int, int], weights: Mapping[int, int]) -> None:
@@ -220,7 +220,7 @@ class Expansion:
         self.spent = 0
 
     def block(self, statements: Iterable[ast.Statement], lanes: Lanes) -> tuple[Any, list[Batch]]:
-        """Return how many operations each lane writes, and all of them."""
+        """Return the number of operations that each lane writes, and the operations."""
         count: Any = 0
         made: list[Batch] = []
         for node in statements:

@@ -1,4 +1,4 @@
-"""Neighbouring lines whose parts are aligned.
+"""Layout of neighbouring lines with aligned parts.
 
 repeat warmup     { F }                     route down: stage s in 0 .. p on rank s          for ...
 repeat m - warmup { F  B }  # steady        route up:   stage s in 0 .. p on rank p - 1 - s  for ...
@@ -18,9 +18,9 @@ WIDTH = 100
 
 @dataclass
 class Line:
-    """A line to be: its parts, one blank apart at least, and the comment at its end.
+    """A line to be written: its parts, at least one blank apart, and the comment at its end.
 
-    kind: neighbours of the same kind and indentation have their parts aligned; "" for none.
+    kind: neighbours of the same kind and indentation are aligned; "" for none.
     """
 
     indent: int
@@ -39,7 +39,7 @@ class Line:
 
 
 def rendered(lines: list[Line]) -> Iterator[str]:
-    """Yield the lines as text, aligned where that keeps them within `WIDTH`."""
+    """Yield the lines as text, aligned if that keeps them within `WIDTH`."""
     for run in _runs(lines, lambda line: line.kind):
         _align_parts(run)
     comments = {id(line): len(line.code) for line in lines}
@@ -52,7 +52,7 @@ def rendered(lines: list[Line]) -> Iterator[str]:
 
 
 def _runs(lines: list[Line], kind: Callable[[Line], str]) -> Iterator[list[Line]]:
-    """Yield the neighbours of one kind and one indentation, with no blank line between."""
+    """Yield runs of neighbours of one kind and one indentation, without a blank line between them."""
     paragraphs = zip(accumulate(line.blank_before for line in lines), lines, strict=True)
     for (_, name, _), run in groupby(paragraphs, key=lambda pair: (pair[0], kind(pair[1]), pair[1].indent)):
         if name:
@@ -80,7 +80,7 @@ _OPERATOR_WORDS = ("+", "-", "/", "=", ",", "and", "or")
 
 
 def gap(tokens: Sequence[Token], at: int) -> str:
-    """Return the blanks before the token at `at`, where it does not begin a line or a statement."""
+    """Return the blanks before the token at `at`, unless it begins a line or a statement."""
     before, token = tokens[at - 1], tokens[at]
     tight_left = before.text in ("(", "[") or _unary(tokens, at - 1) or _in_share(tokens, at)
     tight_right = token.text in (")", "]", ",", ":") or (before.text == "{" and token.text == "}")

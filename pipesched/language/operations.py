@@ -1,14 +1,14 @@
-"""Operations of a rank's program take the next microbatch and are written down.
+"""The operations of a rank's program: each takes the next microbatch and is recorded.
 
     F[c], I[c], B[c]   the smallest microbatch of chunk c for which that kind has not run here; I and B are one kind
     W[c]               the oldest I of chunk c whose W is missing;  W: of any chunk;  drain W: all of them
-    R[c], O[c]         the oldest F of chunk c that has had none
+    R[c], O[c]         the oldest F of chunk c without an R or O
     L[c]               the oldest O of chunk c whose L is missing
     F[c](i)            microbatch i, which then counts as run
-    pending(c)         how many I of chunk c have no W yet;  pending: of all chunks
-    of slices          I, B, R and L of a sequence run backwards: the last slice of the oldest that has one left
+    pending(c)         the number of I of chunk c without a W;  pending: of all chunks
+    with slices        I, B, R and L of a sequence run backwards: the last slice of the oldest with one left
 
-An operation is kept as two integers, its site and stage * microbatches + microbatch; the columns are made at the end.
+An operation is stored as two integers, its site and stage * microbatches + microbatch; the columns are made at the end.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 class Turn:
     """The next microbatch of a chunk, for one kind: the smallest in low .. end that has not run.
 
-    slices: of each sequence, of which the last has the first turn. named: the
-    turns of microbatches that ran before theirs.
+    slices: of each sequence; the last slice has the first turn. named: the turns of microbatches that ran out of order.
     """
 
     low: int
@@ -47,24 +46,24 @@ class Turn:
         self.next = self.low
 
     def name(self, microbatch: int) -> None:
-        """Count a microbatch as run."""
+        """Mark a microbatch as run."""
         turn = mirrored(microbatch, self.slices)
         if turn >= self.next:
             self.named.add(turn)
             self.skip()
 
     def skip(self) -> None:
-        """Step over the microbatches that were named before their turn."""
+        """Skip the microbatches that were named before their turn."""
         while self.next in self.named:
             self.named.remove(self.next)
             self.next += 1
 
 
 class Pending:
-    """The I of a rank whose W is missing, oldest first: those of each chunk, and of all chunks under None.
+    """The I of a rank without a W, oldest first: those of each chunk, and of all chunks under None.
 
-    Or the F whose R or O is missing, or the O whose L is. of: by chunk and microbatch, how many are missing. slices:
-    of each sequence, whose last slice has its turn first.
+    It also serves for F without R or O, and O without L. of: by chunk and microbatch, the number of missing operations.
+    slices: of each sequence; its last slice has the first turn.
     """
 
     def __init__(self, chunks: int = 1, slices: int = 1) -> None:
@@ -75,7 +74,7 @@ class Pending:
         self.begun = self.twice = False
 
     def add(self, entry: Entry) -> None:
-        """An I runs."""
+        """Record that an I runs."""
         count = self.every.get(entry, 0) + 1
         self.every[entry] = self.of[entry[0]][entry] = count
         self.begun = True
@@ -83,7 +82,7 @@ class Pending:
             self.twice = True
 
     def take(self, entry: Entry) -> None:
-        """A W runs, whether its I is pending or not."""
+        """Record that a W runs, whether its I is pending or not."""
         if (count := self.every.get(entry, 0)) > 1:
             self.every[entry] = self.of[entry[0]][entry] = count - 1
         elif count:
@@ -91,7 +90,7 @@ class Pending:
             self.of[entry[0]].pop(entry, None)
 
     def oldest(self, chunk: int | None) -> Entry | None:
-        """Chunk and microbatch of the I that has waited longest, or of the last slice of its sequence that waits."""
+        """Return chunk and microbatch of the I that has waited longest, or of its sequence's last waiting slice."""
         for entry in self.of[chunk]:
             if self.slices == 1:
                 return entry
@@ -102,12 +101,12 @@ class Pending:
         return None
 
     def count(self, chunk: int | None) -> int:
-        """Return how many W are missing."""
+        """Return the number of missing W."""
         return sum(self.of[chunk].values()) if self.twice else len(self.of[chunk])
 
 
 class Rule(NamedTuple):
-    """A line of `greedy`: the next one of a kind and a chunk, where the condition holds."""
+    """A line of `greedy`: the next operation of a kind and a chunk, if the condition holds."""
 
     site: int
     op: Op
@@ -116,11 +115,11 @@ class Rule(NamedTuple):
 
 
 class Emitter:
-    """The operations of one rank. limit: how many may be written; letters: those that may be.
+    """The operations of one rank. limit: the most that may be written; letters: those allowed.
 
-    chunks: (first microbatch, end, stage) of every chunk. sites, keys: what was written; second: positions of the
-    second parts of overlap pairs. rules: what follows by a rule (`greedy`); holds: by chunk what is held where the rule
-    is at, one `part` of the unit of peaks each.
+    chunks: (first microbatch, end, stage) of every chunk. sites, keys: of the written operations; second: positions of
+    the second parts of overlap pairs. rules: the lines of a `greedy`; holds: held memory by chunk at the current rule,
+    in `part` of the unit of peaks.
     """
 
     def __init__(self, rank: int, placement: Placement, limit: int, letters: Collection[str]) -> None:
@@ -149,7 +148,7 @@ class Emitter:
         return made | {op.name: self._emission(op) for op in self.written}
 
     def _emission(self, op: Op) -> Emission:
-        """Return the function that writes an operation of a kind: the next one, or that of a named microbatch."""
+        """Return the function that writes an operation of a kind: the next one, or one with a named microbatch."""
         turns = self.turns.get(op.kind.makes[0])
         takes = [missing for of, missing in self.missing.items() if of is op]
         adds = [missing for of, missing in self.missing.items() if OLDEST[of] is op]
@@ -170,7 +169,7 @@ class Emitter:
         return emit
 
     def upcoming(self, op: Op, chunk: int | None) -> Entry | None:
-        """Return the next one of a kind, if there is one: that of the oldest that has had none, or whose turn it is."""
+        """Return the next operation of a kind, if any: of the oldest without one, or of the next microbatch."""
         self._require(op, chunk, every=op is Op.W)
         if op in OLDEST:
             return self.missing[op].oldest(chunk)
@@ -218,7 +217,7 @@ class Emitter:
         self.rules.append(Rule(site, Op[letter], chunk, when))
 
     def _require(self, op: Op, chunk: int | None, said: str = "", *, every: bool = False) -> None:
-        """Refuse a chunk that is not there, and none where there are several, unless every one may be meant."""
+        """Refuse an unknown chunk, and a missing one if there are several, unless any is allowed."""
         if chunk not in self.base and not (every and chunk is None):
             raise self._no_chunk(op.name, chunk, said)
 
@@ -235,7 +234,7 @@ class Emitter:
         return Halt(Code.CHUNK, message, "the rank has no such chunk", f"chunks count from 0; {help}")
 
     def _none_left(self, op: Op, chunk: int | None) -> Halt:
-        """Return the error of an operation of a kind that has no next microbatch."""
+        """Return the error for an operation of a kind that has no next microbatch."""
         name, on = op.name, f"rank {self.rank}"
         if op is Op.W:
             fused = not self.pending.begun and any(x.next > x.low for x in self.turns[Result.GRADIENT].values())
@@ -258,6 +257,6 @@ Part = TypeVar("Part")
 
 
 def _by_chunk(parts: Sequence[Part]) -> dict[int | None, Part]:
-    """Return the parts by chunk; a single one is under None too, for operations that name no chunk."""
+    """Return the parts by chunk; a single one also under None, for operations that name no chunk."""
     made: dict[int | None, Part] = dict(enumerate(parts))
     return made | {None: parts[0]} if len(parts) == 1 else made

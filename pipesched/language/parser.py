@@ -1,9 +1,9 @@
-"""Text -> tree. LALR(1): linear time, one pass, no ambiguity; a file that is right is read once and nothing more.
+"""The parser, text to tree. LALR(1): linear time, one pass, no ambiguity; a valid file is read only once.
 
     text --grammar--> reductions --Build--> ast.File
-      \\__ not in the language --> PS101 at the first token that has no place; hints find every mistake
+      \\__ not in the language --> PS101 at the first misplaced token; hints find every mistake
 
-The tables are read with the first file.
+The tables are loaded with the first file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pipesched.language.tokens import LONGEST, UNKNOWN, Token, known_release, to
 from pipesched.support.safe import STEERING
 from pipesched.support.source import Source, Span
 
-NESTED = 100  # brackets inside one another
-DEEPEST = 200  # operators, calls and blocks inside one another
-WORDS = 100_000  # names, numbers, signs and strings of a file
-OPS_A_WORD = 20  # --max-ops allows more words too: one for so many operations
+NESTED = 100  # most nested brackets
+DEEPEST = 200  # most nested operators, calls and blocks
+WORDS = 100_000  # most names, numbers, signs and strings of a file
+OPS_A_WORD = 20  # --max-ops also raises this limit: one word per so many operations
 
-_COMMENTS = 10  # lines of them for each word that a file may have
+_COMMENTS = 10  # most lines of comments for each word that a file may have
 _FEWER = (
     "say it with loops; an order that has none is shorter as text (`rank 0: F0.0 …`) or torch CSV; --max-ops raises "
     "the limit"
@@ -38,7 +38,7 @@ _WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z_
 
 
 def parse(source: Source, words: int = WORDS) -> ast.File:
-    """Return the tree of a file of so many words at most.
+    """Return the tree of a file with at most so many words.
 
     Raises:
         PipeschedError: PS101 to PS104, PS210, PS219; hints on `syntax` find all mistakes.
@@ -55,7 +55,7 @@ def parse(source: Source, words: int = WORDS) -> ast.File:
 
 
 def _misplaced(token: Token, source: Source) -> Diagnostic:
-    """Return the first token that is not in the language: PS102 for a character, PS219 for a number, else PS101."""
+    """Return the finding on the first misplaced token: PS102 for a character, PS219 for a number, else PS101."""
     here = Label(source.span(token.start, token.end), "the file is right up to here")
     if token.kind == UNKNOWN:
         return Diagnostic(Code.CHARACTER, f"no word of the language begins with `{token.text}`", (here,))
@@ -66,7 +66,7 @@ def _misplaced(token: Token, source: Source) -> Diagnostic:
 
 
 def _refuse_large(source: Source, words: int) -> None:
-    """Refuse a file that cannot be read in a few seconds, and brackets too deep for those who walk the tree."""
+    """Refuse a file that cannot be read in a few seconds, and brackets too deep for recursive walks of the tree."""
     text = source.text
     if len(text) <= words and sum(map(text.count, "{[(")) <= NESTED:
         return
@@ -92,7 +92,7 @@ def _refuse_large(source: Source, words: int) -> None:
 
 
 def _refuse_steering(source: Source) -> None:
-    """Refuse characters that steer a terminal, or make a line look other than it is read, wherever they are."""
+    """Refuse characters that steer a terminal or make a line look different from what is read."""
     found = STEERING.search(source.text, source.text.startswith("\ufeff"))
     if found is not None:
         point = f"U+{ord(found.group()):04X}"
@@ -102,7 +102,7 @@ def _refuse_steering(source: Source) -> None:
 
 
 def _refuse_deep(tree: ast.File) -> None:
-    """Nothing recurses here nor in the parser; those who walk the tree later do."""
+    """Refuse a tree that is too deep for recursive walks; nothing recurses here or in the parser."""
     left: list[tuple[ast.Node, int]] = [(tree, 0)]
     for node, around in left:
         depth = around + isinstance(node, _DEEPER)
@@ -112,12 +112,12 @@ def _refuse_deep(tree: ast.File) -> None:
         left += [(child, depth) for child in ast.children(node)]
 
 
-# Rules into nodes, the moment they are recognised: a row for each rule. A row is given the rule's children in order,
-# tokens included, so a node reaches from its first child to its last.
+# Rules become nodes as soon as they are recognised: one row per rule. A row gets the rule's children in order,
+# including tokens, so a node extends from its first child to its last.
 
 
 class _Part(ast.Node):
-    """A part with a place that is not a node of its own: a block, a range, the inside of brackets."""
+    """A part with a place that is not a node itself: a block, a range, the contents of brackets."""
 
     value: Any
 
@@ -127,7 +127,7 @@ def _value(part: _Part | None) -> Any:
 
 
 def _text(token: Token) -> str:
-    """Return a string without its quotes; line ends are ``\\n`` whatever the file has."""
+    """Return a string without its quotes; line ends become ``\\n`` whatever the file has."""
     return token.text[1:-1].replace("\r\n", "\n")
 
 
@@ -159,7 +159,7 @@ PARTS: dict[str, Callable[[Children], object]] = {
     "range": lambda c: (c[0], c[2]),
     **dict.fromkeys(("size", "route", "condition", "chunk", "microbatch"), _inner),
 }
-"""The value of a part, by its rule; one without children is left out."""
+"""The value of a part, by its rule; a part without children is omitted."""
 
 NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]] = {
     "parameter": (ast.Parameter, lambda c: (c[0], c[3] if len(c) > 2 else None, _value(c[1]))),
@@ -192,10 +192,10 @@ NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]
 
 
 class Build:
-    """Makes the nodes of a source.
+    """Builds the nodes of a source.
 
-    doubtful: the first token that the grammar lets pass and the language does not, if there is one: a number of too
-    many digits, a release rule that nobody knows.
+    doubtful: the first token, if any, that the grammar accepts and the language does not: a number with too many
+    digits, an unknown release rule.
     """
 
     def __init__(self, source: Source) -> None:

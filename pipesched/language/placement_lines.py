@@ -17,12 +17,12 @@ from pipesched.model.ops import Op, Result
 from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_ranks, most_stages
 from pipesched.support.source import Span
 
-WIDEST_RANK = 2**31  # of columns
-_HELD = 64  # ranks with a stage that are listed
+WIDEST_RANK = 2**31  # columns have 32 bits
+_HELD = 64  # most ranks with a stage that are listed
 
 
 class Placed(NamedTuple):
-    """A stage of a route: its rank, the line that places it, and the stages that this says it reads."""
+    """A stage of a route: its rank, the line that places it, and the stages that this line lets it read."""
 
     rank: int
     node: ast.Stages
@@ -31,7 +31,7 @@ class Placed(NamedTuple):
 
 @dataclass
 class Route:
-    """A route through the ranks: where its stages are, and the microbatches that take it."""
+    """A route through the ranks: the places of its stages, and its microbatches."""
 
     name: str
     span: Span
@@ -43,7 +43,7 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
     """Evaluate the placement.
 
     Raises:
-        PipeschedError: PS210, more operations than max_ops; PS215, PS216, PS223, a placement that is none.
+        PipeschedError: PS210, more operations than max_ops; PS215, PS216, PS223, an invalid placement.
         Halt, ZeroDivisionError: an expression without a value.
     """
     lines = checked.items(ast.Stages)
@@ -55,7 +55,7 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
         _line(line, routes, names, max_ops)
     found = list(routes.values())
     m = None if "m" in routes else names.get("m")
-    ranges = _ranges(found, m if type(m) is int else None)  # no list, function or truth value, whose name m is
+    ranges = _ranges(found, m if type(m) is int else None)  # not a list, function or truth value named m
     stages = _stages(found)
     microbatches = max(high for _, high in ranges)
     least = (1 + any(Result.GRADIENT in Op[site.op].kind.makes for site in checked.sites)) * stages * microbatches
@@ -89,7 +89,7 @@ def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
 
 
 def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
-    """PS215 for a rank with a program and no stage."""
+    """Return PS215 for a rank with a program but no stage."""
     held = np.unique(placement.rank_of).tolist()
     where = ("rank " if len(held) == 1 else "ranks ") + ranges(held[:_HELD]) + ", …" * (len(held) > _HELD)
     lines = checked.items(ast.Stages)
@@ -100,7 +100,7 @@ def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
 
 
 def _ends(node: ast.Stages | ast.Frozen, names: Names) -> tuple[int, int]:
-    """Return the range of stages that a line names, half-open."""
+    """Return the half-open range of stages that a line names."""
     low = names.number(node.low)
     return low, low + 1 if node.high is None else names.number(node.high)
 
@@ -125,7 +125,7 @@ def _line(node: ast.Stages, routes: dict[str, Route], names: Names, max_ops: int
 
 
 def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
-    """Check that a stage may be placed so; a line of its own overrides a range."""
+    """Require that a stage may be placed so; a single line overrides a range."""
     span, message = placed.node.span, f"stage {stage} is on rank {placed.rank}"
     if before is not None and (placed.node.high is not None or before.node.high is None):
         raise _wrong(f"stage {stage} is placed twice", span, "placed again here", "keep one of the two lines")
@@ -136,7 +136,7 @@ def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
-    """Return the reads of stages that read others than the one before them; the same on every route."""
+    """Return the reads of stages that read others than the one before them; they are the same on every route."""
     if not any(placed.reads for route in routes for placed in route.stages.values()):
         return {}
     found: dict[int, tuple[int, ...]] = {}
@@ -162,7 +162,7 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
 
 
 def _reads_of(stage: int, placed: Placed) -> tuple[int, ...]:
-    """Return the reads of a stage, latest first: the stage before where its line says nothing."""
+    """Return the reads of a stage, latest first: the stage before it if its line names none."""
     for read, node in zip(placed.reads, placed.node.reads, strict=True):
         if not -1 <= read < stage:
             help = "a stage reads stages before it, or -1, the input of the model"
@@ -171,7 +171,7 @@ def _reads_of(stage: int, placed: Placed) -> tuple[int, ...]:
 
 
 def _stages(routes: list[Route]) -> int:
-    """Return how many stages there are; every route must hold them all."""
+    """Return the number of stages; every route must have them all."""
     stages = 1 + max((s for route in routes for s in route.stages), default=-1)
     if stages == 0:
         raise _wrong("no stage is placed", routes[0].span, "this range is empty here", "check the sizes")
@@ -186,7 +186,7 @@ def _stages(routes: list[Route]) -> int:
 
 
 def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, int]]:
-    """Return the microbatches of each route; together all of 0 .. m, each once."""
+    """Return the microbatches of each route; together they are all of 0 .. m, each once."""
     first, unknown = routes[0].span, Code.MICROBATCHES_UNKNOWN
     if microbatches is None and any(route.microbatches is None for route in routes):
         help = "declare the parameter m, or write `for microbatch 0 .. n` here"

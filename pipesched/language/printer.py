@@ -1,6 +1,6 @@
-"""The canonical form of a file: `pipesched fmt`.
+"""The canonical form of a file, for `pipesched fmt`.
 
-Only blanks and line ends change: the tokens, comments among them, are those of the file, in order.
+Only blanks and line ends change: the tokens, including comments, are those of the file, in order.
 
 - Two blanks for each brace around. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
   user's lines, two blanks apart. An expression keeps its breaks at operators, the rest moved in.
@@ -30,7 +30,7 @@ _PARTS_AT = {"block": ("{",), "let": ("=",), "route": ("stage", "for")}
 
 
 def format_source(source: Source, words: int = WORDS) -> str:
-    """Return the text in canonical form, of so many words at most. Raises PipeschedError if it does not parse."""
+    """Return the text in canonical form, for at most so many words. Raises PipeschedError if it does not parse."""
     layout = _Layout(source.text)
     layout.mark(parse(source, words))
     layout.run()
@@ -39,24 +39,24 @@ def format_source(source: Source, words: int = WORDS) -> str:
 
 @dataclass
 class _Layout:
-    """Lays the words of a text out in lines, one word at a time.
+    """Arranges the words of a text in lines, one word at a time.
 
-    own, operations: by offset the end of each item and statement with lines of its own, and of each operation. words:
-    the tokens without comments.
+    own, operations: by offset, the end of each item and statement with its own lines, and of each operation. words: the
+    tokens without comments.
     """
 
     text: str
     own: dict[int, int] = field(default_factory=dict)
     operations: dict[int, int] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
-    depth: int = 0  # braces around
-    seen: int = 0  # the end of what is laid out
-    closed: bool = True  # whether the next word begins a line in any case
-    opened: bool = True  # whether the block is still empty, or the file
+    depth: int = 0  # number of enclosing braces
+    seen: int = 0  # the end of the processed text
+    closed: bool = True  # whether the next word must begin a line
+    opened: bool = True  # whether the block, or the file, is still empty
     flat: int = -1  # the last word of a block that stays on its line
 
     def mark(self, node: ast.Node) -> None:
-        """Note where a node begins and ends, and what is in it."""
+        """Record the begin and end of a node and of its parts."""
         if isinstance(node, ast.Operation | ast.Overlap | ast.Drain | ast.Line):
             self.operations[node.span.start] = node.span.end
         elif isinstance(node, _OWN_LINES):
@@ -66,7 +66,7 @@ class _Layout:
                 self.mark(child)
 
     def run(self) -> None:
-        """Lays out all words and comments."""
+        """Lay out all words and comments."""
         *self.words, end = grammar().words.read(self.text)
         self.ends = set(self.own.values())
         for at, token in enumerate([*self.words, end]):
@@ -76,7 +76,7 @@ class _Layout:
                 self.word(token, at)
 
     def comment(self, found: re.Match[str], at: int) -> None:
-        """Lays out a comment that is before the word at `at`."""
+        """Lay out a comment before the word at `at`."""
         content = found[0].rstrip()
         if self.lines and not self._newlines(found.start()):
             self.lines[-1].comment = content
@@ -105,7 +105,7 @@ class _Layout:
         return self.lines[-1]
 
     def _is_first(self, at: int) -> bool:
-        """Return True if the word at `at` is the first of an item, a statement or a clause, or the end of a block."""
+        """Return True if the word at `at` is the first of an item, statement or clause, or ends a block."""
         if at in (0, len(self.words)) or self._documents(at):
             return True
         word, before = self.words[at], self.words[at - 1]
@@ -139,7 +139,7 @@ class _Layout:
         line = self.lines[-1]
         parts_at = _PARTS_AT.get(line.kind, ())
         if token.text in parts_at and (line.kind == "route" or len(line.parts) == 1):
-            line.parts.append(" for" if token.text == "for" else token.text)  # two blanks set the range apart
+            line.parts.append(" for" if token.text == "for" else token.text)  # two blanks separate the range
         else:
             line.parts[-1] += self._gap(at) + token.text
 
@@ -153,14 +153,14 @@ class _Layout:
         return self.words[first].text + "".join(rest)
 
     def _last(self, at: int, end: int) -> int:
-        """Return the index of the word that ends at `end`; no further on than a line can reach."""
+        """Return the index of the word that ends at `end`, at most as far as a line can reach."""
         last = at
         while self.words[last].end < end and last - at <= WIDTH:
             last += 1
         return last
 
     def _note_kind(self, line: Line, token: Token, at: int) -> None:
-        """Notes what the line is, if its neighbours of the kind are to be aligned; and whether it is a whole block."""
+        """Record the kind of the line, if such lines are aligned, and whether it is a whole block."""
         last = self._last(at, self.own[token.start])
         if token.text in ("let", "route"):
             line.kind = token.text
@@ -169,7 +169,7 @@ class _Layout:
             line.kind = "block" if all(word.text != "else" for word in self.words[at:last]) else ""
 
     def _fits(self, line: Line, first: int, last: int) -> bool:
-        """Return True if a block is on one line and can stay there, its head too where its breaks are not kept."""
+        """Return True if a block is on one line and can stay there, with its head if its breaks are not kept."""
         if self.words[last].end != self.own[self.words[first].start]:
             return False
         braces = 0

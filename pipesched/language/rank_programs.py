@@ -1,4 +1,4 @@
-"""Runs the program of every rank, and runs one again to find where an operation came from."""
+"""Runs the program of every rank, and runs one again to find the origin of an operation."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _LATER = {
     "O": ("a copy has a clock of its own", "offloads an activation"),
     "L": ("a copy has a clock of its own", "loads an activation back"),
 }
-"""What a rule of `greedy` cannot follow yet: why, and what happens there."""
+"""Features that a `greedy` rule does not support: why, and what happens instead."""
 
-FEW = 1000  # forwards, up to which programs are run one operation after the other at once
+FEW = 1000  # most forwards for which programs are run operation by operation at once
 PLACES = 2  # to find places, programs are run again for at most so many times --max-ops operations
 
 
@@ -39,8 +39,8 @@ PLACES = 2  # to find places, programs are run again for at most so many times -
 class Programs:
     """The programs of a file at one size.
 
-    sites, start: what has run, as sites, and the cut by rank. kept: the operations that are in the schedule, where not
-    all are.
+    sites, start: of the operations that have run, and the offsets by rank. kept: the operations that are in the
+    schedule, if not all are.
     """
 
     checked: Checked
@@ -67,7 +67,7 @@ class Programs:
         return keys, flags
 
     def _beside(self, assigned: Sequence[ast.Rank]) -> Expanded | None:
-        """Return the programs of all ranks side by side; None where that is not to be had."""
+        """Return the programs of all ranks side by side; None if arrays cannot reproduce them."""
         if self.checked.greedy or self.placement.rank_of.size * self.placement.microbatches <= FEW:
             return None
         with suppress(Unsuited):
@@ -91,7 +91,7 @@ class Programs:
         return np.concatenate(sites), np.concatenate(keys), flags, start
 
     def _emitters(self) -> Iterator[Emitter]:
-        """Run the programs of all ranks, one after the other; all of them first, where an order is by rule."""
+        """Run the programs of all ranks, one after the other; all of them first if an order is by rule."""
         ranks = map(self._written, range(self.placement.ranks))
         if not self.checked.greedy:
             return ranks
@@ -120,7 +120,7 @@ class Programs:
         return self.checked.file.span.source
 
     def _assign(self) -> list[ast.Rank]:
-        """Return the program of every rank: its own if there is one, else the one for every rank."""
+        """Return the program of every rank: its own if there is one, else the general one."""
         items, ranks = self.checked.items(ast.Rank), self.placement.ranks
         general = [item for item in items if id(item.rank) not in self.names.code]
         if len(general) > 1:
@@ -156,7 +156,7 @@ class Programs:
         functions = {**emitter.functions(), "steps": self.budget.steps}
         self.functions[emitter.rank](emitter.rank, *(functions.get(name) for name in EMITTERS))
 
-    # Where an operation came from (`model.lists.Origin`)
+    # The origin of an operation (`model.lists.Origin`)
 
     def place(self, index: int) -> Place:
         """Return the line of an operation and the loop bindings under which it was written."""
@@ -166,14 +166,14 @@ class Programs:
         return Place(span, self._bindings(rank, index - int(self.start[rank])))
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
-        """Return the site of every operation, a statement of the file; and the place of every site."""
+        """Return the site of every operation, a statement of the file, and the place of every site."""
         sites = self.sites if self.kept is None else self.sites[self.kept]
         return sites, [site.span for site in self.checked.sites]
 
     def _bindings(self, rank: int, step: int) -> str:
         """Return the bindings of the step-th operation (from 0) of a rank, which is run again.
 
-        When many places are asked for, those that the budget has nothing left for get none.
+        If many places are requested, those beyond the budget get none.
         """
         emitter = Emitter(rank, self.placement, self.max_ops, self.letters)
         emitter.sites = _Until(step)
@@ -191,7 +191,7 @@ class Programs:
 
 
 class _Found(Exception):
-    """The operation that was asked for is being written."""
+    """The requested operation is being written."""
 
 
 class _Until(list[int]):

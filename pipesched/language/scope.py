@@ -1,7 +1,7 @@
-"""Which names mean what, at one point of a file.
+"""The meaning of names at one point of a file.
 
-No name is ever shadowed and none is visible before its definition, so recursion cannot be written, and a reader
-never has to ask which `k` is meant.
+No name is ever shadowed and none is visible before its definition, so recursion cannot be written, and a reader never
+has to ask which `k` is meant.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.support.source import Span
 
-FINDINGS = 20  # the most that are reported of one file
+FINDINGS = 20  # most findings reported for one file
 
 Kind: TypeAlias = Literal["number", "boolean", "list", "unknown"]
 Arity: TypeAlias = tuple[int, int | None] | None
@@ -25,11 +25,11 @@ _NO_RECURSION = "recursion is not allowed: every file ends; use `for` or a close
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A name that is known: its kind (of the result, for a function), how many arguments it takes, what a call costs.
+    """A known name: its kind (of the result, for a function), its number of arguments, and the cost of a call.
 
-    arity: None for a value; for a function the least and greatest count of arguments (greatest None: any number).
-    bare: a function that may also be named without arguments (``peak``). now: what the program of a rank knows of what
-    has run there (``pending``); a file may give the name a meaning of its own.
+    arity: None for a value; for a function the least and greatest number of arguments (greatest None: any number).
+    bare: a function that may also be named without arguments (``peak``). now: knowledge of a rank's program about what
+    has run there (``pending``); a file may redefine the name.
     """
 
     kind: Kind = "number"
@@ -46,10 +46,10 @@ BUILTINS = {"min": Binding(arity=(2, None)), "max": Binding(arity=(2, None)), "a
 
 @dataclass
 class Scope:
-    """A chain of blocks, the innermost first; what is wrong is collected, not raised. code: by the id of a node.
+    """A chain of blocks, the innermost first; errors are collected, not raised. code: by the id of a node.
 
-    reserved: names that have a meaning in claims, so that the top level of a file may not give them another. there:
-    the known names, in words, as help for an unknown one. defining: the name whose value is read here.
+    reserved: names that have a meaning in claims, so that the top level of a file may not redefine them. there: the
+    known names, in words, as help for an unknown one. defining: the name whose value is read here.
     """
 
     names: ChainMap[str, Binding]
@@ -60,11 +60,11 @@ class Scope:
     defining: str = ""
 
     def inner(self, defining: str = "", **known: Binding) -> Scope:
-        """The scope of a block inside this one; what it defines ends with it. known: what a file may redefine there."""
+        """Return the scope of a nested block, which ends with it. known: names that a file may redefine there."""
         return Scope(ChainMap({}, *self.names.maps, known), self.diagnostics, self.code, defining=defining)
 
     def define(self, name: ast.Name, kind: Kind = "number", arity: Arity = None, cost: int = 1) -> None:
-        """Make a name known from here on."""
+        """Define a name from here on."""
         before, other = self.names.get(name.id), "choose another name"
         if name.id in self.reserved:
             self.report(Code.REDEFINED, f"`{name.id}` has a meaning in claims", name.span, "defined here", other)
@@ -76,7 +76,7 @@ class Scope:
             self.report(Code.REDEFINED, f"`{name.id}` {what}", name.span, "defined again here", other, *first)
 
     def known(self, name: ast.Name) -> Binding:
-        """Return the meaning of a name; a name that nothing defines is reported."""
+        """Return the meaning of a name; an undefined name is reported."""
         if found := self.names.get(name.id):
             return found
         if name.id == self.defining:
@@ -91,10 +91,10 @@ class Scope:
 
     @property
     def full(self) -> bool:
-        """True if no more mistakes are reported."""
+        """True if no more findings are reported."""
         return len(self.diagnostics) >= FINDINGS
 
     def report(self, code: Code, message: str, span: Span, here: str, help: str | None = None, *more: Label) -> None:
-        """Collect a mistake at a place. here: what is said there."""
+        """Collect a finding at a place. here: the label's text."""
         if not self.full:
             self.diagnostics.append(Diagnostic(code, message, (Label(span, here), *more), (), help))

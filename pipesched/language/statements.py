@@ -1,9 +1,9 @@
-"""The program of a rank becomes one Python function (see `translate`).
+"""Compiles the program of a rank to one Python function (see `translate`).
 
     def program(v_r, F, I, …, steps): …
 
-The emission functions are arguments, so that one compiled function serves every rank. An operation is a call with
-its site, and its chunk and microbatch, None where it names none.
+The emission functions are arguments, so that one compiled function serves every rank. An operation is a call with its
+site, its chunk and its microbatch, None if it names none.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Site:
 
 @dataclass
 class Statements:
-    """Translates the body of a rank; `sites` and `loops` grow with every operation and loop of the file."""
+    """Translates the body of a rank; `sites` and `loops` get an entry for every operation and loop of the file."""
 
     sites: list[Site] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     weights: dict[int, int] = field(default_factory=dict)
 
     def program(self, node: ast.Rank, variable: str, scope: Scope) -> python.Module:
-        """Return a module that defines ``program``. variable: the name of the rank, "" where it has none."""
+        """Return a module that defines ``program``. variable: the name of the rank, "" if it has none."""
         known = scope.inner(pending=_NOW)
         rule = node.body[-1] if node.body and isinstance(node.body[-1], ast.Greedy) else None
         body, cost = self.block(node.body[:-1] if rule else node.body, known, 0)
@@ -58,7 +58,7 @@ class Statements:
         return module
 
     def block(self, statements: tuple[ast.Statement, ...], scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
-        """Return the statements, and what one pass over them costs, inner loops not counted."""
+        """Return the statements, and the cost of one iteration over them without inner loops."""
         made: list[python.stmt] = []
         total = STATEMENT
         for statement in statements:

@@ -1,4 +1,4 @@
-"""The words of a text, with their places; blanks and comments are between them.
+"""The words of a text, with their places; blanks and comments are in between.
 
 rank r { F[0] }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB RBRACE $END
 """
@@ -11,16 +11,16 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-LONGEST = 18  # digits: every such number fits in 64 bits
+LONGEST = 18  # most digits: every such number fits in 64 bits
 END, UNKNOWN = "$END", "UNKNOWN"
 SOFT = ("frozen", "reads", "slices", "greedy", "R", "O", "L")
-"""The words that are names too, wherever a name can be."""
+"""The words that are also names, wherever a name is allowed."""
 
 
 class Token(NamedTuple):
     """A word of the text. kind: its terminal in the grammar, END, or UNKNOWN.
 
-    supplied: not in the text at all, but put where it is missing.
+    supplied: it is missing in the text, and was inserted.
     """
 
     kind: str
@@ -39,12 +39,12 @@ class Token(NamedTuple):
 
 
 def too_long(number: str) -> bool:
-    """Return True if a number has more digits than the language takes."""
+    """Return True if a number has more digits than the language allows."""
     return len(number) - number.count(".") > LONGEST
 
 
 def known_release(rule: str) -> bool:
-    """Return True if a rule may follow `release`, besides the letters: ``torch``, or ``split:x`` with x from 0 to 1."""
+    """Return True if a rule may follow `release`: ``torch``, or ``split:x`` with x from 0 to 1; letters aside."""
     name, _, share = rule.partition(":")
     try:
         return rule == "torch" or (name == "split" and 0 <= Fraction(share) <= 1)
@@ -53,9 +53,9 @@ def known_release(rule: str) -> bool:
 
 
 class Words:
-    """The terminals of the grammar. kinds: by their text, where it is fixed.
+    """The terminals of the grammar. kinds: by their text, if it is fixed.
 
-    patterns: kind and regular expression, in the order in which they are tried; of words that are not names, too.
+    patterns: kind and regular expression, in the order in which they are tried, including words that are not names.
     """
 
     def __init__(self, patterns: Sequence[tuple[str, str]], kinds: Mapping[str, str], ignored: Container[str]) -> None:
@@ -66,7 +66,7 @@ class Words:
         return re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in self.patterns))
 
     def read(self, text: str) -> Iterator[Token]:
-        """Yield the tokens of a text in the language, an END behind them; elsewhere an UNKNOWN is the last."""
+        """Yield the tokens of a text, then an END; a text not in the language ends with an UNKNOWN."""
         at = 0
         while found := self._known.match(text, at):
             at = found.end()

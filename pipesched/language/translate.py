@@ -1,19 +1,19 @@
-"""Expressions and statements become Python bytecode that carries the positions of the .ps file.
+"""Translation of expressions and statements to Python bytecode that carries the positions of the .ps file.
 
-The tree is translated node by node into Python's own tree and compiled. Every Python node is given the *offset* of
-its .ps node as its line number, so that an exception in the running code names the place in the .ps file, and the
-frames hold the loop bindings. Nothing of the user's text reaches Python but integers and prefixed names.
+The tree is translated node by node to Python's own tree and compiled. Every Python node has the *offset* of its .ps
+node as its line number, so that an exception in the running code gives the place in the .ps file, and the frames hold
+the loop bindings. Only integers and prefixed names of the user's text reach Python.
 
-    F[fwd(k)]             ->   F(7, v_fwd(v_k))              7 is the site: which operation of the file it is
+    F[fwd(k)]             ->   F(7, v_fwd(v_k))              7 is the site: the operation's number in the file
     length[i]             ->   entry("length", v_length, v_i)
-    for k in a .. b { }   ->   for v_k in steps(a, b, c): …  charges c a pass to the budget, and refuses too many
+    for k in a .. b { }   ->   for v_k in steps(a, b, c): …  charges c per iteration, and refuses too many
     repeat n { }          ->   for n_120 in steps(0, n, c): …
-    x * y                 ->   a call of the function that is named `*` there, which refuses what leaves 62 bits
-    require e             ->   pay(c) or e                   charges c, unless a loop around it has done so
+    x * y                 ->   a call of the function named `*` there, which refuses results beyond 62 bits
+    require e             ->   pay(c) or e                   charges c, unless an enclosing loop has done so
     pending               ->   pending()                     asks the rank, each time
 
-What an expression costs is the number of its parts, functions that it calls included. A function beyond `DEAR` pays
-when it is called, so that costs stay small numbers however often functions call functions.
+The cost of an expression is the number of its parts, including the functions that it calls. A function beyond `DEAR`
+pays when it is called, so that costs stay small numbers however deeply functions call functions.
 
 Names and types are checked on the way; a file with an unknown name is never run.
 """
@@ -36,7 +36,7 @@ FILENAME = "<schedule>"
 _WHOLE = "write whole numbers: `p // 2` for the half of p, rounded down"
 _TIMES = "a product has its `*`: write `p * (r + 1)`"
 _ONE = "give at least two, as in `min(p, m)`; of one value there is nothing to choose"
-CALL, STATEMENT, DEAR = 4, 4, 1000  # costs, of which a part of an expression is 1
+CALL, STATEMENT, DEAR = 4, 4, 1000  # costs, in parts of an expression
 
 OPERATORS: dict[str, tuple[Kind, Kind, Callable[[Any, Any], Any]]] = {
     "and": ("boolean", "boolean", operator.and_),
@@ -54,22 +54,22 @@ OPERATORS: dict[str, tuple[Kind, Kind, Callable[[Any, Any], Any]]] = {
     "%": ("number", "number", operator.mod),
     "/": ("number", "number", Fraction),
 }
-"""Of each operator the kind that it takes twice, "unknown" for any; what it makes; and the function, of arrays too."""
+"""By operator: the kind of its operands ("unknown" for any), the kind of its result, and the function."""
 _UNARY: dict[str, tuple[Kind, python.unaryop]] = {"not": ("boolean", python.Not()), "-": ("number", python.USub())}
-_LAZY = {"and": python.And(), "or": python.Or()}  # the right side runs where the left one leaves it open
+_LAZY = {"and": python.And(), "or": python.Or()}  # the right side runs only if the left one does not decide
 
 Made = TypeVar("Made", bound=python.AST)
 
 
 def placed(span: Span, made: Made) -> Made:
-    """Give a Python node, and what was newly made below it, a place in the .ps file: offsets in the place of lines."""
+    """Give a Python node, and new nodes below it, a place in the .ps file: offsets in place of lines."""
     place = {"lineno": span.start + 1, "end_lineno": span.end + 1, "col_offset": 0, "end_col_offset": 0}
     fresh: list[python.AST] = [made]
     while fresh:
         part = fresh.pop()
         if "lineno" in part._attributes:
             if "lineno" in vars(part):
-                continue  # placed before, and all below it
+                continue  # it and all below it already have places
             vars(part).update(place)
         if not isinstance(part, python.Constant | python.Name):
             fresh += python.iter_child_nodes(part)
@@ -77,7 +77,7 @@ def placed(span: Span, made: Made) -> Made:
 
 
 def keep(node: ast.Node, code: python.expr | python.Module, scope: Scope) -> None:
-    """Compile what computes a part of the file; nothing of a file with mistakes, which is reported and never run."""
+    """Compile the code of a part of the file, unless the file has errors: then it is never run."""
     if not scope.diagnostics:
         tree = python.Expression(placed(node.span, code)) if isinstance(code, python.expr) else code
         scope.code[id(node)] = compile(tree, FILENAME, "exec" if tree is code else "eval")
@@ -85,7 +85,7 @@ def keep(node: ast.Node, code: python.expr | python.Module, scope: Scope) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A translated expression: its code, its kind, and what running it may cost."""
+    """A translated expression: its code, its kind, and its cost."""
 
     code: python.expr
     kind: Kind
@@ -99,12 +99,12 @@ def call(function: str, *arguments: python.expr) -> python.Call:
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """Translates expressions. `exact` allows ``/`` and decimals: in claims and costs."""
+    """Translates expressions. `exact` allows ``/`` and decimals, in claims and costs."""
 
     exact: bool = False
 
     def term(self, node: ast.Expression, scope: Scope, want: Kind = "unknown") -> Term:
-        """Return a term of the kind that is wanted, or a diagnostic in the scope."""
+        """Return a term of the wanted kind, or report a diagnostic to the scope."""
         made = self._term(node, scope)
         if "unknown" not in (want, made.kind) and want != made.kind:
             scope.report(Code.TYPE, f"expected a {want}, found a {made.kind}", node.span, f"this is a {made.kind}")
@@ -176,7 +176,7 @@ class Expressions:
         return Term(made, "number" if found.kind == "list" else "unknown", CALL + index.cost)
 
     def _binary(self, node: ast.Binary, scope: Scope) -> Term:
-        """Return two values under the function of an operator."""
+        """Return two operands under the function of an operator."""
         takes, makes, _ = OPERATORS[node.operator]
         left = self.term(node.left, scope, takes)
         right = self.term(node.right, scope, left.kind if takes == "unknown" else takes)
@@ -190,14 +190,14 @@ class Expressions:
 
 
 def paid(node: ast.Node, term: Term) -> python.expr:
-    """Return the expression, which pays before it runs."""
+    """Return the expression with a payment before it."""
     return placed(node.span, python.BoolOp(python.Or(), [call("pay", python.Constant(term.cost)), term.code]))
 
 
 def define(node: ast.Let, scope: Scope, *, pays: bool = False) -> python.stmt:
     """Return ``let x = e`` or ``let f(k) = e`` as an assignment; the name is known from here on.
 
-    pays: whether a value pays for itself, as one does outside every rank; a costly function always does.
+    pays: whether a value pays for itself, as outside of ranks; a costly function always does.
     """
     parameters = node.parameters
     inside = scope.inner(defining=node.name.id)
@@ -214,6 +214,6 @@ def define(node: ast.Let, scope: Scope, *, pays: bool = False) -> python.stmt:
 
 
 def function(names: Sequence[str], body: python.expr) -> python.Lambda:
-    """Return ``lambda names: body``, of names in the file."""
+    """Return ``lambda names: body``, with names of the file."""
     taken = [python.arg(f"v_{name}") for name in names]
     return python.Lambda(python.arguments([], taken, kwonlyargs=[], kw_defaults=[], defaults=[]), body)

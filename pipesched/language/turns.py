@@ -1,8 +1,9 @@
-"""The programs of all ranks as columns: what `lanes` writes, each operation with its stage and microbatch.
+"""The programs of all ranks as columns: the output of `lanes`, each operation with its stage and microbatch.
 
-Of a kind that takes turns, the n-th of a chunk is the n-th microbatch; of one that follows another (W an I, R and O an
-F, L an O), the n-th is that of the n-th of the other. `drain W` stands for all W that are missing there. `operations`
-does the same one operation after the other; a program whose order depends on more than such counts is `Unsuited`.
+For a kind that takes turns, the n-th operation of a chunk has the n-th microbatch; for one that follows another (W an
+I, R and O an F, L an O), the n-th has that of the n-th of the other. `drain W` stands for all W that are missing there.
+`operations` does the same one operation after the other; a program whose order depends on more than such counts is
+`Unsuited`.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.slices import mirrored
 
-AT_ONCE = 1 << 16  # operations that are written side by side, about
+AT_ONCE = 1 << 16  # operations that are written side by side, approximately
 NONE = -1
 
 Expanded: TypeAlias = tuple[Column, Ints, Bools, Ints]
-"""Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the cut by rank."""
+"""Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the offsets by rank."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The operations of consecutive ranks: site, chunk, microbatch as columns, NONE where none is written.
+    """The operations of consecutive ranks: site, chunk, microbatch as columns, NONE if not named.
 
-    microbatch: None where no operation names its own. second: of a pair. start: the cut by rank.
+    microbatch: None if no operation names its own. second: of a pair. start: the offsets by rank.
     """
 
     site: Column
@@ -45,14 +46,14 @@ class Columns:
     start: Ints
 
     def repeat(self, times: Ints) -> Columns:
-        """Repeat each operation so many times."""
+        """Repeat each operation the given number of times."""
         site, chunk, second = (np.repeat(column, times) for column in (self.site, self.chunk, self.second))
         microbatch = None if self.microbatch is None else np.repeat(self.microbatch, times)
         return Columns(site, chunk, microbatch, second, _ends(times)[self.start])
 
     @cached_property
     def lengths(self) -> Ints:
-        """The operations by rank."""
+        """The number of operations by rank."""
         return np.diff(self.start)
 
 
@@ -60,7 +61,7 @@ class Columns:
 class Chunks:
     """The chunks of consecutive ranks, one rank after the other.
 
-    first: of each rank, the number of its first; low, end: the microbatches of each; key: stage * microbatches.
+    first: of each rank, the index of its first chunk; low, end: the microbatches of each; key: stage * microbatches.
     """
 
     first: Ints
@@ -79,7 +80,7 @@ class Chunks:
         return cls(_ends(np.array([len(chunks) for chunks in held])), low, end, key)
 
     def units(self, made: Columns, weights: Bools) -> tuple[Column, Column]:
-        """Return the chunk of each operation, and the queue whose oldest entry a W takes: its chunk, or its rank."""
+        """Return each operation's chunk, and the queue of which a W takes the oldest: its chunk's or its rank's."""
         count, first = (np.repeat(x, made.lengths) for x in (np.diff(self.first), self.first[:-1]))
         bare = made.chunk == NONE
         of_all = weights & bare & (count > 1)
@@ -112,7 +113,7 @@ class Arrays:
         """Write the programs, one for each rank.
 
         Raises:
-            Unsuited: run them one operation after the other. Nothing is paid for then.
+            Unsuited: if they must run one operation after the other; nothing is charged then.
         """
         parts = [self._beside(programs[ranks[0]], ranks) for ranks in self._ranges(programs)]
         if self.expansion.spent > self.names.budget.left or sum(len(keys) for _, keys in parts) > self.most:
@@ -124,7 +125,7 @@ class Arrays:
         return site, np.concatenate([keys for _, keys in parts]), second, start
 
     def _ranges(self, programs: Sequence[ast.Rank]) -> Iterator[list[int]]:
-        """Yield the consecutive ranks of one program, few enough that their columns stay in caches."""
+        """Yield consecutive ranks with the same program, few enough that their columns stay in caches."""
         each = 2 * self.placement.rank_of.size * self.placement.microbatches // self.placement.ranks
         few = max(AT_ONCE // max(each, 1), 1)
         for _, ranks in groupby(range(len(programs)), lambda rank: (id(programs[rank]), rank // few)):
@@ -150,7 +151,7 @@ class Arrays:
         return made, self._keys(made, chunks)
 
     def _drained(self, made: Columns, chunks: Chunks, drains: Bools) -> Ints:
-        """Return 1 by operation; where one drains, how many I before it have no W, nor one by an earlier drain."""
+        """Return 1 per operation; for a drain, the number of I before it without a W or an earlier drain."""
         weights = self.sites[Op.W][made.site]
         _, unit = chunks.units(made, weights)
         change = self.sites[Op.I][made.site].astype(np.int64) - (weights & ~drains)
@@ -168,7 +169,7 @@ class Arrays:
         return times
 
     def _keys(self, made: Columns, chunks: Chunks) -> Ints:
-        """By operation, stage * microbatches + microbatch."""
+        """Return stage * microbatches + microbatch for each operation."""
         unit, of_weights = chunks.units(made, self.sites[Op.W][made.site])
         keys = np.zeros(len(made.site), dtype=np.int64)
         for sites, mirror in zip(self.turns, (False, self.placement.slices > 1), strict=True):
@@ -186,7 +187,7 @@ class Arrays:
         return keys
 
     def _turn(self, made: Columns, chunks: Chunks, unit: Column, at: Ints, keys: Ints, mirror: bool) -> None:
-        """Fill in the keys of operations that take the next microbatch of their chunk, or all name theirs."""
+        """Fill in the keys of operations that take the next microbatch of their chunk, or that all name theirs."""
         of = unit[at]
         if made.microbatch is not None and (named := made.microbatch[at] != NONE).any():
             microbatch = made.microbatch[at]
@@ -211,7 +212,7 @@ _TURNS = [
 
 
 def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
-    """Fill in the keys of operations of which the n-th of a unit is for the same as the n-th of the sources there."""
+    """Fill in the keys of operations whose n-th in a unit has the microbatch of the n-th source there."""
     at, source = (x[np.argsort(unit[x], kind="stable")] for x in (at, source))
     count, there = (np.bincount(unit[x], minlength=int(unit.max()) + 1) for x in (at, source))
     if (count > there).any():
@@ -223,12 +224,12 @@ def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
 
 
 def _ends(count: Ints) -> Ints:
-    """Return where each of several runs begins, and where the last one ends."""
+    """Return the begin of each of several runs, and the end of the last."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(count, dtype=np.int64)])
 
 
 def _gathered(batches: Sequence[Batch], start: Ints) -> Columns:
-    """Return what was written, each operation at its place."""
+    """Return the written operations, each at its place."""
     size = int(start[-1])
     chunk, site = np.full(size, NONE, dtype=np.int32), np.zeros(size, dtype=np.int32)
     microbatch = chunk.copy() if any(batch.microbatch is not None for batch in batches) else None

@@ -1,6 +1,6 @@
-"""A file whose names and types are right, compiled: ready to be run at any size.
+"""Checking of names and types: the result is a compiled file that can be run at any size.
 
-Everything that can be known without sizes is found here, all of it in one run.
+Everything that can be known without sizes is found here, in one run.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ AnyItem = TypeVar("AnyItem", bound=ast.Item)
 
 @dataclass(frozen=True)
 class Checked:
-    """A compiled file. code: of the parts that are evaluated, by id; what depends on a stage is a function of it.
+    """A compiled file. code: of the evaluated parts, by id; parts that depend on a stage are functions of it.
 
-    sites, loops: of all programs, in the order of the text. weights: what a pass of a loop costs, by id, and what a
-    program does without its loops.
+    sites, loops: of all programs, in the order of the text. weights: the cost of an iteration of a loop, by id, and of
+    a program without its loops.
     """
 
     file: ast.File
@@ -63,10 +63,10 @@ class Checked:
 
 @lru_cache(maxsize=256)
 def check_text(source: Source, words: int = WORDS) -> Checked:
-    """Return a text of at most so many words, parsed, checked and compiled: once, for all the sizes at which it is run.
+    """Parse, check and compile a text of at most so many words: once, for all sizes at which it is run.
 
     Raises:
-        PipeschedError: PS1xx, all mistakes; PS2xx, everything that is wrong whatever the sizes.
+        PipeschedError: PS1xx, all mistakes; PS2xx, everything that is wrong at every size.
     """
     return check_file(parse(source, words))
 
@@ -75,7 +75,7 @@ def check_file(file: ast.File) -> Checked:
     """Check names and types, and compile.
 
     Raises:
-        PipeschedError: PS2xx, everything that is wrong whatever the sizes; PS103, an expression nests too deep.
+        PipeschedError: PS2xx, everything that is wrong at every size; PS103, an expression nests too deep.
     """
     try:
         return _Checker(file).run()
@@ -116,7 +116,7 @@ class _Checker:
         of: Sequence[str] | None = None,
         exact: bool = False,
     ) -> None:
-        """Compile expressions where they are written, which pay for themselves; of these names, as functions."""
+        """Compile expressions that pay for themselves; with names, as functions of these."""
         for node in nodes:
             if node is not None:
                 code = paid(node, Expressions(exact).term(node, scope or self.scope, want))
@@ -181,6 +181,6 @@ class _Checker:
         self._keep("number", entry.value, *(entry.values or ()), scope=inside, of=of, exact=True)
 
     def _variable(self, item: ast.Rank) -> str:
-        """The rank variable of ``rank r { … }``; "" of one rank's own program, as is one with a name that is known."""
+        """Return the rank variable of ``rank r { … }``; "" for one rank's own program, also if its name is known."""
         unknown = isinstance(item.rank, ast.Name) and item.rank.id not in self.scope.names
         return item.rank.id if unknown and isinstance(item.rank, ast.Name) else ""
