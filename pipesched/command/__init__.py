@@ -1,1 +1,1 @@
-"""Options, values, sizes and files of a command line, and where its results are written."""
+"""Options, values, sizes and files of a command line, and the output of results."""

@@ -1,10 +1,10 @@
-"""A file of ``-o`` holds what its ending says: the ending names the form where no option does, and one that contradicts
-the form that is asked for is refused.
+"""The form of a file of ``-o``, by its ending: it selects the form if no option does, and an ending that contradicts
+the requested form is refused.
 
     pipesched optimize -o best.ps       the schedule          pipesched verify 1f1b -o x.json           JSON
     pipesched optimize -o best.json     the answer            pipesched verify 1f1b --json -o x.csv     refused
 
-An ending that names no form, as in ``-o result``, holds any.
+An ending that selects no form, as in ``-o result``, fits all.
 """
 
 from __future__ import annotations
@@ -32,16 +32,15 @@ OWN: Mapping[str, Forms] = {
     "fmt": {**LINES, "text": (".ps", ".txt", ".diff")},
     **{verb.name: verb.forms for verb in rows(Verb) if verb.forms},
 }
-"""By verb; the others make text or JSON."""
+"""The forms by verb; other verbs make text or JSON."""
 KNOWN = frozenset(ending for forms in (LINES, *OWN.values()) for endings in forms.values() for ending in endings)
 
 
 def form(path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
-    """Return the form of a file of the verb that runs: as asked, else by its ending, else the default. forms: where it
-    makes others this time.
+    """Return the form of the verb's file: as asked, by its ending, or the default. forms: if it makes others this time.
 
     Raises:
-        PipeschedError: PS225, an ending that contradicts what is asked for, or what the verb makes.
+        PipeschedError: PS225, an ending that contradicts the request, or the forms of the verb.
     """
     verb = click.get_current_context().command.name or ""
     made, ending = forms or OWN.get(verb, LINES), os.path.splitext(path or "")[1].lower()
@@ -56,7 +55,7 @@ def form(path: str | None, asked: str | None, default: str, forms: Forms | None 
 
 
 def _unfit(path: str, asked: str | None, verb: str, made: Forms, named: str | None, here: bool) -> PipeschedError:
-    """PS225. named: the form of the ending; here: whether the verb makes others elsewhere."""
+    """Return PS225. named: the form of the ending; here: whether the verb has other forms elsewhere."""
     stem, ending = os.path.splitext(path)
     if asked is None:
         right = dict.fromkeys(f"{stem}{endings[0]}" for endings in made.values())
@@ -68,5 +67,5 @@ def _unfit(path: str, asked: str | None, verb: str, made: Forms, named: str | No
 
 
 def given(option: str) -> bool:
-    """Return True if an option stands on the command line."""
+    """Return True if an option is given on the command line."""
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

@@ -1,4 +1,4 @@
-"""The rows of `command.options` as options of click, and the sizes and files that a command line names.
+"""The rows of `command.options` as options of click, and the sizes and files on a command line.
 
 --p 4        --p 4,8,16        --p 2..8 (both ends)        -D name=value, likewise
 """
@@ -33,7 +33,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 
 class _Reader(ParamType):
-    """The reader of an option, as click asks for it."""
+    """The reader of an option, in the form that click requires."""
 
     name = "text"
 
@@ -53,7 +53,7 @@ class _Reader(ParamType):
 
 
 class _Target(_Reader):
-    """A file, or a schedule of the library by name; a shell completes both."""
+    """A file, or a library schedule by name; a shell completes both."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
@@ -95,11 +95,11 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
 
 
 def output_of(given: Given, forms: endings.Forms | None = None) -> AbstractContextManager[Output]:
-    """Return where the results of a command go, in the form of the option or of the file's name. forms: where the verb
-    makes others this time.
+    """Return the output for results, in the form of the option or of the file's name. forms: if the verb makes others
+    this time.
 
     Raises:
-        PipeschedError: PS225, these contradict each other.
+        PipeschedError: PS225, if these contradict each other.
     """
     asked = "json" if given["json"] else given["format"] if endings.given("format") else None
     form = endings.form(given["output"], asked, given["format"], forms)
@@ -108,10 +108,10 @@ def output_of(given: Given, forms: endings.Forms | None = None) -> AbstractConte
 
 
 def _read_target(text: str) -> str:
-    """Check the name of a file or a schedule; for an alias, say on stderr which schedule it stands for.
+    """Check the name of a file or a schedule; for an alias, say on stderr for which schedule it stands.
 
     Raises:
-        PipeschedError: what hints know that cannot be one, as a size.
+        PipeschedError: if hints recognize something else, such as a size.
     """
     from pipesched.library.aliases import known_as, taken_for
     from pipesched.library.inputs import claimed
@@ -129,10 +129,10 @@ target = _Target(_read_target)
 
 
 def grid(given: Given) -> dict[str, Several]:
-    """Return the parameters that were given, each with its values.
+    """Return the given parameters, each with its values.
 
     Raises:
-        PipeschedError: PS225, one was given twice, or there is none of what it counts.
+        PipeschedError: PS225, if one was given twice, or a count is below 1.
     """
     found = {name: given[name] for name in SIZES if given[name] is not None}
     for name, size in given["definitions"]:
@@ -147,9 +147,9 @@ def grid(given: Given) -> dict[str, Several]:
 
 
 def asked(command: str, given: Given) -> Options:
-    """Return how to load and to examine, for a command that takes one size at a time.
+    """Return the options to load and examine, for a command that takes one size at a time.
 
     Raises:
-        PipeschedError: PS225, there are several.
+        PipeschedError: PS225, if there are several.
     """
     return compile_options(command, given, one(command, grid(given)))

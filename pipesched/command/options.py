@@ -2,10 +2,10 @@
 
     Option("mem_cap", caps, "Most activations that …", "K|K0,K1,...")     --mem-cap 4,4,3,3      mem_cap=[4, 4, 3, 3]
 
-The command line makes its options of these rows (`command.flags`); the keyword arguments of functions of Python,
-written out in `api` for readers and type checkers, have the same names and defaults, and the same rows read their
-values. Both end in the same requests. What only a terminal needs (files to write, colour, the form of the output) is no
-keyword.
+The command line makes its options of these rows (`command.flags`). The keyword arguments of Python functions, written
+out in `api` for readers and type checkers, have the same names and defaults, and the same rows read their values. Both
+result in the same requests. Options that only a terminal needs (files to write, colour, the form of the output) are not
+keywords.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Asked = TypeVar("Asked", bound="DataclassInstance")
 Given: TypeAlias = Mapping[str, Any]
-"""The values of options by name, each of the type that its row in `COMMANDS` reads."""
+"""The values of options by name, each of the type that its row in `COMMANDS` returns."""
 MAX_OPS = 2_000_000
 
 
@@ -68,7 +68,7 @@ TORCH = (
     Option("frozen", sizes.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
 )
 ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH)
-"""Options of a verb that examines schedules."""
+"""The options of a verb that examines schedules."""
 
 FORMATS = ("text", "concise", "json", "github")
 _PER_CENT = "Significant digits of per cent [default: one decimal]."
@@ -89,7 +89,7 @@ def results(schema: str) -> tuple[Option, ...]:
 
 
 def _for(option: str) -> str:
-    """Return the views for which an option of `show` means something."""
+    """Return the views to which an option of `show` applies."""
     return f"{', '.join(taking(option))}: "
 
 
@@ -123,8 +123,8 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 
 
 def of(command: str) -> tuple[Option, ...]:
-    """Return all options of a command. That of an extension takes the place of the verb's of its name, is behind the
-    one that it follows, or at the end.
+    """Return all options of a command. An extension's option replaces the verb's one of the same name, or follows the
+    option that it names, or comes last.
     """
     verb = next((row for row in rows(Verb) if row.name == command), None)
     listed = verb.options.load() if verb and verb.options else COMMANDS.get(command, ())
@@ -151,7 +151,7 @@ def reader(option: Option, *, typed: bool = False) -> Reading:
 
 
 def request(kind: type[Asked], given: Given, **more: object) -> Asked:
-    """Return a frozen request of the values that go by the names of its fields."""
+    """Return a frozen request with the values named like its fields."""
     names = {field.name for field in fields(kind)} - more.keys()
     return kind(**{name: given[name] for name in names & given.keys()}, **more)
 
@@ -163,10 +163,10 @@ def costs(given: Given) -> Costs | None:
 
 
 def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> Options:
-    """Return how to load and to examine a file at a size.
+    """Return the options to load and examine a file at a size.
 
     Raises:
-        PipeschedError: PS225, a size below 1.
+        PipeschedError: PS225, if a size is below 1.
     """
     from pipesched.compile import Options
 
@@ -180,5 +180,5 @@ def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> O
 
 
 def settings_of(definitions: Iterable[tuple[str, sizes.Several | str | float]]) -> dict[str, str | float]:
-    """Return the definitions other than sizes."""
+    """Return the definitions that are not sizes."""
     return {name: given for name, given in definitions if not isinstance(given, tuple)}

@@ -1,4 +1,4 @@
-"""Sizes and other parameters of schedules, several values of each, and how many combinations they make.
+"""Sizes and other parameters of schedules, with several values each, and the number of their combinations.
 
 --p 4        --p 4,8,16        --p 2..8 (both ends)        -D name=value, likewise, or @FILE with a list
 p=4          p=[4, 8, 16]      p="2..8"                    name=[4, 3, 7]: a list, or sizes, as the file declares it
@@ -21,15 +21,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"(?=.*[A-Za-z_])[\w./+:-]{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]{1,15}\.[0-9]{1,15}")
 SIZES = ("p", "v", "m")
-"""Of every schedule: ranks, stages of each rank, microbatches."""
+"""The sizes of every schedule: ranks, stages per rank, microbatches."""
 MOST_RUNS = 10_000
 MOST_ENTRIES = 2_000_000
 
 
 Several: TypeAlias = tuple[int, ...] | tuple[tuple[int, ...], ...]
-"""Some integers, or some lists.
+"""Several integers, or several lists.
 
-Of a parameter that is declared as a list the integers are its entries, of any other they are sizes one by one.
+For a parameter declared as a list the integers are its entries, for any other they are alternative sizes.
 """
 
 
@@ -39,7 +39,7 @@ def alternatives(several: Several, listed: bool) -> tuple[Value, ...]:
 
 
 def read(value: object) -> Several:
-    """Return ``8``, ``8,16`` or ``2..8``, and any mix of them; or one number, or several, or several lists."""
+    """Parse ``8``, ``8,16`` or ``2..8``, and any mix; or read one number, several, or several lists."""
     if isinstance(value, str):
         ranges = [_range(part.strip()) for part in value.split(",")]
         if (many := sum(each.stop - each.start for each in ranges)) > MOST_ENTRIES:
@@ -63,7 +63,7 @@ def _range(part: str) -> range:
 
 
 def setting(value: object) -> str | float | None:
-    """Return an option of a framework that is not a size: yes or no, a decimal, a name; None for anything else."""
+    """Return an option of a framework that is not a size: a boolean, a decimal, a name; None for anything else."""
     if isinstance(value, bool | float) or not isinstance(value, str):
         return value if isinstance(value, bool | float) else None
     if _WORD.fullmatch(value):
@@ -72,7 +72,7 @@ def setting(value: object) -> str | float | None:
 
 
 def definition(value: str) -> tuple[str, Several | str | float]:
-    """Return ``name=value``, the value as for a size, or a setting."""
+    """Parse ``name=value``, with a value as for a size, or a setting."""
     name, equals, size = (part.strip() for part in value.partition("="))
     if not equals or not _NAME.fullmatch(name):
         raise Not(value, "name=value")
@@ -83,10 +83,10 @@ def definition(value: str) -> tuple[str, Several | str | float]:
 
 
 def _list_file(path: str) -> tuple[int, ...]:
-    """Return the whole numbers of a file, between blanks, commas or line ends; brackets around them have no meaning.
+    """Return the integers of a file, separated by blanks, commas or line ends; brackets around them are ignored.
 
     Raises:
-        PipeschedError: PS225, no number, or an entry that is not a whole number; PS809.
+        PipeschedError: PS225, if there is no number, or an entry is not an integer; PS809.
     """
     from pipesched.library.inputs import read_path
 
@@ -100,10 +100,10 @@ def _list_file(path: str) -> tuple[int, ...]:
 
 
 def count(grid: Mapping[str, Several], files: Iterable[Collection[str]]) -> int:
-    """Return how many combinations of files and sizes there are. files: the lists that each file declares.
+    """Return the number of combinations of files and sizes. files: the lists that each file declares.
 
     Raises:
-        PipeschedError: PS225, too many for one call.
+        PipeschedError: PS225, if there are too many for one call.
     """
     runs = sum(math.prod(len(alternatives(size, name in listed)) for name, size in grid.items()) for listed in files)
     if runs > MOST_RUNS:
@@ -112,7 +112,7 @@ def count(grid: Mapping[str, Several], files: Iterable[Collection[str]]) -> int:
 
 
 def combinations(grid: Mapping[str, Several], listed: Collection[str] = ()) -> Iterator[dict[str, Value]]:
-    """Yield every combination, the last parameter fastest. listed: the parameters that are lists."""
+    """Yield every combination; the last parameter varies fastest. listed: the parameters that are lists."""
     for chosen in itertools.product(*(alternatives(size, name in listed) for name, size in grid.items())):
         yield dict(zip(grid, chosen, strict=True))
 
@@ -121,7 +121,7 @@ def one(command: str, grid: Mapping[str, Several]) -> dict[str, Value]:
     """Return the sizes of a command that takes one at a time; several values of another parameter are a list.
 
     Raises:
-        PipeschedError: PS225, there are several.
+        PipeschedError: PS225, if there are several.
     """
     listed = [name for name, size in grid.items() if name not in SIZES and len(size) != 1]
     if any(len(alternatives(size, name in listed)) != 1 for name, size in grid.items()):
@@ -130,7 +130,7 @@ def one(command: str, grid: Mapping[str, Several]) -> dict[str, Value]:
 
 
 def stages(value: object) -> tuple[int, ...]:
-    """Return the stages, ascending: ``[0, 1]``, or as a text ``0..2,5``, a range with both ends."""
+    """Return the stages, ascending: from ``[0, 1]``, or from a text ``0..2,5`` with inclusive ranges."""
     from pipesched.model.placement import STAGES
 
     what = "stages such as 0,1 or 0..2"

@@ -1,7 +1,8 @@
-"""Where text goes: results to stdout or a file, complaints to stderr.
+"""The output of text: results to stdout or a file, complaints to stderr.
 
-Colour is for people: off for files and pipes, and as NO_COLOR, FORCE_COLOR and TERM=dumb ask. A stream that is not
-UTF-8 gets ASCII. Nothing that steers a terminal gets to one, wherever it came from. A file appears whole or not at all.
+Colour is for people: it is off for files and pipes, and follows NO_COLOR, FORCE_COLOR and TERM=dumb. A stream that is
+not UTF-8 gets ASCII. No character that steers a terminal reaches one, whatever its source. A file appears whole or not
+at all.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Verdict(Found, Protocol):
     def line(self) -> Callable[..., str]: ...
 
 
-_CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cuts short is not an error
+_CHUNK = 1 << 15  # under PYTHONUNBUFFERED, a longer write that a closed pipe truncates is not an error
 
 
 def wants_color(choice: str, stream: TextIO | None) -> bool:
@@ -65,7 +66,7 @@ def wants_color(choice: str, stream: TextIO | None) -> bool:
 
 
 def write(text: str, stream: TextIO | None, form: Form = "terminal") -> None:
-    """Writes a text in what the stream can show; a closed stream takes nothing."""
+    """Write a text in characters that the stream can show; a missing stream is ignored."""
     if stream is None:
         return
     text = safe(text, form)
@@ -76,20 +77,20 @@ def write(text: str, stream: TextIO | None, form: Form = "terminal") -> None:
 
 
 def utf8(stream: TextIO | None) -> bool:
-    """Return True if a stream can hold any character."""
+    """Return True if a stream can encode any character."""
     return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
 
 
 def dumps(value: object) -> str:
-    """Return the JSON in its one form: ASCII, two blanks of indent, keys in their order."""
+    """Return JSON in its only form: ASCII, indented by two blanks, keys in their order."""
     return safe(json.dumps(value, indent=2, ensure_ascii=False), "ascii-json")
 
 
 @dataclass
 class Output:
-    """A place for results: stdout, or the file of ``-o``, which is written when all went well.
+    """The destination of results: stdout, or the file of ``-o``, which is written after success.
 
-    digits: significant ones of per cent, None for one decimal. verbose: all that is assumed is said.
+    digits: significant digits of per cent, None for one decimal. verbose: list all assumptions.
     """
 
     format: str = "text"
@@ -109,7 +110,7 @@ class Output:
 
     @property
     def how(self) -> dict[str, bool]:
-        """The keywords of a text that names all assumptions."""
+        """The keywords of a text that lists all assumptions."""
         return {"verbose": True} if self.verbose else {}
 
     @property
@@ -118,16 +119,16 @@ class Output:
 
     @property
     def width(self) -> int | None:
-        """The width of the terminal that results go to, None if they do not go to one."""
+        """The width of the terminal for results, None if they do not go to one."""
         return None if self._file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
     def result(self, found: Found, **how: object) -> int:
-        """Write what a verb has found, as text or as an object; returns the exit status."""
+        """Write the result of a verb, as text or as an object; return the exit status."""
         self.line(dumps(found.to_json()) if self.format == "json" else found.text(**how, **self.how))
         return found.exit_status
 
     def verdict(self, report: Verdict) -> int:
-        """Write a verdict in full; errors of the command line go to stderr. Returns the exit status."""
+        """Write a verdict in full; errors of the command line go to stderr. Return the exit status."""
         if self.format == "json":
             self.line(dumps(report.to_json()))
         elif self.format == "text" and report.exit_status == 2:
@@ -144,11 +145,11 @@ class Output:
         return "\n".join(findings + ([report.line()] if report.ok else []))
 
     def line(self, text: str) -> None:
-        """A result, and the end of its line."""
+        """Write a result and a line end."""
         self.write(text + "\n")
 
     def write(self, text: str, form: Form | None = None) -> None:
-        """A result."""
+        """Write a result."""
         if self._file:
             self.kept.append(text)
         else:
@@ -160,7 +161,7 @@ class Output:
 
     @contextmanager
     def open(self) -> Iterator[Self]:
-        """Inside, results are written."""
+        """Write results inside the block, and close the file after it."""
         if self._file:
             writable(self._file)
         with significant(self.digits):
@@ -170,19 +171,19 @@ class Output:
 
 
 def _form(format: str) -> Form:
-    """Return how results of a format are written: annotations are for GitHub to obey."""
+    """Return the form for results of a format: annotations are for GitHub to obey."""
     return "commands" if format == "github" else "terminal"
 
 
 LINES = {"concise": render.concise, "github": render.github}
-"""A finding on a line, by format."""
+"""The functions that format a finding on a line, by format."""
 
 
 def writable(path: str) -> None:
-    """Work asks first whether its result will have a place.
+    """Check before the work that its result can be written.
 
     Raises:
-        PipeschedError: PS225, there can be no file of that name.
+        PipeschedError: PS225, if no file of that name is possible.
     """
     folder = os.path.dirname(os.path.realpath(path))
     special = os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)  # a device or a pipe
@@ -194,10 +195,10 @@ def writable(path: str) -> None:
 
 
 def put(path: str, text: str) -> None:
-    """Puts a result into a file; where that fails it goes to stdout, so that no work is lost.
+    """Put a result into a file; if that fails, write it to stdout, so that no work is lost.
 
     Raises:
-        PipeschedError: PS225, it cannot be written.
+        PipeschedError: PS225, if it cannot be written.
     """
     try:
         replace_file(path, text)
@@ -207,12 +208,12 @@ def put(path: str, text: str) -> None:
 
 
 def replace_file(path: str, text: str | Iterable[str]) -> None:
-    """Puts a text in the place of the file, whole or not at all; keeps the mode of a file that is there.
+    """Replace a file by a text, whole or not at all; keep the mode of an existing file.
 
     Pieces of a text are written as they are made.
 
     Raises:
-        PipeschedError: PS225, the file cannot be written.
+        PipeschedError: PS225, if the file cannot be written.
     """
     pieces = [text] if isinstance(text, str) else text
     try:
@@ -222,7 +223,7 @@ def replace_file(path: str, text: str | Iterable[str]) -> None:
 
 
 def complain(diagnostics: Sequence[Diagnostic], format: str, color: str) -> None:
-    """Show why a command stopped: an object or annotations on stdout, where tools read them; text on stderr."""
+    """Report why a command stopped: an object or annotations on stdout for tools; text on stderr."""
     if format == "json":
         from pipesched.report.report import Report
 

@@ -1,7 +1,7 @@
-"""How the value of an option is read: from a text of the command line, or from a value of Python that means the same.
+"""Readers of option values: from a text of the command line, or from an equivalent Python value.
 
-A reader takes either, and raises `Not` for what it does not take, with what it should be; or any ValueError, whose text
-says what is wrong. Who calls it says of which option that is: click of `--p`, `keywords.value` of the keyword.
+A reader takes either, and raises `Not` for anything else, with the expected form, or any ValueError whose text gives
+the fault. The caller adds the name of the option: click that of `--p`, `keywords.value` that of the keyword.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
 
 
 class Not(ValueError):
-    """A value that is not what an option takes."""
+    """A value that an option does not accept."""
 
     def __init__(self, value: object, what: str) -> None:
         super().__init__(f"{short(value)} is not {what}")
@@ -37,7 +37,7 @@ class Not(ValueError):
 
 
 def short(value: object) -> str:
-    """Return a value as a message shows it: on one line, and of a long one the beginning."""
+    """Return a value for a message: on one line, and cut if it is long."""
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else value[:37] + "...")
     shown = " ".join(repr(value).split())
@@ -45,7 +45,7 @@ def short(value: object) -> str:
 
 
 def text(value: object) -> str:
-    """Return a text where nothing else can be meant."""
+    """Return a text; refuse any other value."""
     if not isinstance(value, str):
         raise Not(value, "a text")
     return value
@@ -64,17 +64,17 @@ class Choice:
 
 
 def whole(value: object) -> int:
-    """Return an integer of at most 30 digits where it is a text, so that arithmetic with it stays cheap."""
+    """Return an integer, as a text of at most 30 digits, so that arithmetic with it stays cheap."""
     if isinstance(value, str) and WHOLE.fullmatch(value):
         return int(value)
-    with suppress(TypeError):  # an array of several numbers has an index too
+    with suppress(TypeError):  # an array of several numbers also has __index__
         if isinstance(value, SupportsIndex) and not isinstance(value, bool):
             return index(value)
     raise Not(value, "a whole number of at most 30 digits" if isinstance(value, str) else "a whole number")
 
 
 def seconds(value: object) -> float:
-    """Return a time limit: a number from 0 up."""
+    """Return a time limit: a nonnegative number of seconds."""
     if isinstance(value, str):
         return float(exact(value))
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
@@ -83,7 +83,7 @@ def seconds(value: object) -> float:
 
 
 def significant(value: object) -> int:
-    """Return a number of digits: 1 to 15, which is as many as a double has."""
+    """Return a number of digits, 1 to 15, as many as a double has."""
     digits = whole(value)
     if not 1 <= digits <= 15:
         raise ValueError(f"{short(value)} significant digits; 1 to 15 can be given")
@@ -91,19 +91,19 @@ def significant(value: object) -> int:
 
 
 def instant(value: object) -> Fraction:
-    """Return a time from 0 up, such as 12, 1.5 or 11/2."""
+    """Return a nonnegative time such as 12, 1.5 or 11/2."""
     if (found := exact(value)) >= 10**15:
         raise Not(value, "a number of at most 15 digits")
     return found
 
 
 def end(value: object) -> Fraction | str:
-    """Return a time, or ``graphml``, to which a graph can be written."""
+    """Return a time, or ``graphml``, a form of graphs."""
     return "graphml" if value == "graphml" else instant(value)
 
 
 def exact(value: object) -> Fraction:
-    """Return a number from 0 up as it is written: 5.5 is 11/2."""
+    """Return a nonnegative number exactly as written: 5.5 is 11/2."""
     with suppress(ValueError, OverflowError):
         if not isinstance(value, str) or _NUMBER.fullmatch(value.strip()):
             found = Fraction(str(value))
@@ -113,21 +113,21 @@ def exact(value: object) -> Fraction:
 
 
 def cap(value: object) -> Fraction:
-    """Return a number of activations."""
+    """Return a cap on activations."""
     if isinstance(value, str) and value.strip().lower() in ("none", "inf", "unlimited", "no"):
         raise fail(Code.USAGE, f"{short(value)} is not a number of activations", help="leave the cap out for none")
     return exact(value)
 
 
 def caps(value: object, each: Callable[[object], Fraction] = cap) -> tuple[Fraction, ...]:
-    """Return ``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2. each: reads one."""
+    """Return ``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2. each: the reader of one."""
     if isinstance(value, str):
         return tuple(each(part.strip()) for part in value.split(","))
     return tuple(map(each, listed(value, _FROM_0) if isinstance(value, Iterable) else [value]))
 
 
 def ranks(value: object) -> tuple[int, ...]:
-    """Return the rank of each stage: ``[0, 1, 1, 0]``, or as a text ``0,1,1,0``."""
+    """Return the rank of each stage: from ``[0, 1, 1, 0]``, or from a text ``0,1,1,0``."""
     return wholes(value, "a list of ranks such as 0,1,1,0", range(10**9))
 
 
@@ -146,12 +146,12 @@ def listed(value: object, what: str) -> Iterable[object]:
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Return a text, or several."""
+    """Return a text or several as a tuple."""
     return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of texts")))
 
 
 def costs(value: object) -> Costs:
-    """Return a text ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
+    """Return costs from a text ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
 
     Raises:
         PipeschedError: PS225, PS809.
@@ -195,14 +195,14 @@ def _cost(name: object, cost: object) -> Cost:
 
 
 def release(value: object) -> Release:
-    """Return a release rule, or its text."""
+    """Return a release rule, also from its text."""
     from pipesched.model.release import Release
 
     return value if isinstance(value, Release) else Release.parse(text(value))
 
 
 def version(value: object) -> TorchVersion:
-    """Return a torch version that we know the rules of; a patch number is dropped."""
+    """Return a supported torch version; a patch number is dropped."""
     try:
         return parse_version(text(value))
     except PipeschedError as error:

@@ -1,8 +1,8 @@
-"""Aliases of the schedules of the library: names in papers, frameworks and trainers, and as people type them.
+"""Aliases of the library's schedules: names in papers, frameworks and trainers, and common spellings.
 
-A name is looked up without case, hyphens, underscores and blanks, and without `Schedule` before or after it, as torch
-and others have it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is known by its own name so, and by all
-names of the row that has it. A row lists only names of the same order, operation for operation.
+Names are compared without case, hyphens, underscores, blanks, and without `Schedule` before or after them, as torch and
+others write it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is known by its own name in this form, and by
+all names of its row. A row lists only names of the same order, operation for operation.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ unet: skip connections
 ROWS = tuple(
     (name, *re.split(r",\s+", others)) for name, others in re.findall(r"^(\w+): (.+(?:\n  .+)*)", _NAMES, re.MULTILINE)
 )
-"""The file of a row is that of the library whose name is in it."""
+"""The rows: one name of each row is that of its file in the library."""
 
 _MOVED = "the block as it repeats, before its authors move operations of both ends"
-_SAID = {  # what is said of names which others give to more than this order
+_SAID = {  # remarks on names that others also use for further orders
     "zb1p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap P`",
     "zb2p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap 2P`",
     "zbvformatted": "its order from 2p microbatches on",
@@ -59,29 +59,29 @@ _SAID = {  # what is said of names which others give to more than this order
 
 
 def plain(name: str) -> str:
-    """Return the name without what people write differently."""
+    """Return the name without the parts that people spell differently."""
     return re.sub(r"^sched(ule)?|(schedule|pipelineengine)$", "", re.sub(r"[\W_]", "", name.lower()))
 
 
 def others(own: str) -> tuple[str, ...]:
-    """Return the other names of a schedule of the library, apart from case and marks."""
+    """Return the other names of a library schedule, apart from case and punctuation."""
     return tuple(name for row in ROWS if is_in(own, row) for name in row if plain(name) != plain(own))
 
 
 def known_as(name: str) -> str | None:
-    """Return the schedule of the library that is meant by a name which is none of its own."""
+    """Return the library schedule that an alias means, None for its own name."""
     asked, files = plain(name), built_in()
     row = next((row for row in ROWS if is_in(asked, row)), ())
     return next((own for own in files if plain(own) == asked), None) or next((x for x in files if is_in(x, row)), None)
 
 
 def is_in(name: str, row: tuple[str, ...]) -> bool:
-    """Return True if a row has the name, apart from case and marks."""
+    """Return True if a row has the name, apart from case and punctuation."""
     return plain(name) in map(plain, row)
 
 
 def taken_for(name: str) -> str | None:
-    """Return the remark on an alias; none where it is the schedule's own name apart from marks."""
+    """Return the remark on an alias; None for the schedule's own name apart from punctuation."""
     own = known_as(name)
     if own is None or plain(own) == plain(name):
         return None

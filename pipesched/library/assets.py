@@ -1,6 +1,6 @@
 """Finds the data that ships with the package: the grammar, the schedules, the published schemas.
 
-In a wheel they lie in ``pipesched/_assets``; in a checkout, at the top of the repository.
+In a wheel they are in ``pipesched/_assets``; in a checkout, at the top of the repository.
 """
 
 from __future__ import annotations

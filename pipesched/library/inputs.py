@@ -1,4 +1,4 @@
-"""Where a text comes from: a path, stdin, or the library of schedules that ships with pipesched."""
+"""Sources of texts: a path, stdin, or the library of schedules that ships with pipesched."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pipesched.support.source import Source
 
 
 def read(target: str) -> Source:
-    """Return the text of a path, of stdin (``-``), or of a built-in schedule by its name or by what others call it.
+    """Read a path, stdin (``-``), or a built-in schedule by its name or an alias.
 
-    A name with a colon may be claimed by an extension; a file of that name wins.
+    A name with a colon may belong to an extension; a file of that name wins.
 
     Raises:
-        PipeschedError: PS809 unreadable, PS810 neither a file nor a built-in schedule.
+        PipeschedError: PS809, unreadable; PS810, neither a file nor a built-in schedule.
     """
     there = os.path.exists(target)
     if target == "":
@@ -34,13 +34,13 @@ def read(target: str) -> Source:
 
 
 def claimed(target: str) -> Source | None:
-    """Return the source of a name with a colon that an extension claims; None of any other."""
+    """Return the source of a name with a colon that an extension claims, else None."""
     found = (row.claims.load()(target) for row in rows(Names) if ":" in target)
     return next((source for source in found if isinstance(source, Source)), None)
 
 
 def _text(path: str, on: str = "") -> Source:
-    """Return the text of a path or of stdin. on: the hint on a path that cannot be read.
+    """Read a path or stdin. on: the hint for an unreadable path.
 
     Raises:
         PipeschedError: PS809.
@@ -58,10 +58,10 @@ def _text(path: str, on: str = "") -> Source:
 
 
 def library(target: str) -> Source:
-    """Return the file of a built-in schedule, by its name or by what others call it.
+    """Read a built-in schedule, by its name or an alias.
 
     Raises:
-        PipeschedError: PS810, there is none.
+        PipeschedError: PS810, if there is none.
     """
     name = target if target in built_in() else known_as(target)
     if name is None:
@@ -72,10 +72,10 @@ def library(target: str) -> Source:
 
 
 def read_path(path: str) -> Source:
-    """Return the file that is named by a path; no built-in name counts.
+    """Read the file at a path; built-in names do not count.
 
     Raises:
-        PipeschedError: PS809, missing or not text.
+        PipeschedError: PS809, if it is missing or not text.
     """
     if path != "-" and not os.path.exists(path):
         raise _missing("path", path, Diagnostic(Code.UNREADABLE, f"no such file: {path}"))
@@ -83,7 +83,7 @@ def read_path(path: str) -> Source:
 
 
 def _missing(on: str, target: str, found: Diagnostic) -> PipeschedError:
-    """Return what is wrong with a name, as hints explain it."""
+    """Return the error on a missing name, as hints explain it."""
     return PipeschedError(explained(on, [found], target))
 
 

@@ -1,17 +1,18 @@
-"""Schedule -> Program: every message is sent and received at one global instant.
+"""Lowers a Schedule to a Program: every message is sent and received at one global instant.
 
 The schedule has been list-scheduled once (`analysis.timeline`). All events are put into one global order,
 
     a compute    at its start
     a message    at the end of its producer, before the computes that start then
 
-and each message writes its SEND on one rank and its RECV on the other at that place of the order. A rank's list is all
-that is written there, in order. Contracting each message to one point, the global order orders all of them, so the
-program finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of messages,
-so they match by position. It fails only if the compute order itself is a cycle. (Compare torch's `_add_send_recv`.)
+and each message writes its SEND on one rank and its RECV on the other at that place of the order. A rank's list is
+everything written there, in order. If each message is contracted to one point, the global order orders all of them, so
+the program finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of
+messages, so they match by position. This fails only if the compute order itself has a cycle. (Compare torch's
+`_add_send_recv`.)
 
     REDUCE_GRAD   after the last W or B of a stage, and the messages of that instant
-    SYNC          for the trained stages with copies, ascending, at the end: rendezvous of two of them after another
+    SYNC          for the trained stages with copies, ascending, at the end: pairwise rendezvous in turn
     STEP          last
 """
 
@@ -32,8 +33,8 @@ MESSAGE, REDUCE, COMPUTE = 0, 1, 2  # precedence among the events of one instant
 def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Program:
     """Lower a schedule whose timeline is finished; O(n log n) in the number of operations.
 
-    Instructions are rows first, in parts: computes, sends, receives, reductions, the two sides of SYNCs, and STEPs. Of
-    those before the SYNCs each comes from an operation, its source.
+    Instructions are first rows, in parts: computes, sends, receives, reductions, the two sides of SYNCs, and STEPs.
+    Each one before the SYNCs comes from an operation, its source.
     """
     found, reduced, syncs = dependencies.messages(), _last_backward(schedule), _syncs(schedule)
     stages, low, high = syncs.T
@@ -43,7 +44,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
     source = np.concatenate([np.arange(size, dtype=PLACE), found.producer, found.consumer, reduced], dtype=PLACE)
     rank = np.concatenate([schedule.rank[source], low, high, steps], dtype=np.int64)
     row, clock, start = _laid_out(rank, _instants(times, found.producer, reduced), parts, schedule.ranks)
-    del rank  # large
+    del rank  # frees much memory
 
     def ordered(*columns: Column) -> Column:
         return np.concatenate(columns, dtype=np.int32)[row]
@@ -73,10 +74,10 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
 
 
 def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
-    """Computes, messages and reductions in one global order: by time, messages before the computes that start then.
+    """Return computes, messages and reductions in one global order by time, messages before computes.
 
-    Where an operation takes no time and a message would precede its producer, the turn in which computes ran decides,
-    and messages follow their producer.
+    If an operation takes no time and a message would precede its producer, the turn in which computes ran decides, and
+    messages follow their producer.
     """
     count = (len(times.start), len(producer), len(reduced))
     which = np.repeat(np.array([COMPUTE, MESSAGE, REDUCE], dtype=np.int8), count)
@@ -86,7 +87,7 @@ def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
         return np.lexsort(((which - COMPUTE) % 3, turn, time)).astype(PLACE)
     if 4 * (int(time.max(initial=0)) + 1) * len(time) >= 2**63:
         return np.lexsort((which, time)).astype(PLACE)
-    time *= 4  # in place: these are large
+    time *= 4  # in place, since these are large
     time += which
     time *= len(time)
     time += np.arange(len(time), dtype=PLACE)
@@ -95,9 +96,9 @@ def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
 
 
 def _laid_out(rank: Ints, order: Column, count: list[int], ranks: int) -> tuple[Column, Column, Ints]:
-    """Return the rows of all parts by rank, in the order of their instants; these; and the cut by rank.
+    """Return the rows of all parts by rank, in the order of their instants; the ranks; and the offsets by rank.
 
-    A message and a SYNC have a row in two parts, of one instant. rank: of each row; it is overwritten.
+    A message and a SYNC have a row in two parts, at one instant. rank: of each row; it is overwritten.
     """
     first = np.cumsum([0, *count], dtype=PLACE)
     order[order >= first[2]] += first[2] - first[1]
@@ -129,11 +130,11 @@ _OF_CONSUMER = {
     role: np.array([next((x for x in role if x.kind.result is op.kind.result), -1) for op in COMPUTES], dtype=np.int8)
     for role in (SENDS, RECEIVES)
 }
-"""By kind of compute: what sends or receives the result that it takes."""
+"""By kind of compute: the instruction that sends or receives the result that it takes."""
 
 
 def _syncs(schedule: Schedule) -> Column:
-    """Of the replicated stages in ascending order: the stage and the two ranks; none for a forward-only schedule."""
+    """Return stage and two ranks of each SYNC, stages ascending; none for a forward-only schedule."""
     trained = np.flatnonzero(schedule.placement.wants[Result.WEIGHTS] & (not schedule.forward_only)).tolist()
     pairs = [(stage, *pair) for stage in trained for pair in schedule.placement.meetings(stage)]
     return np.array(pairs, dtype=PLACE).reshape(-1, 3)

@@ -1,1 +1,1 @@
-"""Holds the verdict on a schedule as a value: text and JSON."""
+"""The verdict on a schedule as a value, with its text and JSON."""

@@ -1,10 +1,10 @@
-"""The parts of a verdict: what a schedule costs and what was checked of it, each with its text and its JSON.
+"""The parts of a verdict: a schedule's costs and the checked properties, each with its text and JSON.
 
     deadlock-free (strict, so under every model)                      Communication
     peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]         Memory
     makespan 57 = 48 work + 9 idle   bubble 15.8 % (3/19)             Time
 
-`report` puts them together. The JSON is that of ``emit/report.schema.json``.
+`report` combines them. The JSON is that of ``emit/report.schema.json``.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pipesched.model.numbers import digits, exact, percent, shown
 from pipesched.model.units import NO_UNIT, Unit
 
 Said: TypeAlias = Callable[[Fraction], str]
-_SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+_SHOWN = 8  # most ranks of a list that are printed; longer ones keep both ends
 
 
 @dataclass(frozen=True, slots=True)
 class Communication:
     """The deadlock verdict under the named models.
 
-    model: the one asked for. holds, fails: names of models. capacity: the least number of buffered messages a channel
-    needs, 0 if strict holds, None if no number is enough. makespan: the end of the last rank where messages wait for
-    their turn under the model; None where no model was asked for, or it does not end.
+    model: the requested one. holds, fails: names of models. capacity: the least number of buffered messages per
+    channel, 0 if strict holds, None if no number is enough. makespan: the end of the last rank if messages queue under
+    the model; None if no model was requested, or the program does not end.
     """
 
     model: str
@@ -38,7 +38,7 @@ class Communication:
     makespan: Fraction | None = None
 
     def __str__(self) -> str:
-        """Return ``deadlock-free (…)``: under which models, and what the others need."""
+        """Return ``deadlock-free (…)``: the models under which it is, and what the others need."""
         if not self.fails:
             strict = "strict, so " if self.model == "strict" else f"{self.model}; "
             return f"deadlock-free ({strict}under every model)"
@@ -48,7 +48,7 @@ class Communication:
         return f"deadlock-free ({self.model}{also}; not under {', '.join(self.fails)}{enough})"
 
     def queued(self, ideal: Fraction, unit: Unit) -> list[str]:
-        """``makespan 63 under one-stream, where messages queue: 10.5 % more``; nothing where no model was asked for."""
+        """Return ``makespan 63 under one-stream, where messages queue: 10.5 % more``; nothing without a model."""
         if self.makespan is None:
             return []
         more = f"{percent((self.makespan - ideal) / ideal)} more" if self.makespan > ideal > 0 else "no more"
@@ -62,13 +62,13 @@ class Communication:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Most activations live at once, by rank. Unit: one microbatch through 1/p of the model.
+    """The most activations live at once, by rank. Unit: one microbatch through 1/p of the model.
 
-    release: the rule that frees them. cap: by rank, in the same unit, or None. notes: what else takes memory.
-    received, unsent: by rank, where the file names its messages, the most that are received and not yet used, made and
-    not yet sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace.
-    host: by rank, where activations are offloaded, the most in host memory at once, each from its O to its L.
-    instead: what is said in the place of a peak that is rounded.
+    release: the rule that frees them. cap: by rank, in the same unit, or None. notes: further uses of memory. received,
+    unsent: by rank, if the file names its messages, the most that are received but not yet used, and made but not yet
+    sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace. host: by rank, if
+    activations are offloaded, the most in host memory at once, each from its O to its L. instead: a text in place of a
+    rounded peak.
     """
 
     release: str
@@ -85,8 +85,8 @@ class Memory:
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
 
     def lines(self, *, unit: bool = False) -> list[str]:
-        """Return the peak against its cap, where, and every rank's. unit: memory is counted in another unit too, which
-        may have the cap.
+        """Return the peak against its cap, its place, and every rank's. unit: memory also has another unit, which may
+        have the cap.
         """
         if not self.peak:
             return []
@@ -108,7 +108,7 @@ class Memory:
         return lines
 
     def to_json(self) -> dict[str, object]:
-        """Return a cap that is the same everywhere is one number, else a list by rank."""
+        """Return the figures as JSON; a cap that is the same everywhere is one number, otherwise a list by rank."""
         cap = self.cap[0] if self.cap and len(set(self.cap)) == 1 else self.cap
         counts = {"received": self.received, "unsent": self.unsent}
         listed = {name: None if row is None else list(row) for name, row in counts.items()}
@@ -120,8 +120,8 @@ class Memory:
 class Time(Idle):
     """The timeline at these costs, in their unit: makespan, and by rank work, idle time and span.
 
-    assumed: costs that were not given and are used, each with what it follows from. remarks: that, and what else is to
-    be said of the costs, in words. rests_on: those of them that are assumptions; doubts: the others. unit: of times.
+    assumed: the derived costs in use, each with the text of its rule. remarks: these, and further remarks on the costs.
+    rests_on: the remarks that are assumptions; doubts: the others. unit: of times.
     """
 
     costs: Mapping[str, object] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Time(Idle):
         return f"<Time makespan {said(self.makespan)}, span {said(self.span)}, idle {_list_text(self.idle, said)}>"
 
     def to_json(self) -> dict[str, object]:
-        """Return the costs, and every time as it is and as a decimal."""
+        """Return the costs, and every time exactly and as a decimal."""
         names = ("makespan", "span", "bubble", "span_bubble", "work", "idle", "span_idle")
         said = {"assumed_costs": dict(self.assumed), "cost_remarks": list(self.remarks)}
         unit = {"unit": self.unit.name} if self.unit else {}
@@ -145,7 +145,7 @@ class Time(Idle):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of a file about itself. holds: None where its condition is false. detail: both sides, with numbers."""
+    """A claim of a file about itself. holds: None if its condition is false. detail: both sides, with numbers."""
 
     text: str
     holds: bool | None
@@ -157,8 +157,8 @@ class Claim:
 
 
 class Part:
-    """A part that an extension adds, between memory and times. key: in JSON. kept: where it counts memory, the amount
-    that an F keeps which is run again.
+    """A part that an extension adds, between memory and times. key: in JSON. kept: if it counts memory, the amount that
+    a recomputed F keeps.
     """
 
     key: ClassVar[str]
@@ -170,15 +170,15 @@ class Part:
         return ()
 
     def lines(self) -> list[str]:
-        """Return the part in a verdict."""
+        """Return the lines of a verdict."""
         return []
 
     def short(self) -> list[str]:
-        """Return the part in a verdict of one line."""
+        """Return the texts in a verdict on one line."""
         return []
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form."""
+        """Return the published JSON form."""
         return {}
 
 
@@ -187,10 +187,10 @@ Added = TypeVar("Added", bound=Part)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The measures of a verdict, each None where a broken file leaves it unknown.
+    """The measures of a verdict, each None if a broken file leaves it unknown.
 
-    operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks. more: parts
-    of extensions.
+    operations: including the parts of overlaps. slots: overlaps counted once. messages: between different ranks. more:
+    parts of extensions.
     """
 
     ranks: int | None = None
@@ -210,7 +210,7 @@ class Parts:
 
     @property
     def counted(self) -> bool:
-        """True if a part counts memory too, in a unit of its own."""
+        """True if a part also counts memory, in a unit of its own."""
         return any(part.kept for part in self.more)
 
     @property
@@ -219,7 +219,7 @@ class Parts:
         return tuple(said for part in self.more for said in part.assumed)
 
     def to_json(self) -> dict[str, object]:
-        """The verdict on messages, memory and times; with null or nothing in their keys where one is not known."""
+        """Return messages, memory and times as JSON; an unknown one has null or empty values."""
         return {
             "communication": self.communication.to_json() if self.communication else _NO_COMMUNICATION,
             "memory": self.memory.to_json() if self.memory else _NO_MEMORY,
@@ -239,12 +239,12 @@ _NO_TIME = {
 
 
 def activations(count: Fraction) -> str:
-    """Return a peak where others are in bytes: ``5.5 activations``."""
+    """Return a peak beside others in bytes: ``5.5 activations``."""
     return f"{digits(count)} activation{'s' * (count != 1)}"
 
 
 def _most(words: str, by_rank: tuple[Fraction, ...], most: Said, each: Said) -> str:
-    """Return the largest of a row, where, and all of it."""
+    """Return the largest entry of a row, its place, and the row."""
     top = max(by_rank)
     where = "every rank" if by_rank.count(top) == len(by_rank) > 1 else f"rank {by_rank.index(top)}"
     return f"{words.format(most(top))}, on {where}      {_list_text(by_rank, each)}"

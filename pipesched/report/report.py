@@ -6,9 +6,9 @@
         makespan 57 = 48 work + 9 idle   bubble 15.8 % (3/19)
         claims 2 of 2 hold
 
-A verdict is good if no diagnostic is an error. `str(report)` is what the command line prints, `to_json()` the
-published form (``emit/report.schema.json``). Where a broken file leaves a part unknown, its keys in JSON are there
-with null or nothing in them.
+A verdict is good if no diagnostic is an error. `str(report)` is the output of the command line, `to_json()` the
+published form (``emit/report.schema.json``). If a broken file leaves a part unknown, its JSON keys exist with null or
+empty values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INDENT = " " * 4
 
 
 class _Known(Generic[Part]):
-    """A part of a report; where it is not known, PipeschedError is raised with what is wrong."""
+    """A part of a report; if it is unknown, PipeschedError is raised with the findings."""
 
     def __init__(self, of: Callable[[Parts], Part | None]) -> None:
         self.of = of
@@ -55,7 +55,7 @@ class Recorded(Protocol):
 
 
 class Verdict(Protocol):
-    """A verdict of an extension on a whole file, beside its schedule; as `optimizer.verdict.Verdict`."""
+    """The verdict of an extension on a whole file, beyond its schedule; such as `optimizer.verdict.Verdict`."""
 
     @property
     def proved(self) -> bool: ...
@@ -68,14 +68,14 @@ class Verdict(Protocol):
 
 @dataclass(frozen=True)
 class Report(Judged):
-    """All that `verify` found out about one schedule at one size.
+    """The result of `verify` for one schedule at one size.
 
     A right schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory and
-    time. Of a broken one some are not known: `report.time` then raises PipeschedError, and `report.parts.time` is None.
-    subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
-    frozen: the stages that are not. verdict: of an optimizer's answer. not_judged: its entries that nothing was
-    compared with. title: what people call the schedule, where that is not its name. notes: on how a framework came to
-    it. recorded: the runs that were held against it.
+    time. In a broken one some are unknown: `report.time` then raises PipeschedError, and `report.parts.time` is None.
+    subject: the analysis for its picture. forward_only: there is no backward, so nothing is trained. frozen: the stages
+    that are not trained. verdict: of an optimizer's answer. not_judged: its entries that were compared with nothing.
+    title: the schedule's name for people, if not `name`. notes: on a framework's way to it. recorded: the runs that
+    were compared with it.
     """
 
     name: str | None
@@ -120,16 +120,16 @@ class Report(Judged):
         """The end of the last operation.
 
         Raises:
-            PipeschedError: what is wrong, where the order has no end.
+            PipeschedError: the findings, if the order has no end.
         """
         return self.time.makespan
 
     @property
     def bubble(self) -> Fraction:
-        """Idle time of all ranks / (ranks x makespan), the share of the machine that does not compute.
+        """The idle time of all ranks / (ranks x makespan), the share of the machine that does not compute.
 
         Raises:
-            PipeschedError: what is wrong, where the order has no end.
+            PipeschedError: the findings, if the order has no end.
         """
         return self.time.bubble
 
@@ -138,7 +138,7 @@ class Report(Judged):
         """The most activations of every rank.
 
         Raises:
-            PipeschedError: what is wrong with a file that is not an order.
+            PipeschedError: the findings, if the file is not an order.
         """
         return self.memory.peak
 
@@ -146,7 +146,7 @@ class Report(Judged):
         return self.text()
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
-        """Return the diagnostics with their places, then the verdict. verbose: all that is assumed."""
+        """Return the diagnostics with their places, then the verdict. verbose: all assumptions."""
         parts = [render.text(diagnostic, color=color) for diagnostic in self.diagnostics]
         if self.ok:
             return "\n\n".join([*parts, self._verdict(color, verbose)])
@@ -164,7 +164,7 @@ class Report(Judged):
         return (*(time.rests_on if time else ()), *more)
 
     def _repr_html_(self) -> str:
-        """Return how a notebook shows it: the picture, and the text."""
+        """Return the picture and the text, for a notebook."""
         words = f"<pre>{safe(self.text(), 'xml')}</pre>"
         if self.subject is None or not lists.known("picture"):
             return words
@@ -208,7 +208,7 @@ class Report(Judged):
         }
 
     def _title(self, name: str | None) -> list[str]:
-        """Return the schedule, or the file where there are several, and the sizes."""
+        """Return the schedule, or the file if there are several, and the sizes."""
         return [part for part in (render.clean(name or ""), render.sizes(self.parameters)) if part]
 
     def _head(self, color: bool, name: str | None) -> str:
@@ -237,7 +237,7 @@ class Report(Judged):
         return [*peak, f"makespan {length(time.makespan)}", *longer, f"bubble {share(time.bubble)}", *remarks]
 
     def _verdict(self, color: bool, verbose: bool) -> str:
-        """Return the block of a schedule that holds."""
+        """Return the block of text on a schedule that holds."""
         messages = self.parts.communication
         lines = [" · ".join(["complete", "data flow", "channels FIFO", *([str(messages)] if messages else [])])]
         lines += self.parts.memory.lines(unit=self.parts.counted) if self.parts.memory else []

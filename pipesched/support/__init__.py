@@ -1,1 +1,1 @@
-"""Limits, foreign text, files and processes: what everything else rests on."""
+"""Limits, foreign text, files and processes: the basis of all other modules."""

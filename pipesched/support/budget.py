@@ -1,13 +1,13 @@
-"""Reading a file takes time linear in its size.
+"""Limits that make reading a file linear in its size.
 
     digits    of a number                   at most 300: any double has fewer
     parts     of a dotted key               at most 100
     bytes     of TOML, read slowly          at most 512 KiB
     levels    of brackets in brackets       at most 100
 
-A file that costs more is refused before the work is done: `Spent`, which `diagnostics.budgeted` makes PS843. Python has
-limits of its own on digits and on recursion; they differ between its versions and with the environment, and end in
-unreadable errors.
+A file that exceeds them is refused before the work is done: `Spent`, which `diagnostics.budgeted` turns into PS843.
+Python has its own limits on digits and on recursion; they differ between its versions and with the environment, and end
+in unreadable errors.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ TABLE = 2**19
 LEVELS = 100
 
 DECIMAL = b"0123456789"
-"""The digits of JSON, where those in quotes are not numbers."""
+"""The digits of JSON numbers, outside of strings."""
 WRITTEN = b"0123456789_abcdefABCDEF"
-"""The digits of TOML, whose numbers may be hexadecimal."""
+"""The digits of TOML numbers, which may be hexadecimal."""
 SEXAGESIMAL = WRITTEN + b":"
-"""The digits of YAML, whose numbers may be of hours, minutes and seconds."""
+"""The digits of YAML numbers, which may be hours, minutes and seconds."""
 _DOTS = b"." * (PARTS + 1)
 _NO_DOTS = bytes(sign for sign in range(256) if sign not in b".,=[]{}#")
-"""What may stand between two dots of one key."""
+"""The characters that may be between two dots of one key."""
 
 Value = TypeVar("Value")
 
 
 class Spent(Exception):
-    """A file costs more than its budget. at: the offset in its text, where there is one place."""
+    """A file exceeds its budget. at: the offset in its text, if there is one place."""
 
     def __init__(self, what: str, at: int | None = None) -> None:
         super().__init__(what)
@@ -43,10 +43,10 @@ class Spent(Exception):
 
 
 def numbers(text: str | bytes, digits: bytes = DECIMAL) -> None:
-    """Looks at every number of a text, in one pass that no number can make longer.
+    """Check every number of a text, in one pass whose time no number can extend.
 
     Raises:
-        Spent: one has too many digits.
+        Spent: if one has too many digits.
     """
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     zeros, long = _zeros(digits), b"0" * (DIGITS + 1)
@@ -59,22 +59,22 @@ def numbers(text: str | bytes, digits: bytes = DECIMAL) -> None:
 
 @cache
 def _zeros(digits: bytes) -> bytes:
-    """Makes each of these a 0, and all else a blank."""
+    """Map each of these digits to 0, and any other byte to a blank."""
     return bytes(ord("0") if sign in digits else ord(" ") for sign in range(256))
 
 
 def _unquoted(data: bytes) -> bytes:
-    """Return the text with blanks for all that is in quotes."""
+    """Return the text with blanks for everything in quotes."""
     parts = data.replace(b"\\\\", b"  ").replace(b'\\"', b"  ").split(b'"')
     parts[1::2] = [b" " * len(part) for part in parts[1::2]]
     return b" ".join(parts)
 
 
 def keys(text: str) -> None:
-    """Looks at every dotted key of a text of TOML.
+    """Check every dotted key of a TOML text.
 
     Raises:
-        Spent: one has too many parts, or the text is too long.
+        Spent: if one has too many parts, or the text is too long.
     """
     if len(text) > TABLE:
         raise Spent(f"it has more than {TABLE // 2**10} KiB, which is the most of TOML; JSON may be longer")
@@ -86,10 +86,10 @@ def keys(text: str) -> None:
 
 
 def levels(value: object) -> None:
-    """Looks at every list and table in a value that came from a text.
+    """Check the nesting of lists and tables in a parsed value.
 
     Raises:
-        Spent: too many of them are in each other.
+        Spent: if the nesting is too deep.
     """
     inside: list[object] = [value]
     for _ in range(LEVELS + 1):
@@ -105,10 +105,10 @@ def levels(value: object) -> None:
 
 
 def parsed(parse: Callable[[str], Value], text: str, digits: bytes = DECIMAL) -> Value:
-    """Return the value of a text, whose numbers are looked at before it is parsed, and whose brackets afterwards.
+    """Parse a text whose numbers are checked before, and whose nesting is checked afterwards.
 
     Raises:
-        Spent: too many digits or levels; whatever `parse` raises.
+        Spent: for too many digits or levels; any exception of `parse`.
     """
     numbers(text, digits)
     try:

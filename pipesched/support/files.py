@@ -1,10 +1,10 @@
-"""Files appear whole or not at all, and are read only as far as they can be.
+"""Writing of files whole or not at all, and reading within limits.
 
-    writing   FILE <- rename <- .FILE.123.pipesched.tmp      locked by its writer as long as that lives
+    writing   FILE <- rename <- .FILE.123.pipesched.tmp      locked by its writer during its life
     reading   a block at a time, of at most `LARGEST` bytes of text
 
-A writer that is killed leaves its temporary file, but not the lock on it; the next writer to the folder removes what
-nobody holds. Pipes, devices and what the shell calls /dev/fd/N are written to as they are.
+A writer that is killed leaves its temporary file, but not the lock on it; the next writer to the folder removes
+unlocked ones. Pipes, devices and what the shell calls /dev/fd/N are written directly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 LARGEST = 256 * 2**20
-PATIENCE = 2.0  # seconds for somebody to open the other end of a named pipe
+PATIENCE = 2.0  # seconds to wait for the other end of a named pipe
 _BLOCK = 2**20
 _TEMPORARY = re.compile(r"\..*\.[0-9]+\.pipesched\.tmp", re.S)
 DESCRIPTOR = re.compile(r"/dev/stdout|/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]{1,9})")
@@ -28,15 +28,15 @@ _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 class NotText(ValueError):
-    """A file holds something else than text."""
+    """A file is not text."""
 
 
 def read(path: str) -> bytes:
-    """Return the bytes of a file of text.
+    """Read the bytes of a text file.
 
     Raises:
-        OSError: it cannot be read, or is a pipe to which nobody writes.
-        NotText: it is not UTF-8, or there is more of it than is ever read.
+        OSError: if it cannot be read, or is a pipe to which nobody writes.
+        NotText: if it is not UTF-8, or longer than the limit.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as stream:
         head = _first(stream.fileno()) if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode) else b""
@@ -45,10 +45,10 @@ def read(path: str) -> bytes:
 
 
 def _first(pipe: int) -> bytes:
-    """Read the first bytes of a pipe within a moment, if any; a named pipe may wait for its writer.
+    """Read the first bytes of a pipe within a short time, if any; a named pipe may wait for its writer.
 
     Raises:
-        OSError: there is none.
+        OSError: if there are none.
     """
     waiting = select.poll()
     waiting.register(pipe, select.POLLIN | select.POLLHUP)
@@ -56,17 +56,17 @@ def _first(pipe: int) -> bytes:
     try:
         head = os.read(pipe, _BLOCK)
     except BlockingIOError:
-        return b""  # a writer that takes its time
+        return b""  # the writer needs more time
     if not head and not known:
         raise OSError("the pipe has no writer")
     return head
 
 
 def text(blocks: Iterable[bytes]) -> bytes:
-    """Return the blocks as one, each checked as it comes, so that a file that is not text is not read to its end.
+    """Return the blocks as one, each checked on arrival, so that a file that is not text is not read to its end.
 
     Raises:
-        NotText: as `read`.
+        NotText: as for `read`.
     """
     decoder, made = codecs.getincrementaldecoder("utf-8")(), bytearray()
     try:
@@ -82,23 +82,23 @@ def text(blocks: Iterable[bytes]) -> bytes:
 
 
 def replace(path: str, pieces: Iterable[bytes]) -> None:
-    """Puts the pieces in the place of a file, whole or not at all; keeps the mode of a file that is there.
+    """Replace a file by the pieces, whole or not at all; keep the mode of an existing file.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: if they cannot be written.
     """
     open_already = DESCRIPTOR.fullmatch(path)
     if open_already:
         _write_to(int(open_already[1] or _STANDARD.get(path, 1)), pieces)
     elif os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-        with open(path, "wb") as stream:  # a device or a pipe has no place to be renamed to
+        with open(path, "wb") as stream:  # a device or a pipe cannot be replaced by a renamed file
             stream.writelines(pieces)
     else:
         _rename_to(os.path.realpath(path), pieces)
 
 
 def _write_to(descriptor: int, pieces: Iterable[bytes]) -> None:
-    """Write at the position of a descriptor of ours, once the standard streams are flushed."""
+    """Write at the position of one of our descriptors, after flushing the standard streams."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -119,9 +119,9 @@ def _rename_to(path: str, pieces: Iterable[bytes]) -> None:
 
 @contextlib.contextmanager
 def _temporary(path: str) -> Iterator[tuple[str, int]]:
-    """A new file that is locked as long as it is written, and gone afterwards if it still bears this name."""
+    """Yield a new file that is locked while it is written, and removed afterwards if it still has this name."""
     descriptor = -1
-    while descriptor < 0 or not os.path.exists(path):  # somebody may have cleared it before it was locked
+    while descriptor < 0 or not os.path.exists(path):  # another process may have removed it before it was locked
         if descriptor >= 0:
             os.close(descriptor)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -135,20 +135,20 @@ def _temporary(path: str) -> Iterator[tuple[str, int]]:
 
 
 def clear(folder: str) -> None:
-    """Removes the temporary files of writers that are gone: those of this kind that nobody holds a lock on."""
+    """Remove the temporary files of dead writers: those of this kind that nobody has locked."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 itself = os.O_RDONLY | os.O_NOFOLLOW
                 with contextlib.suppress(OSError), os.fdopen(os.open(entry.path, itself)) as stream:
                     held = stream.fileno()
-                    # Its writer may have gone on in the meantime, and have given the name to its next file.
+                    # Its writer may have continued in the meantime, and have given the name to its next file.
                     if _lock(held, wait=False) and os.path.samestat(os.fstat(held), os.lstat(entry.path)):
                         os.unlink(entry.path)
 
 
 def _lock(descriptor: int, *, wait: bool) -> bool:
-    """Lock a file; true if it is ours alone from now on. Without locks it is never ours."""
+    """Lock a file; return True if it is exclusively ours from now on. Without locks it never is."""
     try:
         import fcntl
 

@@ -1,15 +1,15 @@
-"""Text from outside is marked where it comes in, so that every line end and every colour of an output is ours.
+"""Text from outside is marked on entry, so that every line end and every colour of an output is ours.
 
     "a\\n::add-mask::b"             a value of a file
     "a\\U0010000a::add-mask::b"     the same as `Foreign`: a character that ends or steers a line is its shadow
 
-A shadow is a character of the private plane 16, as far from its begin as its character is from 0. It does nothing to a
-terminal, and survives when the text is joined, split, quoted in a message or wrapped. On the
-way out (`safe`) it is shown as one mark; JSON has the character itself, escaped.
+A shadow is a character of the private plane 16, at the same offset from its begin as its character is from 0. It does
+nothing to a terminal, and survives when the text is joined, split, quoted in a message or wrapped. On output (`safe`)
+it is shown as one mark; JSON has the character itself, escaped.
 
-Values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and their like
-elsewhere. Nouns that a text may reach another way, as `Source`, `Label`, `Diagnostic` and `Setting`, `mark` their own.
-In Python such texts stay marked; `real` gives what was there.
+Values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and the like
+elsewhere. Nouns that a text may reach in other ways, such as `Source`, `Label`, `Diagnostic` and `Setting`, `mark`
+their own. In Python such texts stay marked; `real` returns the original.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any, NewType, cast
 from pipesched.support import budget
 
 Foreign = NewType("Foreign", str)
-"""A text in which nothing ends or steers a line. `foreign` alone makes one; nouns that keep such text ask for it."""
+"""A text without characters that end or steer a line. Only `foreign` makes one; nouns that keep such text require
+it."""
 
 STEERING = (
     (0x00, 0x1F),  # C0, with tab and line ends
@@ -35,7 +36,7 @@ STEERING = (
     (0x2060, 0x206F),
     (0xFEFF, 0xFEFF),
 )
-"""The characters that end or steer a line, as ranges with both ends."""
+"""The characters that end or steer a line, as inclusive ranges."""
 
 
 SHADOWS = 0x100000
@@ -45,7 +46,7 @@ _ESCAPED = {letter: _SHADOW[ord(character)] for letter, character in zip("bfnrt"
 
 
 def among(plane: int, ranges: tuple[tuple[int, int], ...] = STEERING) -> str:
-    """Return the characters of ranges, moved to a plane, as part of a class of `re`."""
+    """Return the characters of ranges, moved to a plane, as part of a character class of `re`."""
     return "".join(f"{chr(plane + low)}-{chr(plane + high)}" for low, high in ranges)
 
 
@@ -55,38 +56,38 @@ _ENDS = {("Expecting property name enclosed in double quotes", "}"): "object", (
 
 
 def foreign(text: str) -> Foreign:
-    """Return the text, marked; one that is marked already stays as it is."""
+    """Return the text, marked; a marked text does not change."""
     return Foreign(text if text.isprintable() else text.translate(_SHADOW))
 
 
 def real(text: str) -> str:
-    """Return the text itself, for data that goes out as it came in."""
+    """Return the original text, for data that are written as they were read."""
     return text if text.isascii() else text.translate(_REAL)
 
 
 def values(tree: object) -> object:
-    """Return a value with all that it holds, each text in it marked, keys too."""
+    """Return a value with every text in it marked, including keys."""
     match tree:
         case str():
             return foreign(tree)
         case dict():
             return {values(key): values(value) for key, value in tree.items()}
-        case list() | tuple() if type(tree) in (list, tuple):  # no row with names
+        case list() | tuple() if type(tree) in (list, tuple):  # not a named tuple
             return type(tree)(map(values, tree))
     return tree
 
 
 def mark(noun: object, *names: str) -> None:
-    """Marks fields of a frozen noun that has just been made."""
+    """Mark fields of a frozen noun that has just been made."""
     for name in names:
         object.__setattr__(noun, name, values(getattr(noun, name)))
 
 
 def toml_of(text: str, *, parse_float: Callable[[str], object] = float) -> dict[Foreign, object]:
-    """Return the table of a text of TOML, as ``tomllib.loads`` makes it, whose errors these are.
+    """Parse a TOML text with the result and errors of ``tomllib.loads``.
 
     Raises:
-        Spent: it costs more than its budget.
+        Spent: if it exceeds its budget.
     """
     budget.keys(text)
     made = values(budget.parsed(partial(tomllib.loads, parse_float=parse_float), text, budget.WRITTEN))
@@ -100,10 +101,10 @@ def json_of(
     parse_constant: Callable[[str], object] | None = None,
     object_pairs_hook: Callable[[list[tuple[str, object]]], object] | None = None,
 ) -> Any:
-    """The value of a text of JSON, as ``json.loads`` makes it, whose errors these are, at the places of the text.
+    """Parse a JSON text with the result and errors of ``json.loads``, at the places of the text.
 
     Raises:
-        Spent: it costs more than its budget.
+        Spent: if it exceeds its budget.
     """
     given = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass")
     loads = partial(
@@ -116,7 +117,7 @@ def json_of(
 
 
 def _as_of_3_13(error: json.JSONDecodeError) -> json.JSONDecodeError:
-    """Return the error as every later Python has it: a comma too many is told as such, at its place."""
+    """Convert the error to that of later Pythons: a superfluous comma is reported as such, at its place."""
     before = error.doc[: error.pos].rstrip(" \t\r\n")
     kind = _ENDS.get((error.msg, error.doc[error.pos : error.pos + 1])) if before.endswith(",") else None
     return (
@@ -137,7 +138,7 @@ def _json(loads: Callable[[str], object], given: str) -> object:
 
 
 def _marked(found: re.Match[str]) -> str:
-    """Return the shadow of a character that steers, however JSON writes it; anything else as it is."""
+    """Return the shadow of a steering character, in any notation of JSON; any other text does not change."""
     code, letter, character = found.groups()
     shadow = _ESCAPED.get(letter) if letter else _SHADOW.get(int(code, 16) if code else ord(character))
     return shadow or found[0]

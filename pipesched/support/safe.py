@@ -57,13 +57,13 @@ def line(text: str) -> str:
 
 
 def _harmless(text: str, command: re.Pattern[str]) -> str:
-    """For a terminal or a log, as the last look at what is written to one."""
+    """Return the text for a terminal or a log, as the last check before it is written."""
     shown = _data(text)
     return command.sub(rf"\1{_REPLACED}", shown) if "::" in shown or "##" in shown else shown
 
 
 def _data(text: str) -> str:
-    """Return the line ends, tabs and colours stay as they are."""
+    """Return the text with its line ends, tabs and colours; other steering characters are replaced."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return _COLOUR_OR_DANGER.sub(lambda found: found[1] or _REPLACED, text)
@@ -78,13 +78,13 @@ def _text(text: str) -> str:
 
 
 def _dot(text: str) -> str:
-    """For graphviz, which quotes: a name that ends in a backslash would take the quote away, <…> would be markup."""
+    """Return the text for graphviz, which quotes: a final backslash would escape the quote, <…> would be markup."""
     shown = line(text).replace("\\", "\\\\")
     return f" {shown}" if shown.startswith("<") else shown
 
 
 def _json(text: str) -> str:
-    """Escape a JSON document, in which only strings hold characters beyond ASCII."""
+    """Escape a JSON document, in which only strings contain non-ASCII characters."""
     made = text if text.isascii() and "\x7f" not in text else _NOT_IN_JSON.sub(_escaped, text)
     return made.replace("##", r"#\u0023") if "##" in made else made
 
@@ -116,5 +116,5 @@ FORMS: dict[Form, Callable[[str], str]] = {
 
 
 def safe(text: str, form: Form) -> str:
-    """Return the text as it can be in a form."""
+    """Return the text in a form."""
     return FORMS[form](text)

@@ -1,4 +1,4 @@
-"""Where a text came from, and how a place in it is named.
+"""The origin of a text, and the notation of places in it.
 
 A `Source` is a name and a text; a `Span` is a half-open range of it. Lines and columns count from 1,
 columns in characters, as editors do.
@@ -18,9 +18,9 @@ from pipesched.support.foreign import mark
 
 @dataclass(frozen=True)
 class Source:
-    """A named text, as the user gave it. made_at: by offset, the line of a program that made what begins there.
+    """A named text, as the user gave it. made_at: by offset, the line of a program that made the text there.
 
-    origin: for text that did not come from a file, where it came from (the name of a row of `extension.Names`).
+    origin: for text that did not come from a file, the name of its row of `extension.Names`.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Source:
         return self.text[starts[number - 1] : end].rstrip("\r\n")
 
     def span(self, start: int, end: int) -> Span:
-        """Return the range from `start` up to, not including, `end`."""
+        """Return the range from `start` to `end`, exclusive."""
         return Span(self, start, end)
 
 

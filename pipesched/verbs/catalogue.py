@@ -1,6 +1,6 @@
-"""The library as people look through it: in groups by placement and by what more a schedule asks for, oldest first.
+"""The library as people browse it: grouped by placement and by special requirements, oldest first.
 
-A group follows from the file at a small size, so that a new file needs no entry anywhere.
+A group is computed from the file at a small size, so that a new file needs no entry anywhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 @dataclass(frozen=True)
 class Entry:
-    """A schedule of the library. documentation: that of its file, on one line; also: what others call it."""
+    """A library schedule. documentation: of its file, on one line; also: its aliases."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def papers(self) -> tuple[str, ...]:
-        """The numbers of the papers on arXiv that its file names, as 2104.04473."""
+        """The arXiv numbers of the papers that its file names, such as 2104.04473."""
         return tuple(dict.fromkeys(_PAPER.findall(self.documentation)))
 
     def to_json(self) -> dict[str, object]:
@@ -56,7 +56,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Return all of them: group by group, in each in the order of publication."""
+    """Return all entries, group by group, each in the order of publication."""
     found = []
     for name in built_in():
         source = read(name)

@@ -1,8 +1,8 @@
-"""Writes an order for a runtime, once it is verified; or as words or in the language, as it is.
+"""Writes an order for a runtime, after verifying it; or as words or in the language, unchanged.
 
     load ──> verify ──> lower ──> the target's own actions ──> verify again ──> text, a rank at a time
 
-What is emitted for a runtime is exactly what was verified.
+The output for a runtime is exactly what was verified.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True)
 class Emission:
-    """An order that is written, and the verdict on it; no order where the verdict is not good."""
+    """An order to write, and the verdict on it; no order if the verdict is not good."""
 
     report: Report
     target: str
@@ -43,7 +43,7 @@ class Emission:
         return iter(()) if self.order is None else writer(self.target).by_rank(self.order, self.head)
 
     def settings(self, files: Sequence[str] = (), *, by_rank: bool = False) -> list[str]:
-        """Return the settings that a trainer needs besides the files, which are of a rank each or one for all."""
+        """Return the settings that a trainer needs in addition to the files, which are one per rank or one for all."""
         target = targets()[self.target]
         if self.order is None:
             return []
@@ -52,7 +52,7 @@ class Emission:
         return writer(self.target).settings(self.order, files[0] if files else f"FILE{target.ending}", self.version)
 
     def to_json(self, files: Sequence[str] = (), *, by_rank: bool = False) -> dict[str, object]:
-        """Return the published form, see ``emit/README.md``: the text is in it where it is in no file."""
+        """Return the published JSON form, see ``emit/README.md``: it contains the text if no file does."""
         if self.order is None:
             return self.report.to_json()
         return {
@@ -67,9 +67,9 @@ class Emission:
 
 
 def emit(source: Source, options: Options, to: str) -> Emission:
-    """Return a file for a target: the verdict is on what is emitted.
+    """Convert a file for a target; the verdict is on the result.
 
-    What is wrong is in the report: with the file, with what is made from it, or that the target cannot run it (PS814).
+    The report has all findings: on the file, on its conversion, or that the target cannot run it (PS814).
     """
     target, way = targets()[to], writer(to)
     if not target.judged:
@@ -92,7 +92,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
 
 
 def _surely(source: Source) -> TorchVersion | None:
-    """Return the version of torch that a file with WAIT_SEND is for, None of any other file."""
+    """Return the version of torch required by a file with WAIT_SEND, None for any other file."""
     waits = "WAIT_" in source.text and reader_of(source) is TORCH_CSV
     return first_with(Op.WAIT_SEND_F) if waits else None
 
@@ -105,7 +105,7 @@ def _finished(
     if version is not None and isinstance(order, Program):
         order = way.actions(order, version)
     final = first.having(order if isinstance(order, Program) else None, version)
-    if not final.report.ok:  # what is wrong with the file itself is reported in its own terms
+    if not final.report.ok:  # faults of the file itself are reported in its own terms
         return Emission(final.report if first.report.ok else first.report, to)
     if isinstance(order, Schedule) and (whole := way.completed(order, final.analysis.timeline)) is not order:
         again = compile.examine(Loaded(loaded.source, whole, torch=targets()[to].torch), Options(torch_version=version))
@@ -119,7 +119,7 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
     """Return the order of a file, right or wrong, as words or in the language.
 
     Raises:
-        PipeschedError: PS225, an option of a verdict.
+        PipeschedError: PS225, if an option of a verdict is given.
     """
     target, way = targets()[to], writer(to)
     _require_no_verdict(options, to)
@@ -136,7 +136,7 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
 
 
 def _require_no_verdict(options: Options, to: str) -> None:
-    """Raises PipeschedError: PS225, an option of a verdict, which nobody gives here."""
+    """Raise PipeschedError, PS225, for options of a verdict, since none is given here."""
     asked = {
         "--cost": options.costs is not None,
         "--mem-cap": options.mem_cap is not None,
@@ -149,7 +149,7 @@ def _require_no_verdict(options: Options, to: str) -> None:
 
 
 def _lowered(examined: Examination) -> Program | None:
-    """Return the program at the requested costs; None if the file has no program or the costs are invalid for it."""
+    """Return the program at the requested costs; None if the file has no program or the costs do not fit it."""
     try:
         return examined.analysis.program
     except PipeschedError:

@@ -1,4 +1,4 @@
-"""``pipesched emit``: an order for a runtime, once it is verified; or as words or in the language, as it is."""
+"""``pipesched emit``: an order for a runtime, after verifying it; or as words or in the language, unchanged."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
 
 
 def _write(emission: Emission, out: Output, folder: str | None) -> Iterator[str]:
-    """Writes the text, a rank at a time; yields the names of the files."""
+    """Write the text, a rank at a time; yield the names of the files."""
     if folder is not None:
         texts = emission.by_rank()
         try:
@@ -68,9 +68,9 @@ def _write(emission: Emission, out: Output, folder: str | None) -> Iterator[str]
 
 
 def _report(emission: Emission, out: Output, files: list[str], *, by_rank: bool) -> None:
-    """Write faults, warnings and a trainer's settings: to stderr, or all in one object to stdout."""
+    """Write errors, warnings and a trainer's settings: to stderr, or all in one object to stdout."""
     if sys.stdout is not None:
-        sys.stdout.flush()  # so that on a terminal the settings come after the text
+        sys.stdout.flush()  # so that on a terminal the settings follow the text
     if out.format == "json":
         terminal.write(terminal.dumps(emission.to_json(files, by_rank=by_rank)) + "\n", sys.stdout)
     elif emission.order is None and out.format == "text":

@@ -35,7 +35,7 @@ def fmt(files: tuple[str, ...], *, check: bool, diff: bool, **given: object) -> 
 
 @dataclass(frozen=True, slots=True)
 class Formatted:
-    """A file before and after, or why it has no canonical form."""
+    """A file before and after formatting, or the reason why it cannot be formatted."""
 
     target: str
     name: str
@@ -62,16 +62,16 @@ def _format(target: str) -> Formatted:
 
 
 def _write(results: list[Formatted], out: Output) -> None:
-    """The new text, in the place of the old one; stdin's goes to the output even if nothing changed."""
+    """Write the new texts over the old ones; that of stdin goes to the output even if nothing changed."""
     for result in results:
         if result.target == "-" and out.format != "json":
-            out.write(result.after, "data")  # the text itself, whatever its comments look like
+            out.write(result.after, "data")  # the text itself, whatever its comments contain
         elif result.changed and result.target != "-":
             terminal.replace_file(result.target, result.after)
 
 
 def _tell(results: list[Formatted], out: Output, *, check: bool, diff: bool) -> None:
-    """Names and differences are results; what was rewritten, and what is wrong, goes to stderr."""
+    """Print names and differences as results; report rewritten files and errors to stderr."""
     for result in results:
         if result.diagnostics:
             terminal.complain(result.diagnostics, out.format, out.color_choice)

@@ -1,4 +1,4 @@
-"""Files at sizes; and which of the sizes that are given a file takes."""
+"""Files at sizes, and the sizes that a file takes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def sized(
     placed: Callable[[Placement], bool] = lambda _: True,
     max_ops: int = MAX_OPS,
 ) -> Schedule | None:
-    """Return a .ps file at those of the sizes that it takes, None where it is not for them.
+    """Return a .ps file at those given sizes that it takes, None if it does not accept them.
 
-    placed: whether the placement is one that is asked for; an order that has another is not written out.
+    placed: accepts a placement; an order with any other placement is not expanded.
     """
     try:
         file = checked(source)
@@ -35,7 +35,7 @@ def sized(
 
 
 def lists(sources: Iterable[Source]) -> frozenset[str]:
-    """Return the parameters that one of these files declares as lists; of a file that cannot be read none."""
+    """Return the parameters that one of these files declares as lists; none for an unreadable file."""
     found: set[str] = set()
     for source in sources:
         with suppress(PipeschedError):

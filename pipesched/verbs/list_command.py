@@ -1,4 +1,4 @@
-"""``pipesched list``: the schedules that come with us, each with where it was published; of one its file."""
+"""``pipesched list``: the built-in schedules, each with its publication; or the file of one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pipesched.extension import Listing, rows
 if TYPE_CHECKING:
     from pipesched.verbs.catalogue import Entry
 
-_HELD = "\0"  # a blank at which no line ends
-_WIDTH = 120  # of a line, where no terminal says otherwise
+_HELD = "\0"  # a blank that does not end a line
+_WIDTH = 120  # characters of a line, unless a terminal gives another width
 
 
 @click.command("list")
@@ -47,10 +47,10 @@ def list_schedules(name: str | None, **given: object) -> int:
 
 
 def _named(name: str, known: Sequence[Entry], others: Iterable[Listing]) -> tuple[Mapping[str, object], str]:
-    """Return an entry with the text of its file; of a schedule by what others call it too.
+    """Return an entry with the text of its file; a schedule also by an alias.
 
     Raises:
-        PipeschedError: PS810, nothing has that name.
+        PipeschedError: PS810, if nothing has that name.
     """
     from pipesched.library.inputs import library
 

@@ -1,4 +1,4 @@
-"""The verbs of the core."""
+"""The rows of the core's verbs."""
 
 from pipesched.extension import Lazy, Verb
 

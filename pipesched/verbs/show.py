@@ -1,9 +1,9 @@
-"""Files as pictures.
+"""Drawing of files as pictures.
 
     read ──> examine ──> Chart ──> a view ──> Picture
-                           └─ an overlay: more than the plan
+                           └─ an overlay: additional data
 
-What is wrong with a file does not keep it from being drawn, as far as it runs.
+A wrong file is drawn too, as far as it runs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pipesched.support.source import Source
 
 
 def request(given: Given, suffix: str = "") -> Request:
-    """Return the format that is named, or that of a file's suffix, and how to draw it.
+    """Return the named format, or that of a file's suffix, and how to draw it.
 
     Raises:
-        PipeschedError: PS225, an unknown suffix, or an option that means nothing for the format.
+        PipeschedError: PS225, an unknown suffix, or an option that does not apply to the format.
     """
     by_name = views()
     known = {of: view for view in by_name.values() for of in view.suffixes}
@@ -49,7 +49,7 @@ def request(given: Given, suffix: str = "") -> Request:
 
 
 def _require_options_of(view: View, given: Given) -> None:
-    """Raises PipeschedError: PS225, an option that means nothing for a view, or beside another."""
+    """Raise PipeschedError, PS225, for an option that does not apply to a view, or conflicts with another."""
     for name in dict.fromkeys(option for each in views().values() for option in takes(each)):
         if given[name] not in (None, False, ()) and name not in takes(view):
             option = {"begin": "from", "end": "to"}.get(name, name)
@@ -62,10 +62,10 @@ def _require_options_of(view: View, given: Given) -> None:
 
 @dataclass(frozen=True)
 class Picture(Judged):
-    """A chart as it was drawn, and what is wrong with what it shows.
+    """A chart as drawn, with the findings on its order.
 
-    drawn: a text; the bytes of a PDF or a PNG as what UTF-8 makes of them, with surrogates for the rest (PEP 383).
-    published: what an overlay adds to its JSON.
+    drawn: a text; the bytes of a PDF or a PNG decoded as UTF-8, with surrogates for the rest (PEP 383). published: keys
+    that an overlay adds to the JSON.
     """
 
     chart: Chart
@@ -83,11 +83,11 @@ class Picture(Judged):
         return self.drawn
 
     def _repr_svg_(self) -> str | None:
-        """Return how a notebook shows a figure, or a graph."""
+        """Return the figure or graph for a notebook."""
         return self.drawn if self.written == "svg" else None
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form, see ``emit/README.md``."""
+        """Return the published JSON form, see ``emit/README.md``."""
         made = self.chart
         spent, figures = (
             made.analysis.idle if made.analysis.standstill is None else None,
@@ -110,7 +110,7 @@ class Picture(Judged):
 
 
 def show(source: Source, asked: Options, how: Request) -> Picture:
-    """Return a file as a picture, at the costs of the options over its own.
+    """Draw a file, at the costs of the options over its own.
 
     Raises:
         PipeschedError: as `load`; PS222, PS225, options that mean nothing for it; PS815, what cannot be drawn; PS816 to
@@ -129,7 +129,7 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
 
 
 def _stopped(stop: Standstill) -> dict[str, object]:
-    """Return where a run never ends: the ranks that do not, and the cycle; steps count from 1."""
+    """Return where a run stops for good: the ranks that do, and the cycle; steps count from 1."""
     return {
         "model": stop.model or None,
         "ranks": [{"rank": x.rank, "at": x.at, "step": x.step} for x in stop.blocked],

@@ -31,7 +31,7 @@ def show(file: str, **given: Any) -> int:
     pipesched show 1f1b --p 4 -o 1f1b.json            a trace for Perfetto
     pipesched show 1f1b --p 4 --measured run.json     a measured run under the plan
 
-    A file that is wrong is drawn as far as it runs, with exit status 1.
+    A wrong file is drawn as far as it runs, with exit status 1.
     """
     from pipesched.compile import read
     from pipesched.verbs import show as verb
@@ -54,7 +54,7 @@ def show(file: str, **given: Any) -> int:
 
 
 def _request(given: Given) -> Request:
-    """Return how to draw for the place that the picture goes to: a file, a terminal, or an object of JSON."""
+    """Return how to draw for the picture's destination: a file, a terminal, or a JSON object."""
     from pipesched.verbs import show as verb
 
     path, json = given["output"], given["json"]

@@ -1,6 +1,6 @@
-"""The verdict on a file: every check, and the judgements that extensions add.
+"""The verdict on a file: all checks, and the judgements that extensions add.
 
-A reader may have a verdict of its own, as that of an optimizer's answer.
+A reader may have its own verdict, such as that on an optimizer's answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pipesched.support.source import Source
 
 
 def verify(source: Source, options: Options) -> Report:
-    """Return all facts about a file at a size. Errors are in the report; none is raised."""
+    """Return the verdict on a file at a size. Errors are in the report; none is raised."""
     try:
         return _judged(*_examined(source, options), source, options)
     except PipeschedError as error:
@@ -40,7 +40,7 @@ def _refused(source: Source, options: Options, error: PipeschedError) -> Report:
 
 
 def verify_loaded(loaded: Loaded, options: Options) -> Report:
-    """Return all facts about a loaded schedule."""
+    """Return the verdict on a loaded schedule."""
     made = examine(loaded, options)
     return _judged(made.report, made, None, options)
 

@@ -67,7 +67,7 @@ def _reports(
     given: Given,
     grid: Mapping[str, Several],
 ) -> Iterator[Report]:
-    """Yield the report of every file at every size; a file that cannot be read has one for each size too."""
+    """Yield the report on every file at every size; an unreadable file has one for each size too."""
     from pipesched.report.report import Report
     from pipesched.verbs import verify as verb
 
@@ -81,7 +81,7 @@ def _reports(
 
 
 def _many(reports: Iterator[Report], out: Output) -> int:
-    """Return a line for each report as it comes, or all as one object; the worst exit status."""
+    """Print one line per report as it comes, or all as one object; return the worst exit status."""
     seen, statuses, assumed = [], [], dict[str, None]()
     for report in reports:
         statuses.append(report.exit_status)
