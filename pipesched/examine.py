@@ -20,10 +20,9 @@ from pipesched.extension import CostModel, Extended, Measure, counting
 from pipesched.formats.readers import Loaded
 from pipesched.language.claims import Verdict, judge_all
 from pipesched.language.evaluate import MAX_OPS
-from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value, ranges, require_counts, shown
-from pipesched.model.ops import Result
+from pipesched.model.ops import MAKERS, Result
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
@@ -87,8 +86,9 @@ class Examination:
         asked, schedule = self.options.costs or Costs(), self.loaded.schedule
         stages, microbatches = schedule.stages, schedule.microbatches
         try:
-            asked.require_fit(stages, microbatches)
-            asked.held(stages, microbatches)
+            if asked.given:
+                asked.require_fit(stages, microbatches)
+                asked.held(stages, microbatches)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
         costs = self.options.counted(self.loaded)
@@ -179,13 +179,13 @@ class Examination:
     def _communication(self) -> tuple[Communication | None, int | None]:
         """Return the verdict on the messages, and their number."""
         made = self.analysis
-        program, verdict, model = made.program, made.verdicts, made.model
-        if program is None or verdict is None:
+        verdict, model = made.verdicts, made.model
+        if verdict is None:
             every = dict.fromkeys([STRICT, UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC, model])
             return (None if made.finished else Communication(str(model), (), tuple(map(str, every)), None)), None
         holds, fails = (tuple(map(str, models)) for models in (verdict.holds, verdict.fails))
         queued = made.queued if self.options.comm is not None else None
-        return Communication(str(model), holds, fails, verdict.capacity, queued), program.messages
+        return Communication(str(model), holds, fails, verdict.capacity, queued), made.messages
 
     def _subject(self) -> Analysis:
         """Return the analysis that a notebook draws from; its program is kept only if it deadlocks."""
@@ -251,7 +251,7 @@ def _memory_notes(made: Analysis, more: Iterable[Part]) -> Iterator[str]:
         several = [stage for stage, count in enumerate(counts) if count == copies]
         which = "every stage" if len(several) == schedule.stages else f"stages {ranges(several)}"
         yield f"{copies} copies of {which}: parameters and their gradients take {copies} times as much"
-    if makes(schedule.op, Result.RECOMPUTED).any():
+    if any(schedule.counts[op] for op in MAKERS[Result.RECOMPUTED]):
         kept, given = made.costs.scalar("K"), "K" in made.costs.given
         assumed = "" if given else "".join(f" here; {part.kept}" for part in more if part.kept) or ", which is assumed"
         much = "what its stage says" if kept is None else shown(kept)

@@ -163,6 +163,14 @@ class Measure(Row):
     part: Lazy[Callable[..., object]]
 
 
+class Together(Row):
+    """Examines many schedules at once. settle: derives what the reports of some examinations say, of as many as it can;
+    what is left is derived one by one.
+    """
+
+    settle: Lazy[Callable[[Sequence[object]], None]]
+
+
 class Needs(Flag):
     """The facts that must be known before a check runs."""
 

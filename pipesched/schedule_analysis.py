@@ -35,7 +35,9 @@ from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Program, Schedule
 
 Fact = TypeVar("Fact")
-_OF_THE_PROGRAM = frozenset({"program", "pairing", "verdicts", "queued", "buffers", "standstill", "as_run", "_facts"})
+_OF_THE_PROGRAM = frozenset(
+    {"program", "messages", "pairing", "verdicts", "queued", "buffers", "standstill", "as_run", "_facts"}
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,12 @@ class Analysis(Extended):
         """The start and end of every operation, without messages' limits, as far as it runs."""
         return timeline(self.schedule, self.dependencies, self.ticks)
 
-    @property
+    @cached_property
+    def clean(self) -> bool:
+        """True if it is known that nothing is wrong with the order, nor with the program that it is lowered to."""
+        return False
+
+    @cached_property
     def finished(self) -> bool:
         """True if every operation runs: no compute orders wait for each other."""
         return self.timeline.finished
@@ -134,6 +141,11 @@ class Analysis(Extended):
         if not self.finished or not self.dependencies.valid.all():
             return None
         return communicate(self.schedule, self.dependencies, self.timeline)
+
+    @cached_property
+    def messages(self) -> int | None:
+        """The number of messages of the program; None where there is none."""
+        return None if self.program is None else self.program.messages
 
     @cached_property
     def pairing(self) -> Pairing | None:

@@ -10,7 +10,7 @@ A run in which lists wait for each other in a cycle stops there.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self, TypeAlias
@@ -72,6 +72,9 @@ class Lists:
             inputs.append((need, delays))
         left = np.flatnonzero(number >= _WIDTH)
         return cls(cost, cut, tuple(inputs), (consumer[left], producer[left], delay[left]))
+
+
+Runner: TypeAlias = Callable[[Lists], tuple[Ints, Column, Ints]]
 
 
 def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from pipesched.analysis.copies import Copies
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.lists import Lists, Waits, run
+from pipesched.analysis.lists import Lists, Runner, Waits, run
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import PLACE, Column, Ints, among
 from pipesched.model.costs import Costs, Ticks
@@ -95,14 +95,14 @@ def entries(
     return slot, *((cost, cut, waits) if copies is None else copies.joined(schedule, ticks, slot, cost, cut, waits))
 
 
-def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Timeline:
-    """Run the schedule once, greedily; O(operations)."""
+def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks, plainly: Runner = run) -> Timeline:
+    """Run the schedule once, greedily; O(operations). plainly: how, where it has no copies and no further inputs."""
     copies = Copies.of(schedule, dependencies)
     slot, cost, cut, waits = entries(schedule, dependencies, ticks, copies)
     head = np.flatnonzero(~schedule.joined)
     lists = Lists.of(cost, cut, waits)
     plain = copies is None and not len(dependencies.further)
-    end, turn, at = run(lists, rounds=plain)
+    end, turn, at = plainly(lists) if plain else run(lists, rounds=False)
     begin = np.where(end < 0, -1, end - cost)
     if copies is not None:
         copies = replace(copies, start=begin[len(head) :], end=end[len(head) :])

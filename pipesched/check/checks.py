@@ -47,11 +47,12 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
         PipeschedError: PS222, if costs or sizes exceed 64 bits.
     """
     analysis = subject.analysis
-    found = [x for check in ORDER_CHECKS for x in check.found(subject)]
+    clean = analysis.clean
+    found = [] if clean else [x for check in ORDER_CHECKS for x in check.found(subject)]
     sound = not any(x.severity == "error" for x in found)
     told = explained("order", found, analysis.schedule) if subject.written and found else found
     _ = analysis.memory  # fails before anything is derived from the program
-    program, own = analysis.program is not None, analysis.own is not None
+    program, own = clean or analysis.program is not None, analysis.own is not None
     given = {
         Needs.PROGRAM: program,
         Needs.MESSAGES: program and (own or not found),
@@ -62,5 +63,6 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
         Needs.TORCH: subject.for_torch,
     }
     there = reduce(or_, (need for need, met in given.items() if met), Needs.NOTHING)
-    checks = sorted([*PROGRAM_CHECKS, *counting(Check, subject)], key=lambda row: row.place)
+    of_core = [check for check in PROGRAM_CHECKS if not clean or Needs.CAPS in check.needs]
+    checks = sorted([*of_core, *counting(Check, subject)], key=lambda row: row.place)
     return [*told, *(x for check in checks if check.needs in there for x in check.found(subject))], sound

@@ -1,5 +1,5 @@
-"""No rows: other extensions import the modules of this folder."""
+"""Many schedules at once; other extensions import the rest that is here."""
 
-from pipesched.extension import Row
+from pipesched.extension import Lazy, Row, Together
 
-ROWS: tuple[Row, ...] = ()
+ROWS: tuple[Row, ...] = (Together(Lazy("common.side_by_side:settle")),)

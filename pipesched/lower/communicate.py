@@ -135,6 +135,7 @@ _OF_CONSUMER = {
 
 def _syncs(schedule: Schedule) -> Column:
     """Return stage and two ranks of each SYNC, stages ascending; none for a forward-only schedule."""
-    trained = np.flatnonzero(schedule.placement.wants[Result.WEIGHTS] & (not schedule.forward_only)).tolist()
+    synced = schedule.placement.bidirectional and not schedule.forward_only
+    trained = np.flatnonzero(schedule.placement.wants[Result.WEIGHTS] & synced).tolist()
     pairs = [(stage, *pair) for stage in trained for pair in schedule.placement.meetings(stage)]
     return np.array(pairs, dtype=PLACE).reshape(-1, 3)

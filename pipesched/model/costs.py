@@ -243,12 +243,14 @@ class Costs:
 
     def scalar(self, key: str) -> Fraction | None:
         """Return the cost as one number, or None if it differs between stages or microbatches."""
-        value = self._whole(key)
-        if isinstance(value, Grid):
-            return value.least if value.least == value.most else None
-        if isinstance(value, tuple):
-            return value[0] if len(set(value)) == 1 else None
-        return value
+        if key not in self._scalars:
+            value = self._whole(key)
+            self._scalars[key] = least(value) if least(value) == most(value) else None
+        return self._scalars[key]
+
+    @cached_property
+    def _scalars(self) -> dict[str, Fraction | None]:
+        return {}
 
     def differing(self, key: str) -> str:
         """Return the range of a cost that is not one number, in words."""
@@ -268,6 +270,8 @@ class Costs:
 
     def over(self, base: Costs) -> Costs:
         """Return these costs, with those of `base` for missing ones, converted to its unit if both have one."""
+        if not base.given and not base.unit and not base.note:
+            return self
         unit, own = base.unit or self.unit, dict(self.given)
         if self.unit:
             factor = self.unit.seconds / unit.seconds
@@ -356,6 +360,10 @@ class Costs:
 
         R, O, L and K are added if they were given, and M if it is not 1.
         """
+        return dict(self._json)
+
+    @cached_property
+    def _json(self) -> dict[str, object]:
         left_out = (UNIT.keys() - BASE | {"K"}) - self.given.keys() | ({"M"} if self.scalar("M") == 1 else set())
         return {key: in_json(self._whole(key)) for key in KEYS if key not in left_out}
 

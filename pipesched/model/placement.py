@@ -185,6 +185,8 @@ class Placement:
     @property
     def bidirectional(self) -> bool:
         """True if some stage is on more than one rank."""
+        if self.routes == 1:
+            return False
         known = self.rank_of >= 0
         lowest = np.where(known, self.rank_of, self.ranks).min(axis=0)
         return bool(np.any(known & (self.rank_of != lowest)))

@@ -73,11 +73,12 @@ def _reports(
 
     basis = compile_options("verify", given, {})
     for target, source, listed in files:
-        for parameters in combinations(grid, listed):
-            if isinstance(source, PipeschedError):
+        sizes = combinations(grid, listed)
+        if isinstance(source, PipeschedError):
+            for parameters in sizes:
                 yield Report(target, target, parameters, diagnostics=source.diagnostics)
-            else:
-                yield verb.verify(source, replace(basis, parameters=parameters))
+        else:
+            yield from verb.verify_all(source, (replace(basis, parameters=size) for size in sizes))
 
 
 def _many(reports: Iterator[Report], out: Output) -> int:

@@ -1,0 +1,214 @@
+"""Many small schedules in one analysis: side by side they are one, whose ranks and stages are those of all.
+
+    a    rank 0 1       stage 0 1        side by side    rank  0 1 2 3 4
+    b    rank 0 1 2     stage 0 1 2                            a a b b b
+
+Nothing leads from one of them to another. So each runs as it does alone, its messages pair as they do alone, and a
+check that finds nothing in all of them finds nothing in any. Where one finds something, each is examined alone. They
+may differ in sizes, costs and order; one with fewer microbatches than another has none of the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from pipesched.analysis.holdings import Memory
+from pipesched.analysis.idle import Idle
+from pipesched.analysis.lists import run_rounds
+from pipesched.analysis.timeline import timeline
+from pipesched.check.channels import check_channels
+from pipesched.check.checks import Subject
+from pipesched.check.complete import check_placement, whole
+from pipesched.check.dataflow import check_dataflow
+from pipesched.diagnostics import PipeschedError
+from pipesched.examine import Examination
+from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.cost_values import Cost, listed
+from pipesched.model.costs import Costs
+from pipesched.model.grid import Grid
+from pipesched.model.ops import BEHIND, FOR_BACKWARDS, MAKERS, SAME
+from pipesched.model.placement import Placement
+from pipesched.model.schedule import Schedule
+from pipesched.schedule_analysis import Analysis
+
+SMALL = 1 << 12  # operations of a schedule; side by side a larger one is no faster than alone
+AT_ONCE = 1 << 16  # operations that lie side by side, about
+LONGER = 1.5  # times the microbatches of the one with the fewest
+_AWAY = [op for result in FOR_BACKWARDS for op in MAKERS[result]]
+
+
+def settle(made: Iterable[Examination]) -> None:
+    """Derive what the reports of schedules say, of all that are alike at once; the others derive it when asked."""
+    found = sorted((one.analysis for one in made if _small(one)), key=_kind)
+    for _, alike in groupby(found, key=_kind):
+        for parts in _apart(list(alike)):
+            if len(parts) > 1:
+                Together.of(parts).settle()
+
+
+def _small(one: Examination) -> bool:
+    """Return True if it may lie beside others, and its options mean something for it."""
+    schedule = one.loaded.schedule
+    if schedule.program is not None or not 0 < len(schedule) <= SMALL or schedule.placement.routes > 2:
+        return False
+    if schedule.placement.frozen or not schedule.placement.chain or any(schedule.counts[op] for op in _AWAY):
+        return False
+    try:
+        costs = one.analysis.costs
+    except PipeschedError:
+        return False
+    even = not any(isinstance(cost, Grid) for cost in costs.given.values())
+    return even and schedule.parameters.get("p", schedule.ranks) == schedule.ranks
+
+
+def _kind(made: Analysis) -> tuple[object, ...]:
+    """Return what is the same for all that lie side by side."""
+    placement = made.schedule.placement
+    routes = placement.route_of.tobytes() if placement.routes > 1 else b""
+    rule = made.release.name, str(made.model), ",".join(made.costs.given)
+    return (*rule, placement.routes, routes, placement.slices, made.schedule.forward_only)
+
+
+def _apart(alike: list[Analysis]) -> Iterator[list[Analysis]]:
+    """Yield as many as lie side by side, by their microbatches."""
+    parts, size = list[Analysis](), 0
+    for made in sorted(alike, key=lambda made: made.schedule.microbatches):
+        size += len(made.schedule)
+        if parts and (size > AT_ONCE or made.schedule.microbatches > LONGER * parts[0].schedule.microbatches):
+            yield parts
+            parts, size = [], len(made.schedule)
+        parts.append(made)
+    yield parts
+
+
+@dataclass(frozen=True, eq=False)
+class Beside(Placement):
+    """Stages of several schedules. first: where those of each begin, and the last end; it reads no other's."""
+
+    first: Ints = field(kw_only=True)
+
+    def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
+        """Return what each stage reads, or what reads it: of its own schedule."""
+        nearest, *others = super().neighbours(of)
+        if of != SAME:
+            nearest[self.first[1:] - 1 if of == BEHIND else self.first[:-1]] = -1
+        return nearest, others[0], others[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Schedules side by side. ops, ranks, stages: where those of each begin, and the last end."""
+
+    parts: Sequence[Analysis]
+    ops: Ints
+    ranks: Ints
+    stages: Ints
+
+    @classmethod
+    def of(cls, parts: Sequence[Analysis]) -> Together:
+        """Lay schedules side by side."""
+        each = [made.schedule for made in parts]
+        return cls(parts, _ends(map(len, each)), _ends(x.ranks for x in each), _ends(x.stages for x in each))
+
+    def column(self, name: str) -> Column:
+        """Return a column of all."""
+        return np.concatenate([getattr(made.schedule, name) for made in self.parts])
+
+    def sizes(self, name: str, ends: Ints) -> Ints:
+        """Return a size of the schedule of each entry. ends: where those of each begin."""
+        return np.repeat([getattr(made.schedule, name) for made in self.parts], np.diff(ends))
+
+    @property
+    def in_range(self) -> bool:
+        """True if every operation is of a stage and a microbatch of its own schedule."""
+        columns = [(self.column("stage"), "stages"), (self.column("microbatch"), "microbatches")]
+        return all(bool(((x >= 0) & (x < self.sizes(most, self.ops))).all()) for x, most in columns)
+
+    @property
+    def schedule(self) -> Schedule:
+        """All as one schedule."""
+        places = [made.schedule.placement for made in self.parts]
+        widest = max(places, key=lambda placement: placement.microbatches)
+        homes = np.concatenate([x.rank_of for x in places], axis=1)
+        homes = np.where(homes < 0, -1, homes + np.repeat(self.ranks[:-1], np.diff(self.stages)))
+        placement = Beside(homes, widest.route_of, int(self.ranks[-1]), slices=widest.slices, first=self.stages)
+        return Schedule(
+            "side by side",
+            {},
+            placement,
+            self.column("op"),
+            self.column("stage") + np.repeat(self.stages[:-1], np.diff(self.ops)),
+            microbatch=self.column("microbatch"),
+            second=self.column("second"),
+            start=_ends(np.concatenate([np.diff(made.schedule.start) for made in self.parts]).tolist()),
+        )
+
+    @property
+    def costs(self) -> Costs:
+        """The costs of all, by stage where they differ."""
+        first, stages = self.parts[0].costs, np.diff(self.stages).tolist()
+        given = [made.costs.given for made in self.parts]
+        if all(x == first.given for x in given) and not any(isinstance(x, tuple) for x in first.given.values()):
+            return first
+        return Costs({key: _by_stage([x[key] for x in given], stages) for key in first.given})
+
+    def settle(self) -> None:
+        """Give each its own facts, unless something is wrong with one of them, or all together leave 64 bits."""
+        if not self.in_range:
+            return
+        made = Analysis(self.schedule, self.costs, self.parts[0].release, self.parts[0].model)
+        there = np.arange(made.schedule.microbatches) < self.sizes("microbatches", self.stages)[:, None]
+        try:
+            made.__dict__["timeline"] = timeline(made.schedule, made.dependencies, made.ticks, run_rounds)
+            if _right(made, there.ravel()):
+                self._part(made)
+        except PipeschedError:
+            return
+
+    def _part(self, made: Analysis) -> None:
+        memory, spent = made.memory, made.idle
+        assert spent is not None
+        consumer = made.dependencies.messages().consumer
+        messages = np.diff(np.searchsorted(consumer, self.ops)).tolist()
+        makespan = np.maximum.reduceat(made.timeline.end, self.ops[:-1]).tolist()
+        unit = memory.part / Fraction(made.schedule.ranks, made.schedule.stages)
+        cuts = zip(*(pairwise(ends.tolist()) for ends in (self.ops, self.ranks, self.stages)), strict=True)
+        for number, (ops, ranks, stages) in enumerate(cuts):
+            one, here = self.parts[number], slice(*ranks)
+            held, kept, sizes = memory.held[slice(*ops)], memory.kept[slice(*ops)], memory.sizes.whole[slice(*stages)]
+            own = Memory(
+                one.schedule,
+                one.release,
+                held,
+                kept,
+                unit * Fraction(one.schedule.ranks, one.schedule.stages),
+                peak_at=tuple(i if i < 0 else i - ops[0] for i in memory.peak_at[here]),
+                sizes=Grid(sizes, memory.sizes.scale),
+            )
+            idle = Idle(made.time(makespan[number]), spent.spans[here], spent.work[here])
+            facts = {"memory": own, "idle": idle, "verdicts": made.verdicts, "messages": messages[number]}
+            one.__dict__.update(facts, finished=True, clean=True)
+
+
+def _by_stage(costs: Sequence[Cost], stages: Sequence[int]) -> tuple[Fraction, ...]:
+    """Return the costs of all stages; each is one number, or one for each of its stages."""
+    rows = (x if isinstance(x, tuple) else listed(x) * count for x, count in zip(costs, stages, strict=True))
+    return tuple(x for row in rows for x in row)
+
+
+def _right(made: Analysis, there: Bools) -> bool:
+    """Return True if no check finds anything. there: as in `whole`."""
+    if not whole(made.schedule, made.dependencies, there) or not made.finished or made.program is None:
+        return False
+    wrong = [x for check in (check_dataflow, check_placement, check_channels) for x in check(Subject(made))]
+    return not wrong and made.verdicts is not None and not made.verdicts.fails
+
+
+def _ends(lengths: Iterable[int]) -> Ints:
+    """Return where each of several runs begins, and where the last one ends."""
+    return np.cumsum([0, *lengths], dtype=np.int64)

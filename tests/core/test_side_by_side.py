@@ -1,0 +1,121 @@
+"""Schedules side by side: each has the verdict that it has alone.
+
+The oracle is `verify` at one size at a time, which lays nothing beside anything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from pipesched.common import side_by_side
+from pipesched.compile import Examination, Loaded, Options, examine, load, read
+from pipesched.diagnostics import PipeschedError
+from pipesched.model.costs import Costs
+from pipesched.model.release import Release
+from pipesched.model.schedule import Schedule
+from pipesched.verbs.verify import verify, verify_all
+from tests.depth import deep
+
+NAMES = ("1f1b", "gpipe", "interleaved", "zb_h1", "zb_v", "dualpipe", "chimera", "forward_only", "unet", "pipeoffload")
+
+
+def same(made: list[Examination]) -> int:
+    """Settle, compare with the reports of each alone, and return how many were settled."""
+    alone = [examine(replace(one.loaded, schedule=replace(one.loaded.schedule)), one.options).report for one in made]
+    side_by_side.settle(made)
+    for one, expected in zip(made, alone, strict=True):
+        assert str(one.report) == str(expected)
+        assert one.report.to_json() == expected.to_json()
+    return sum(one.analysis.clean for one in made)
+
+
+def loaded(sizes: Iterator[tuple[str, Options]]) -> Iterator[tuple[Loaded, Options]]:
+    for name, options in sizes:
+        try:
+            yield load(read(name), options), options
+        except PipeschedError:
+            continue
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes_of_a_sweep_have_the_reports_of_each_alone(name: str) -> None:
+    """Of all sizes, whatever their microbatches; what is not a chain, or copies, is examined alone."""
+    sizes = [Options({"p": p, "m": m}) for p in range(2, 6) for m in (2, 3, 4, 8, 16)]
+    found = [examine(*one) for one in loaded((name, options) for options in sizes)]
+    settled = same(found)
+    assert settled < len(found) if name in ("unet", "pipeoffload") else settled > len(found) // 2
+    assert [str(x) for x in verify_all(read(name), sizes)] == [str(verify(read(name), x)) for x in sizes]
+
+
+def options(rng: random.Random, stages: int) -> Options:
+    """Costs by stage or alike, few releases, so that many are of one kind; caps; models."""
+
+    def cost() -> Fraction | tuple[Fraction, ...]:
+        numbers = [Fraction(rng.randint(0, 5), rng.choice((1, 1, 2, 3))) for _ in range(stages)]
+        return numbers[0] if rng.random() < 0.5 else tuple(numbers)
+
+    given = rng.choice(((), ("F",), ("F", "B", "C"), ("I", "W", "C"), ("F", "FB", "M")))
+    cap = (Fraction(rng.randint(1, 9)),) if rng.random() < 0.3 else None
+    release = Release.parse(rng.choice(("W", "W", "split:1/3")))
+    return Options(costs=Costs({key: cost() for key in given}), release=release, mem_cap=cap)
+
+
+def harmed(rng: random.Random, schedule: Schedule) -> Schedule:
+    """Two operations of a rank change places, or one has another stage or microbatch."""
+    op, stage, microbatch = schedule.op.copy(), schedule.stage.copy(), schedule.microbatch.copy()
+    i = rng.randrange(len(schedule))
+    j = rng.choice(np.flatnonzero(schedule.rank == schedule.rank[i]).tolist())
+    if (kind := rng.random()) < 0.6:
+        for column in (op, stage, microbatch):
+            column[[i, j]] = column[[j, i]]
+    else:
+        (stage if kind < 0.8 else microbatch)[i] += rng.choice((-1, 1))
+    return replace(schedule, op=op, stage=stage, microbatch=microbatch)
+
+
+@pytest.mark.parametrize("seed", range(deep(4)))
+def test_random_orders_and_costs_have_the_reports_of_each_alone(seed: int) -> None:
+    """Orders of several files, some with a mistake, at random sizes and costs."""
+    rng, made = random.Random(seed), list[Examination]()
+    for _ in range(40):
+        sizes = Options({"p": rng.randint(1, 5), "m": rng.randint(1, 8)})
+        for one, _ in loaded(iter([(rng.choice(NAMES), sizes)])):
+            harm = rng.random() < 0.1
+            order = replace(one, schedule=harmed(rng, one.schedule)) if harm else one
+            made.append(examine(order, options(rng, one.schedule.stages)))
+    assert same(made) > 0
+
+
+def test_a_mistake_in_one_is_found_in_it_alone() -> None:
+    """The others are as they are, and none is settled."""
+    good = [load(read("1f1b"), Options({"p": 4, "m": m})) for m in (4, 5, 6)]
+    bad = replace(good[1], schedule=replace(good[1].schedule, op=np.roll(good[1].schedule.op, 1)))
+    found = [examine(one, Options()) for one in (good[0], bad, good[2])]
+    assert same(found) == 0
+    assert [one.report.ok for one in found] == [True, False, True]
+
+
+def test_an_operation_of_a_stage_that_is_another_schedules_is_out_of_range() -> None:
+    """Stage p of the first would be stage 0 of the second, and microbatch m one that a longer schedule has."""
+    first, second = (load(read("gpipe"), Options({"p": 2, "m": m})) for m in (4, 5))
+    for name in ("stage", "microbatch"):
+        column = getattr(first.schedule, name).copy()
+        column[-1] += 4 if name == "microbatch" else 2
+        wrong = replace(first, schedule=replace(first.schedule, **{name: column}))
+        found = [examine(one, Options()) for one in (wrong, second)]
+        assert same(found) == 0 and "out of range" in str(found[0].report)
+
+
+def test_costs_that_leave_64_bits_together_are_examined_alone() -> None:
+    """Each is within, all together are not."""
+    large = Costs({"F": Fraction(10**13)})
+    found = [examine(load(read("1f1b"), Options({"p": 8, "m": 64})), Options(costs=large)) for _ in range(40)]
+    huge = [replace(one, options=Options(costs=Costs({"F": Fraction(10**14)}))) for one in found]
+    assert same(found[:20]) == 20
+    assert all(one.report.ok for one in huge) and same(huge) in (0, len(huge))
