@@ -1,10 +1,10 @@
 """Writing of files whole or not at all, and reading within limits.
 
-    writing   FILE <- rename <- .FILE.123.pipesched.tmp      locked by its writer during its life
+    writing   FILE <- rename <- .FILE.1f2e3d4c.pipesched.tmp
     reading   a block at a time, of at most `LARGEST` bytes of text
 
-A writer that is killed leaves its temporary file, but not the lock on it; the next writer to the folder removes
-unlocked ones. Pipes, devices and what the shell calls /dev/fd/N are written directly.
+A writer that is killed leaves its temporary file. Pipes, devices and what the shell calls /dev/fd/N are written
+directly.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import re
 import select
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 LARGEST = 256 * 2**20
 PATIENCE = 2.0  # seconds to wait for the other end of a named pipe
 _BLOCK = 2**20
-_TEMPORARY = re.compile(r"\..*\.[0-9]+\.pipesched\.tmp", re.S)
 DESCRIPTOR = re.compile(r"/dev/stdout|/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]{1,9})")
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
@@ -108,51 +107,13 @@ def _write_to(descriptor: int, pieces: Iterable[bytes]) -> None:
 
 def _rename_to(path: str, pieces: Iterable[bytes]) -> None:
     folder, name = os.path.split(path)
-    clear(folder)
-    with _temporary(os.path.join(folder, f".{name[:50]}.{os.getpid()}.pipesched.tmp")) as (temporary, descriptor):
-        with os.fdopen(os.dup(descriptor), "wb") as stream:
+    temporary = os.path.join(folder, f".{name[:50]}.{os.urandom(8).hex()}.pipesched.tmp")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as stream:
             stream.writelines(pieces)
         if os.path.exists(path):
             os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
         os.replace(temporary, path)
-
-
-@contextlib.contextmanager
-def _temporary(path: str) -> Iterator[tuple[str, int]]:
-    """Yield a new file that is locked while it is written, and removed afterwards if it still has this name."""
-    descriptor = -1
-    while descriptor < 0 or not os.path.exists(path):  # another process may have removed it before it was locked
-        if descriptor >= 0:
-            os.close(descriptor)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        _lock(descriptor, wait=True)
-    try:
-        yield path, descriptor
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        os.close(descriptor)
-
-
-def clear(folder: str) -> None:
-    """Remove the temporary files of dead writers: those of this kind that nobody has locked."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                itself = os.O_RDONLY | os.O_NOFOLLOW
-                with contextlib.suppress(OSError), os.fdopen(os.open(entry.path, itself)) as stream:
-                    held = stream.fileno()
-                    # Its writer may have continued in the meantime, and have given the name to its next file.
-                    if _lock(held, wait=False) and os.path.samestat(os.fstat(held), os.lstat(entry.path)):
-                        os.unlink(entry.path)
-
-
-def _lock(descriptor: int, *, wait: bool) -> bool:
-    """Lock a file; return True if it is exclusively ours from now on. Without locks it never is."""
-    try:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except (ImportError, OSError):
-        return False
-    return True
+            os.unlink(temporary)
