@@ -125,7 +125,8 @@ class Examination:
     def _report(self) -> Report:
         made, loaded = self.analysis, self.loaded
         schedule = made.schedule
-        more = tuple(self._more())
+        measured = (row.part.load()(self) for row in counting(Measure, self.options))
+        more = tuple(part for part in measured if isinstance(part, Part))
         found, sound = checks.findings(self.judged)
         communication, messages = self._communication()
         claims = self._claims(sound)
@@ -171,11 +172,6 @@ class Examination:
             owned=(*options.owned, *loaded.owned),
         )
 
-    def _more(self) -> Iterator[Part]:
-        """Return the parts of the report that extensions add."""
-        made = (row.part.load()(self) for row in counting(Measure, self.options))
-        return (part for part in made if isinstance(part, Part))
-
     def _communication(self) -> tuple[Communication | None, int | None]:
         """Return the verdict on the messages, and their number."""
         made = self.analysis
@@ -189,12 +185,9 @@ class Examination:
 
     def _subject(self) -> Analysis:
         """Return the analysis that a notebook draws from; its program is kept only if it deadlocks."""
-        stopped = self.analysis.verdicts is not None and self.analysis.model not in self.analysis.verdicts.holds
-        return (
-            replace(self.analysis)
-            if stopped
-            else replace(self.analysis, schedule=self.analysis.schedule.with_program(None))
-        )
+        made = self.analysis
+        stopped = made.verdicts is not None and made.model not in made.verdicts.holds
+        return replace(made) if stopped else replace(made, schedule=made.schedule.with_program(None))
 
     def _claims(self, sound: bool) -> list[Verdict]:
         """Return the verdict on each claim; not applicable if the order itself is wrong."""

@@ -21,15 +21,10 @@ from __future__ import annotations
 import numpy as np
 
 from pipesched.chart.chart import Chart
-from pipesched.model.columns import Column, Ints, among, makes
+from pipesched.model.columns import Ints, among, makes
 from pipesched.model.ops import COMPUTES, LETTERS, Result
 
 KINDS = f"{LETTERS}+"  # + is an overlap pair
-
-
-def most_fit(widths: Column, lengths: Column) -> bool:
-    """Return True if a form of label fits in nine of ten slots: then all labels have that form."""
-    return 10 * int(np.count_nonzero(lengths <= widths)) >= 9 * len(widths)
 
 
 def widest(chart: Chart, stages: bool) -> int:

@@ -17,10 +17,10 @@ import numpy as np
 
 from pipesched.chart.axis import WHOLE, Axis, Viewport, axis
 from pipesched.chart.chart import Chart, shortest
-from pipesched.chart.slots import KINDS, most_fit, phases, widest
+from pipesched.chart.slots import KINDS, phases, widest
 from pipesched.model.columns import Column, Ints, makes
 from pipesched.model.numbers import shown
-from pipesched.model.ops import COMPUTES, Op, Result
+from pipesched.model.ops import Op, Result
 
 SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|"}
 """The characters by meaning: the usual one, and its ASCII substitute."""
@@ -187,16 +187,7 @@ class Layout:
     @cached_property
     def _form(self) -> int:
         """The form of all labels in colour, since a row with both 3 and B4 would be misread: 0 if letter and number fit
-        in all kinds, 1 if only the number does, 2 if neither.
+        in all slots, 1 if only the number does, 2 if neither.
         """
-        schedule, times = self.chart.schedule, self.chart.times
-        single = (times.end > times.start) & ~schedule.paired
-        number = np.char.str_len(schedule.microbatch.astype(np.str_))
-        number += (1 + np.char.str_len(schedule.stage.astype(np.str_))) * self.stages
-        width = (times.end - times.start) * self.axis.step.denominator // self.axis.step.numerator
-        groups = [single & (schedule.op == op) for op in COMPUTES]
-
-        def all_fit(letters: int) -> bool:
-            return all(most_fit(width[group], number[group] + letters) for group in groups)
-
-        return next((form for form, letters in enumerate((1, 0)) if all_fit(letters)), 2)
+        longest = widest(self.chart, self.stages)
+        return next((form for form in (0, 1) if (longest - form) * self.axis.step <= self.chart.shortest), 2)

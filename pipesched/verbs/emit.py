@@ -74,7 +74,9 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     target, way = targets()[to], writer(to)
     if not target.judged:
         return _as_it_is(source, options, to)
-    own = replace(options, torch_version=_surely(source), comm=None if target.blocks else options.comm)
+    waits = "WAIT_" in source.text and reader_of(source) is TORCH_CSV
+    version = first_with(Op.WAIT_SEND_F) if waits else None
+    own = replace(options, torch_version=version, comm=None if target.blocks else options.comm)
     try:
         loaded = compile.load(source, own)
         way.require(loaded.schedule, loaded.program if target.messages else None)
@@ -89,12 +91,6 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     if order is None:
         return Emission(first.report, to)
     return _finished(first, loaded, order, to, options.torch_version or DEFAULT if target.torch else None)
-
-
-def _surely(source: Source) -> TorchVersion | None:
-    """Return the version of torch required by a file with WAIT_SEND, None for any other file."""
-    waits = "WAIT_" in source.text and reader_of(source) is TORCH_CSV
-    return first_with(Op.WAIT_SEND_F) if waits else None
 
 
 def _finished(

@@ -87,12 +87,9 @@ class Picture(Judged):
         return self.drawn if self.written == "svg" else None
 
     def to_json(self) -> dict[str, object]:
-        """Return the published JSON form, see ``emit/README.md``."""
-        made = self.chart
-        spent, figures = (
-            made.analysis.idle if made.analysis.standstill is None else None,
-            ("makespan", "span", "bubble", "span_bubble"),
-        )
+        """Return the published form, see ``emit/README.md``."""
+        made, figures = self.chart, ("makespan", "span", "bubble", "span_bubble")
+        spent = made.analysis.idle if made.analysis.standstill is None else None
         return {
             "ok": self.ok,
             "name": made.identifier,
