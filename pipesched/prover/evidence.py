@@ -18,11 +18,15 @@ Points: TypeAlias = Set | UnionSet | UnionMap
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """An inclusion that was decided. what: in words; left and right where a second opinion is asked for."""
+    """An inclusion that was decided, or that two products are equal.
+
+    what: in words. left, right: its sets, where a second opinion is asked for; factors: a, b, c, d of ``a b == c d``.
+    """
 
     what: str
     left: Points = None
     right: Points = None
+    factors: tuple[PwAff, ...] = ()
 
 
 @dataclass(eq=False)
@@ -38,7 +42,7 @@ class Evidence:
     where: str = ""
     made: dict[str, tuple[PwAff, Space]] = field(default_factory=dict)
     taken: dict[str, object] = field(default_factory=dict)
-    shown: dict[str, Shown] = field(default_factory=dict)
+    shown: list[Shown] = field(default_factory=list)
 
     def under(self, where: str) -> Evidence:
         """Return the evidence of a question with fewer sizes, which is kept here too."""
@@ -70,11 +74,12 @@ class Evidence:
         if not left.is_subset(right):
             return False
         name = self._named(what)
-        if self.keeps:
-            self.shown[f"{name} {len(self.shown)}"] = Shown(name, left, right)
-        else:
-            self.shown.setdefault(name, Shown(name))
+        self.shown.append(Shown(name, left, right) if self.keeps else Shown(name))
         return True
+
+    def equal(self, what: str, factors: tuple[PwAff, ...]) -> None:
+        """Note that two products are equal."""
+        self.shown.append(Shown(self._named(what), factors=factors if self.keeps else ()))
 
     def guesses(self) -> dict[str, object]:
         """Return all guesses as a certificate has them."""
@@ -82,4 +87,4 @@ class Evidence:
 
     def obligations(self) -> list[str]:
         """Return the inclusions in words."""
-        return [*dict.fromkeys(shown.what for shown in self.shown.values())]
+        return [*dict.fromkeys(shown.what for shown in self.shown)]

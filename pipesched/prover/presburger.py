@@ -241,10 +241,10 @@ def union(maps: list[Map], empty: str, context: Any) -> UnionMap:
     return made
 
 
-def parts(of: UnionMap) -> list[Map]:
+def parts(of: UnionMap | UnionSet) -> list[Map]:
     """Return the maps of a union, one for each space."""
     found: list[Map] = []
-    of.foreach_map(found.append)
+    (of.foreach_map if hasattr(of, "foreach_map") else of.foreach_set)(found.append)
     return found
 
 

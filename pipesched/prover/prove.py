@@ -69,13 +69,13 @@ class _Prover:
         title = self.file.title or self.file.name.id
         if (wrong := self.small.wrong()) is not None:
             finding = Finding(0, "the order", REFUTED, counterexample=wrong)
-            answers = [Answer(self._values(self.question), self._domain(self.question), (finding,))]
+            answers = [Answer(values(self.question), domain_of(self.question), (finding,), self.question)]
         else:
             answers = [self._answer(self.question)]
             open = {x.number for x in answers[0].findings if x.outcome == OPEN}
             if open and "p" in self.question.model.varying:
                 answers += self._one_by_one(open)
-        return Theorems(self.source.name, self.file.name.id, title, tuple(answers))
+        return Theorems(self.source, self.file.name.id, title, tuple(answers))
 
     def _one_by_one(self, open: set[int]) -> Iterator[Answer]:
         """Yield the answers for p = 2, 3 and 4 that prove an open property. open: numbers of the open properties."""
@@ -87,24 +87,11 @@ class _Prover:
 
     def _answer(self, question: Question, only: set[int] | None = None) -> Answer:
         """Return the answer to a question. only: the numbers of the properties to decide."""
-        return Answer(self._values(question), self._domain(question), tuple(self._findings(question, only)))
-
-    def _values(self, question: Question) -> dict[str, int]:
-        """Return the parameters that have a fixed value."""
-        own = {x.name.id: x.default.value for x in self.file.parameters if isinstance(x.default, ast.Number)}
-        varying = question.model.varying
-        fixed = {name: value for name, value in own.items() if isinstance(value, int) and name not in varying}
-        return {**fixed, **question.given}
-
-    def _domain(self, question: Question) -> str:
-        try:
-            return domain(question.settled(lambda: question.model.sizes))
-        except Unsettled:
-            return ""
+        return Answer(values(question), domain_of(question), tuple(self._findings(question, only)), question)
 
     def _findings(self, question: Question, only: set[int] | None) -> Iterator[Finding]:
         sound = True
-        for number, (name, ask) in enumerate(_STRUCTURE):
+        for number, (name, ask) in enumerate(STRUCTURE):
             if sound:
                 try:
                     yield Finding(number, name, PROVED, question.settled(lambda own=ask: own(question)))  # type: ignore[misc]
@@ -112,7 +99,7 @@ class _Prover:
                     yield Finding(number, name, OPEN, f"{error}; {self._tried}")
                     sound = False
         for at, claim in enumerate(x for x in self.file.items if isinstance(x, ast.Claim)):
-            number = at + len(_STRUCTURE)
+            number = at + len(STRUCTURE)
             if only is None or number in only:
                 yield self._claim(number, at, claim, question, sound=sound)
 
@@ -126,14 +113,11 @@ class _Prover:
         return f"right at all {len(sizes)} sizes up to {most}"
 
     def _claim(self, number: int, at: int, claim: ast.Claim, question: Question, *, sound: bool) -> Finding:
-        text = " ".join(claim.span.text.split()).removeprefix("claim ")
+        text = said(claim)
         why, failed = "the order is not proved", None
         if sound:
             try:
-                proof = Proof(question, claim)
-                cones = proof.prove()
-                costs = tuple(tuple(x.items()) for cone in cones for x in cone.generators())
-                return Finding(number, text, PROVED, proof.where, costs=costs)
+                return proved(question, number, claim)
             except (Unsettled, NotAffine) as error:
                 why, failed = str(error), error if isinstance(error, Fails) else None
         tried = self._priced(question, claim)
@@ -158,6 +142,40 @@ class _Prover:
             return [{}, *SOME]
 
 
+def values(question: Question) -> dict[str, int]:
+    """Return the parameters that have a fixed value."""
+    own = {x.name.id: x.default.value for x in question.file.parameters if isinstance(x.default, ast.Number)}
+    varying = question.model.varying
+    fixed = {name: value for name, value in own.items() if isinstance(value, int) and name not in varying}
+    return {**fixed, **question.given}
+
+
+def domain_of(question: Question) -> str:
+    """Return the sizes of a question in words."""
+    try:
+        return domain(question.settled(lambda: question.model.sizes))
+    except Unsettled:
+        return ""
+
+
+def said(claim: ast.Claim) -> str:
+    """Return a claim as a line."""
+    return " ".join(claim.span.text.split()).removeprefix("claim ")
+
+
+def proved(question: Question, number: int, claim: ast.Claim) -> Finding:
+    """Return what is proved of a claim.
+
+    Raises:
+        Unsettled: nothing.
+        NotAffine: its condition has no form that is known.
+    """
+    proof = Proof(question, claim)
+    cones = proof.prove()
+    costs = tuple(tuple(x.items()) for cone in cones for x in cone.generators())
+    return Finding(number, said(claim), PROVED, proof.where, costs=costs)
+
+
 def _complete(question: Question) -> str:
     return f"each {question.complete} of every stage and microbatch once, on its rank"
 
@@ -167,4 +185,4 @@ def _clock(question: Question) -> str:
     return "a clock increases along every order and every message (strict, so under every model)"
 
 
-_STRUCTURE = (("complete", _complete), ("no deadlock", _clock))
+STRUCTURE = (("complete", _complete), ("no deadlock", _clock))

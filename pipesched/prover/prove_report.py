@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from itertools import groupby
 
 from pipesched import render
+from pipesched.prover.question import Question
 from pipesched.prover.refute import Counterexample
+from pipesched.support.source import Source
 
+FORMAT, VERSION = "pipesched-proof", 1
 NOT_SETTLED = 3  # exit status
 _INDENT = " " * 15
 
@@ -65,13 +69,19 @@ class Answer:
     given: Mapping[str, int]
     domain: str
     findings: tuple[Finding, ...]
+    question: Question = field(repr=False, compare=False)
 
     def to_json(self) -> dict[str, object]:
-        """Return the answer as a JSON object."""
+        """Return the answer as a JSON object: what is found, and what a checker needs."""
+        proved = any(finding.outcome == "proved" for finding in self.findings)
+        evidence = self.question.evidence
         return {
             "given": dict(self.given),
             "domain": self.domain,
             "findings": [finding.to_json() for finding in self.findings],
+            "statements": self.question.statements() if proved else [],
+            "guesses": evidence.guesses() if proved else {},
+            "obligations": evidence.obligations() if proved else [],
         }
 
 
@@ -79,10 +89,15 @@ class Answer:
 class Theorems:
     """All answers for a file: for every p first, then for single p, for the properties that stayed open."""
 
-    source: str
+    schedule: Source
     name: str
     title: str
     answers: tuple[Answer, ...]
+
+    @property
+    def source(self) -> str:
+        """The name of the file."""
+        return self.schedule.name
 
     @cached_property
     def outcomes(self) -> Mapping[int, set[str]]:
@@ -120,11 +135,21 @@ class Theorems:
         return "\n".join(map(render.clean, lines))
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form."""
+        """Return the published form, a certificate: it has been checked, and holds what the checker needs, no more."""
+        from pipesched.prover.certificate import certified
+
+        return certified(self).entries()
+
+    def entries(self) -> dict[str, object]:
+        """Return all that is known as a JSON object."""
+        text = self.schedule.text
         return {
+            "format": FORMAT,
+            "version": VERSION,
             "ok": self.ok,
             "name": self.name,
             "title": self.title,
             "source": self.source,
+            "schedule": {"sha256": sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), "text": text},
             "answers": [answer.to_json() for answer in self.answers],
         }

@@ -19,6 +19,7 @@ from pipesched.prover.replay import Costs, Replay
 from pipesched.prover.sampling import Sample, Stuck, sizes
 from pipesched.prover.scope import NotAffine
 from pipesched.prover.timeline import Timeline, Times, clock
+from pipesched.prover.written import conditions
 
 Found = TypeVar("Found")
 
@@ -94,6 +95,20 @@ class Question:
     def facts(self) -> Facts:
         """The figures: peaks, work, makespan and spans."""
         return Facts(self.relations, self.timeline)
+
+    def statements(self) -> list[dict[str, object]]:
+        """Return the operations of the file, each with the points at which it runs, as a JSON object."""
+        domains = self.settled(lambda: self.relations.domains)
+        return [
+            {
+                "name": x.name,
+                "letter": x.letter,
+                "line": x.span.line,
+                "place": ["loop" if number is None else number for number in x.place],
+                "domain": conditions(domains[x.name], self.model.space),
+            }
+            for x in self.model.statements
+        ]
 
     @cached_property
     def complete(self) -> str:

@@ -1,10 +1,40 @@
 """The rows that add `pipesched prove`, and `--smallest` to `verify`."""
 
-from pipesched.extension import Later, Lazy, Option, Row, Verb, flag
+import re
+
+from pipesched.extension import Codes, Later, Lazy, Option, Reader, Row, Verb, flag
 
 _SMALLEST = Lazy[type]("prover.smallest:Smallest")
 
+_OPINION = Lazy[type]("prover.asked:Opinion")
+
+
+def _certificate(first: str, text: str) -> bool:
+    """Return True for a text that says that it is a certificate."""
+    return first.startswith("{") and re.search(r'"format"\s*:\s*"pipesched-proof"', text) is not None
+
+
 ROWS: tuple[Row, ...] = (
+    Codes(Lazy("prover.codes:ProverCode")),
+    Reader(
+        "proof",
+        "a certificate of a proof",
+        ".json",
+        _certificate,
+        Lazy("prover.certificate_read:schedule"),
+        verify=Lazy("prover.verify_certificate:verify"),
+        place=5,
+    ),
+    Option(
+        "second_opinion",
+        flag,
+        "Ask Z3 too whether a certificate holds.",
+        default=False,
+        on=("verify",),
+        after="require_proof",
+        into=_OPINION,
+    ),
+    Later(Lazy("prover.verify_certificate:require_certificate"), place=30, owner=_OPINION),
     Verb(
         "prove",
         "Look",

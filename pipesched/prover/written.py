@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from pipesched.prover.presburger import PwAff, Space, isl
+from pipesched.prover.presburger import PwAff, Set, Space, isl
 
 CASES, FLOORS, CONDITIONS = 100, 20, 60
 _NUMBER = r"[1-9]\d{0,11}(?:/[1-9]\d{0,11})?"
@@ -63,6 +63,12 @@ def weights(text: object, names: Sequence[str]) -> list[Fraction]:
 def cases(of: PwAff, space: Space) -> list[dict[str, object]]:
     """Return an expression as a certificate has it."""
     return [*_cases(of, (*space.parameters, *space.dims))]
+
+
+def conditions(of: Set, space: Space) -> list[dict[str, object]]:
+    """Return a set as a certificate has it: parts, each with its conditions."""
+    parts = cases(space.number(0).intersect_domain(of), space)
+    return [{key: entry for key, entry in part.items() if key != "value"} for part in parts]
 
 
 def _cases(of: PwAff, names: Sequence[str]) -> Iterator[dict[str, object]]:

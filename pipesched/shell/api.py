@@ -101,6 +101,7 @@ def verify(
     framework_time: float = 60,
     fsdp: bool = False,
     require_proof: bool = False,
+    second_opinion: bool = False,
     proof: str | None = None,
     recorded: str | PathLike[str] | None = None,
     **parameters: Parameter,
@@ -111,7 +112,8 @@ def verify(
     error; proof: its clauses are written to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with the
     messages that the ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap may then
     be "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespans of draws. smallest:
-    if a .ps file fails, report the smallest size that fails in the same way.
+    if a .ps file fails, report the smallest size that fails in the same way. second_opinion: Z3 checks a certificate
+    of `prove` too.
 
     Raises:
         PipeschedError: PS225, an invalid option.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @flags.options("verify")
 def verify(files: tuple[str, ...], **given: object) -> int:
     """Check schedules: .ps files, torch CSV files, orders, streams, answers of optimize --json,
-    built-in names, - for stdin, or FRAMEWORK:NAME.
+    certificates of prove --json, built-in names, - for stdin, or FRAMEWORK:NAME.
 
     \b
     FRAMEWORK:NAME executes code of others, as torch:ZBVZeroBubble or python:module:function,

@@ -1,0 +1,174 @@
+"""A second opinion on inclusions: Z3 is asked for a point of the left side that is not in the right one.
+
+    left       conditions of its parts; a quotient is a number q with  d q <= x < d q + d
+    right      the same, denied: its quotients are known numbers, so that nothing is quantified
+
+All is linear arithmetic of whole numbers. What Z3 does not decide within its steps is said to be open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import import_module
+from itertools import product
+from math import prod
+from typing import Any, TypeAlias
+
+from pipesched.diagnostics import Code, fail
+from pipesched.prover.codes import ProverCode
+from pipesched.prover.evidence import Points, Shown
+from pipesched.prover.presburger import PwAff, Set, UnionSet, isl, parts
+
+STEPS = 40_000_000  # of Z3, for one part of an inclusion; some ten seconds
+NAMED = 5  # open inclusions that are listed
+CASES = 200  # of four factors together
+Term: TypeAlias = Any
+Column: TypeAlias = tuple[Any, int, Term]
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """What Z3 says of inclusions. agreed: of how many it finds the same; open: those that it does not decide."""
+
+    agreed: int
+    open: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if not self.open:
+            return "second opinion: Z3 finds the same for each of them"
+        many = f"{self.agreed} of {self.agreed + len(self.open)}"
+        return f"second opinion: Z3 finds the same for {many}; it does not decide in its steps: {_listed(self.open)}"
+
+
+def judged(shown: Sequence[Shown]) -> SecondOpinion:
+    """Return what Z3 says of inclusions that isl found to hold.
+
+    Raises:
+        PipeschedError: PS721, it finds that one does not hold; PS820, Z3 is not installed.
+    """
+    try:
+        z3 = import_module("z3")
+    except ImportError:
+        message = "a second opinion needs Z3, which is not installed"
+        raise fail(Code.NEEDS, message, help="pip install 'pipesched[optimize]'") from None
+    answers = {each: _Question(z3).answer(each) for each in shown}
+    false, open = (tuple(x.what for x, holds in answers.items() if holds is found) for found in (False, None))
+    if false:
+        message = f"Z3 contradicts isl: {_listed(false)}"
+        raise fail(ProverCode.NOT_IMPLIED, message, help="one of them is wrong; please report the certificate")
+    return SecondOpinion(len(shown) - len(open), open)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return "; ".join(names[:NAMED]) + more
+
+
+class _Question:
+    """One inclusion in terms of Z3."""
+
+    def __init__(self, z3: Any) -> None:
+        self.z3, self.quotients = z3, 0
+
+    def answer(self, shown: Shown) -> bool | None:
+        """Return True if Z3 finds that it holds, None if it does not decide that."""
+        return self._equal(shown.factors) if shown.factors else self.holds(shown.left, shown.right)
+
+    def holds(self, left: Points, right: Points) -> bool | None:
+        """Return True if Z3 finds no point of one that is not in the other, None if it does not decide that."""
+        other = _union(right)
+        verdicts = [self._within(part, other.extract_set(part.get_space())) for part in parts(_union(left))]
+        return False if False in verdicts else None if None in verdicts else True
+
+    def _within(self, left: Set, right: Set) -> bool | None:
+        outside: list[Term] = []
+        for part in right.compute_divs().get_basic_sets():
+            conditions, quotients = self._conditions(part)
+            outside += [*quotients, self.z3.Not(self.z3.And(*conditions))]
+        for part in left.compute_divs().get_basic_sets():
+            conditions, quotients = self._conditions(part)
+            solver = self.z3.SolverFor("QF_LIA")
+            solver.set("rlimit", STEPS)
+            solver.add(*conditions, *quotients, *outside)
+            found = solver.check()
+            if found != self.z3.unsat:
+                return False if found == self.z3.sat else None
+        return True
+
+    def _equal(self, factors: tuple[PwAff, ...]) -> bool | None:
+        """Return True if no point has another value of ``a b`` than of ``c d``; all cases of the four are tried."""
+        cases = [[*self._cases(of)] for of in factors]
+        if prod(map(len, cases)) > CASES:
+            return None
+        for chosen in product(*cases):
+            a, b, c, d = (value for _, value in chosen)
+            solver = self.z3.Solver()
+            solver.set("rlimit", STEPS)
+            solver.add(*(x for conditions, _ in chosen for x in conditions), a * b != c * d)
+            found = solver.check()
+            if found != self.z3.unsat:
+                return False if found == self.z3.sat else None
+        return True
+
+    def _cases(self, of: PwAff) -> Iterator[tuple[list[Term], Term]]:
+        """Yield the cases of an expression: their conditions, and the value."""
+        for where, value in of.get_pieces():
+            wide = int(value.get_denominator_val().to_python())
+            for part in where.compute_divs().get_basic_sets():
+                conditions, quotients = self._conditions(part)
+                columns, said = self._columns(value, part)
+                total = self.z3.ToReal(self._sum(value, columns, wide)) / wide
+                yield [*conditions, *quotients, *said], total
+
+    def _conditions(self, part: Any) -> tuple[list[Term], list[Term]]:
+        """Return the conditions of a part, and those that say what its quotients are."""
+        columns, said = self._columns(part, part)
+        made = []
+        for each in part.get_constraints():
+            total = self._sum(each, columns, 1)
+            made.append(total == 0 if each.is_equality() else total >= 0)
+        return [self.z3.BoolVal(True), *made], said
+
+    def _columns(self, of: Any, within: Any) -> tuple[list[Column], list[Term]]:
+        """Return what a part or an expression sums up, and the conditions that say what its quotients are."""
+        kind = isl().dim_type
+        names = [(kind.param, k, within.get_dim_name(kind.param, k)) for k in range(within.dim(kind.param))]
+        names += [(kind.set, k, f"x{k}") for k in range(within.dim(kind.set))]
+        columns = [(dim, k, self.z3.Int(name)) for dim, k, name in names]
+        inner = [(kind.in_ if dim == kind.set else dim, k, x) for dim, k, x in columns]
+        divs: list[Column] = []
+        said: list[Term] = []
+        for k in range(of.dim(kind.div)):
+            div = of.get_div(k)
+            wide = int(div.get_denominator_val().to_python())
+            total = self._sum(div, [*inner, *divs], wide)
+            self.quotients += 1
+            own = self.z3.Int(f"q{self.quotients}")
+            said += [wide * own <= total, total < wide * own + wide]
+            divs.append((kind.div, k, own))
+        return [*(columns if of is within else inner), *divs], said
+
+    def _sum(self, of: Any, columns: Sequence[Column], scale: int) -> Term:
+        """Return the sum of a condition or of an expression, times a number that makes it whole."""
+        total = self.z3.IntVal(_whole(of.get_constant_val(), scale))
+        for dim, k, term in columns:
+            if weight := _whole(of.get_coefficient_val(dim, k), scale):
+                total = total + weight * term
+        return total
+
+
+def _union(of: Points) -> UnionSet:
+    """Return points of any kind as a union of sets; a map is the set of its pairs."""
+    if hasattr(of, "is_params") and of.is_params():
+        of = of.from_params()
+    if isinstance(of, isl().Map):
+        of = isl().UnionMap.from_map(of)
+    if isinstance(of, isl().UnionMap):
+        return of.wrap()
+    return isl().UnionSet.from_set(of) if isinstance(of, isl().Set) else of
+
+
+def _whole(value: Any, scale: int) -> int:
+    return int(Fraction(value.to_str()) * scale)
