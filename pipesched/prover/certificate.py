@@ -26,7 +26,7 @@ from pipesched.prover.evidence import Evidence, Shown
 from pipesched.prover.presburger import isl
 from pipesched.prover.prove import OPEN, PROVED, REFUTED, STRUCTURE, domain_of, proved, said, values
 from pipesched.prover.prove_report import Answer, Finding, Theorems
-from pipesched.prover.question import Question
+from pipesched.prover.question import Question, asked
 from pipesched.prover.refute import Counterexample, Small
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.scope import NotAffine
@@ -151,7 +151,7 @@ class Checker:
         given = self._given(part(self.certificate.name, entry, "given", dict, before), f"{before}given")
         known = part(self.certificate.name, entry, "guesses", dict, before)
         said = part(self.certificate.name, entry, "findings", list, before)
-        question = Question(self.file, given, Evidence(known, place, self.keeps))
+        question = asked(self.file, given, Evidence(known, place, self.keeps))
         if not question.model.varying:
             raise self.damaged(f"{before}given", "every parameter has one value")
         findings = tuple(self._findings(said, question, f"{before}findings"))

@@ -211,12 +211,15 @@ class _Part:
     def _equal(self, a: PwAff, b: PwAff, c: PwAff, d: PwAff) -> Set:
         """Return the set where ``a / b == c / d``, with b and d above 0: where the polynomial ``a d - b c`` is 0."""
         ranks = self.question.model.ranks
-        factors = tuple(x.intersect_domain(ranks) for x in (a, d, b, c))
-        polynomials = [self.facts.space.polynomial(x, ranks) for x in (a, d, b, c)]
+        space = self.facts.space
+        polynomials = [space.polynomial(x, ranks) for x in (a, d, b, c)]
         if not polynomials[0].mul(polynomials[1]).sub(polynomials[2].mul(polynomials[3])).is_zero():
             raise Unsettled("the quotients are not found to be equal")
         said = " ".join(self.node.span.text.split())
-        self.question.evidence.equal(f"{said}: a d == b c of these quotients a / b and c / d", factors)
+        self.question.evidence.equal(
+            f"{said}: a d == b c of these quotients a / b and c / d",
+            lambda: [[digit.intersect_domain(ranks) for digit in space.digits(x)] for x in (a, d, b, c)],
+        )
         return b.pos_set().intersect(d.pos_set())
 
     def _variables(self) -> list[str]:

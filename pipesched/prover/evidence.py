@@ -6,7 +6,7 @@ inclusions, and nothing is concluded from a guess but what these say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -20,13 +20,14 @@ Points: TypeAlias = Set | UnionSet | UnionMap
 class Shown:
     """An inclusion that was decided, or that two products are equal.
 
-    what: in words. left, right: its sets, where a second opinion is asked for; factors: a, b, c, d of ``a b == c d``.
+    what: in words. left, right: its sets, where a second opinion is asked for; factors: a, b, c, d of
+    ``a b == c d``, each of one digit or of two in base p.
     """
 
     what: str
     left: Points = None
     right: Points = None
-    factors: tuple[PwAff, ...] = ()
+    factors: Sequence[Sequence[PwAff]] = ()
 
 
 @dataclass(eq=False)
@@ -77,9 +78,9 @@ class Evidence:
         self.shown.append(Shown(name, left, right) if self.keeps else Shown(name))
         return True
 
-    def equal(self, what: str, factors: tuple[PwAff, ...]) -> None:
+    def equal(self, what: str, factors: Callable[[], Sequence[Sequence[PwAff]]]) -> None:
         """Note that two products are equal."""
-        self.shown.append(Shown(self._named(what), factors=factors if self.keeps else ()))
+        self.shown.append(Shown(self._named(what), factors=factors() if self.keeps else ()))
 
     def guesses(self) -> dict[str, object]:
         """Return all guesses as a certificate has them."""

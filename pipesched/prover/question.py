@@ -24,11 +24,12 @@ from pipesched.prover.written import conditions
 Found = TypeVar("Found")
 
 
-def asked(file: ast.File, given: Mapping[str, int]) -> Question:
+def asked(file: ast.File, given: Mapping[str, int], evidence: Evidence | None = None) -> Question:
     """Return the question on a file, in base p if it divides by p while p varies."""
-    question = Question(file, given)
+    own = Evidence() if evidence is None else evidence
+    question = Question(file, given, own)
     if question.model.varying == SIZES and not question.affine:
-        digits = Question(file, given, digits=True)
+        digits = Question(file, given, own, digits=True)
         return digits if digits.affine else question
     return question
 

@@ -97,9 +97,9 @@ class _Question:
                 return False if found == self.z3.sat else None
         return True
 
-    def _equal(self, factors: tuple[PwAff, ...]) -> bool | None:
+    def _equal(self, factors: Sequence[Sequence[PwAff]]) -> bool | None:
         """Return True if no point has another value of ``a b`` than of ``c d``; all cases of the four are tried."""
-        cases = [[*self._cases(of)] for of in factors]
+        cases = [[*self._number(of)] for of in factors]
         if prod(map(len, cases)) > CASES:
             return None
         for chosen in product(*cases):
@@ -111,6 +111,13 @@ class _Question:
             if found != self.z3.unsat:
                 return False if found == self.z3.sat else None
         return True
+
+    def _number(self, digits: Sequence[PwAff]) -> Iterator[tuple[list[Term], Term]]:
+        """Yield the cases of a number of one digit, or of two in base p."""
+        for chosen in product(*map(self._cases, digits)):
+            conditions = [x for said, _ in chosen for x in said]
+            *high, low = (value for _, value in chosen)
+            yield conditions, (self.z3.ToReal(self.z3.Int("p")) * high[0] + low if high else low)
 
     def _cases(self, of: PwAff) -> Iterator[tuple[list[Term], Term]]:
         """Yield the cases of an expression: their conditions, and the value."""

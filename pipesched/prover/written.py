@@ -67,7 +67,7 @@ def cases(of: PwAff, space: Space) -> list[dict[str, object]]:
 
 def conditions(of: Set, space: Space) -> list[dict[str, object]]:
     """Return a set as a certificate has it: parts, each with its conditions."""
-    parts = cases(space.number(0).intersect_domain(of), space)
+    parts = cases(space.constant(0).intersect_domain(of), space)
     return [{key: entry for key, entry in part.items() if key != "value"} for part in parts]
 
 
