@@ -16,9 +16,12 @@ from typing import TypeGuard
 VERSION = 2
 _TOO_LARGE = 2**53  # for a double, as which some readers of JSON take every number
 
+COMPUTES = ("F", "I", "W", "B", "R", "O", "L")
+"""The instructions that compute or copy for a microbatch."""
+
 # The fields of each instruction, in the order in which they are written.
 FIELDS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("F", "I", "W", "B", "R", "O", "L"), ("stage", "microbatch", "route")),
+    **dict.fromkeys(COMPUTES, ("stage", "microbatch", "route")),
     **dict.fromkeys(
         ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("stage", "microbatch", "route", "peer", "other", "communicator")
     ),

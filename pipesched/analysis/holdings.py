@@ -37,7 +37,7 @@ from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Bools, Ints, among, first_of, makes, running_sum
 from pipesched.model.grid import Grid, spread
-from pipesched.model.ops import COMPUTES, COPIES, MAKERS, RECEIVES, SENDS, USERS, Op, Result
+from pipesched.model.ops import COMPUTES, COPIES, HOLDING, MAKERS, RECEIVES, SENDS, USERS, Op, Result
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
 
@@ -145,14 +145,13 @@ def memory(
             raise fail(Code.COSTS, "cost K is more than M: an F keeps more for its R than it holds", help=_SMALL)
         more = np.zeros(len(schedule), dtype=np.int64) if more is None else more
         more[forward], after[forward] = after[forward] - left[forward], left[forward]
-        after[again] = (size * shares - left)[again]
+        after[again] = -left[again]
     part, host = Fraction(schedule.ranks, schedule.stages) / parts, None
-    copied = among(schedule.op, COPIES)
-    if copied.any():
-        moved = np.where(copied & _kept_of(schedule), size * shares, 0)
-        moved[makes(schedule.op, Result.LOADED)] *= -1
-        after = after - moved
-        host = tuple(x * part for x in _largest(running_sum(moved, schedule.start), schedule.start))
+    if among(schedule.op, HOLDING).any():
+        moved = np.where(_kept_of(schedule), _HOLDS[schedule.op] * size * shares, 0)
+        after = after + moved
+        if (copied := among(schedule.op, COPIES)).any():
+            host = tuple(x * part for x in _largest(running_sum(-moved * copied, schedule.start), schedule.start))
     kept = running_sum(after, schedule.start)
     held = kept if more is None else kept + more
     return Memory(schedule, release, held, kept, part, peak_at=_tops(held, schedule.start), sizes=sizes, host=host)
@@ -185,6 +184,7 @@ def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
     return tuple(int(total[low:high].max(initial=0)) for low, high in pairwise(start.tolist()))
 
 
+_HOLDS = np.array([op.kind.holds for op in COMPUTES], dtype=np.int64)
 _SMALL = "K is the part of M that is left at the end of an F that is run again, as its input is"
 
 

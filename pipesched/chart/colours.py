@@ -21,6 +21,8 @@ FILL = {
 }
 """The colours as ``#rrggbb``, by colour class of `model.ops`."""
 
+OTHER = "#999999"  # of a class without a colour
+
 LIGHTEN = 0.6  # how close to white the last chunk is
 MIXED = 245  # forwards and backwards in one character
 _BLACK = 16
@@ -37,7 +39,7 @@ def shade(colour: str, chunk: int, chunks: int, lighten: float = LIGHTEN) -> str
 @cache
 def terminal(op: Op, chunk: int, chunks: int) -> int:
     """Return the nearest of a terminal's 256 colours to the shade of a chunk."""
-    want = channels(shade(FILL[op.kind.colour], chunk, chunks))
+    want = channels(shade(FILL.get(op.kind.colour, OTHER), chunk, chunks))
 
     def away(number: int) -> int:
         levels = (_LEVELS[number // 36], _LEVELS[number // 6 % 6], _LEVELS[number % 6])

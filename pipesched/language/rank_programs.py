@@ -21,15 +21,9 @@ from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Place
+from pipesched.model.ops import HOLDING, Op
 from pipesched.model.placement import Placement
 from pipesched.support.source import Source, Span
-
-_LATER = {
-    "R": ("held activations depend on which F will run again", "runs a forward again"),
-    "O": ("a copy has a clock of its own", "offloads an activation"),
-    "L": ("a copy has a clock of its own", "loads an activation back"),
-}
-"""Features that a `greedy` rule does not support: why, and what happens instead."""
 
 FEW = 1000  # most forwards for which programs are run operation by operation at once
 PLACES = 2  # to find places, programs are run again for at most so many times --max-ops operations
@@ -95,10 +89,12 @@ class Programs:
         ranks = map(self._written, range(self.placement.ranks))
         if not self.checked.greedy:
             return ranks
-        later = next((site for site in self.checked.sites if site.op in _LATER), None)
+        later = next((site for site in self.checked.sites if Op[site.op] in HOLDING), None)
         if later is not None:
-            message = f"`greedy` does not know {later.op} yet: {_LATER[later.op][0]}"
-            raise fail(Code.RANK_PROGRAM, message, Label(later.span, _LATER[later.op][1]), help="write the order out")
+            op = Op[later.op]
+            why = "a copy has a clock of its own" if op.copy else "held activations depend on which F have one"
+            message = f"`greedy` does not know {op.name} yet: {why}"
+            raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
         emitters = list(ranks)
         from pipesched.language.greedy import Clock
 

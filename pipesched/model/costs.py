@@ -130,9 +130,7 @@ RULES = (
     Rule("B", "", "I + W", lambda known: each(add, known["I"], known["W"])),
     Rule("F", "I", "I", _copy("I")),
     Rule("F", "", "B / 2", _half),
-    Rule("R", "", "F", _copy("F")),
-    Rule("O", "", "F", _copy("F")),
-    Rule("L", "", "O", _copy("O")),
+    *(Rule(op.name, "", op.kind.like, _copy(op.kind.like)) for op in COMPUTES if op.kind.like),
 )
 """The rules for derived costs: a cost follows the first of its rules whose inputs were all given."""
 ORDER = tuple(dict.fromkeys(rule.key for rule in RULES))

@@ -12,8 +12,8 @@ A compute takes one result and makes others, each once for every stage and micro
 
 O and L are copies: separate engines run them while the rank computes, one out and one in.
 
-Dependencies, completeness, memory and messages follow from these rows. A new kind of compute needs a row, its letter in
-the grammar, its rule in `model.costs`, and its implementation in a runtime (`tests/core/test_kinds.py` adds one).
+Dependencies, completeness, costs, memory and messages follow from these rows. A new kind of compute needs a row, its
+letter in the grammar and the stream, and its implementation in a runtime (`tests/core/test_kinds.py` adds one).
 Letters are those of torch.distributed.pipelining. The zero-bubble papers write B for our I.
 """
 
@@ -67,6 +67,9 @@ class Kind:
     to its own. own: the result of its own stage that a compute uses in addition, or instead if there is no such stage.
     makes: the results of a compute. words: its name for people. colour: its class in pictures. shape: a message holds
     only the shape of the result, which the receiver must know before it can allocate a buffer for it.
+
+    like: the kind with the same cost, unless its own is given. holds: 1 if it takes as much memory as its F, -1 if it
+    frees that, which a copy moves to host memory; the backward waits for it.
     """
 
     does: Does
@@ -77,6 +80,8 @@ class Kind:
     words: str = ""
     colour: str = ""
     shape: bool = False
+    like: str = ""
+    holds: int = 0
 
 
 class Op(enum.IntEnum):
@@ -88,9 +93,13 @@ class Op(enum.IntEnum):
     I = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT,), words="backward, input", colour="input")
     W = Kind(Does.COMPUTE, GRADIENT, SAME, None, (WEIGHTS,), words="backward, weights", colour="weights")
     B = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT, WEIGHTS), words="full backward", colour="full")
-    R = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (RECOMPUTED,), words="recomputation", colour="recompute")
-    O = Kind(Does.COPY, ACTIVATION, SAME, None, (OFFLOADED,), words="copy to host memory", colour="offload")
-    L = Kind(Does.COPY, OFFLOADED, SAME, None, (LOADED,), words="copy back", colour="load")
+    R = Kind(
+        Does.COMPUTE, ACTIVATION, makes=(RECOMPUTED,), words="recomputation", colour="recompute", like="F", holds=1
+    )
+    O = Kind(
+        Does.COPY, ACTIVATION, makes=(OFFLOADED,), words="copy to host memory", colour="offload", like="F", holds=-1
+    )
+    L = Kind(Does.COPY, OFFLOADED, makes=(LOADED,), words="copy back", colour="load", like="O", holds=1)
 
     SEND_F = Kind(Does.SEND, ACTIVATION, BEHIND)
     RECV_F = Kind(Does.RECEIVE, ACTIVATION, BEFORE)
@@ -150,7 +159,7 @@ class Op(enum.IntEnum):
     @property
     def takes(self) -> bool:
         """True if the kind takes memory at its start; other computes free memory at their end."""
-        return not {ACTIVATION, RECOMPUTED, LOADED}.isdisjoint(self.kind.makes)
+        return ACTIVATION in self.kind.makes or self.kind.holds > 0
 
     @property
     def parts(self) -> tuple[Op, ...]:
@@ -175,7 +184,9 @@ OLDEST: Final[dict[Op, Op]] = {Op.W: Op.I, Op.R: Op.F, Op.O: Op.F, Op.L: Op.O}
 """The kinds that take the microbatch of the oldest operation of another kind that has had none."""
 RESTORES: Final = tuple(op for op in OLDEST if op.takes)
 """The kinds of these that restore what a backward uses; of the slices of a sequence, the last comes first."""
-FOR_BACKWARDS: Final = (RECOMPUTED, OFFLOADED, LOADED)
+HOLDING: Final = tuple(op for op in COMPUTES if op.kind.holds)
+"""The kinds that take again, or free, what an F held."""
+FOR_BACKWARDS: Final = tuple(result for op in HOLDING for result in op.kind.makes)
 """The results for which a backward of the same stage and microbatch waits, if they are made at all."""
 USERS: Final = {
     result: tuple(op for op in COMPUTES if op.kind.result is result and op.kind.of != SAME) for result in Result

@@ -15,7 +15,7 @@ from pipesched.library.aliases import others
 from pipesched.library.assets import built_in
 from pipesched.library.inputs import read
 from pipesched.model.columns import among
-from pipesched.model.ops import COPIES, Op
+from pipesched.model.ops import HOLDING
 from pipesched.model.schedule import Schedule
 from pipesched.verbs.library import sized
 
@@ -73,7 +73,7 @@ def _group(schedule: Schedule | None, *, lists: bool) -> str:
     place, ranks = schedule.placement, schedule.ranks
     if schedule.forward_only or place.frozen or not place.chain or schedule.slices > 1:
         return SPECIAL
-    if among(schedule.op, (Op.R, *COPIES)).any():
+    if among(schedule.op, HOLDING).any():
         return KEPT
     if place.routes > 1:
         return ROUTES

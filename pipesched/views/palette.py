@@ -20,7 +20,7 @@ from fractions import Fraction
 from hashlib import sha256
 
 from pipesched.analysis.idle import Idle, headline
-from pipesched.chart.colours import FILL, LIGHTEN, channels, shade
+from pipesched.chart.colours import FILL, LIGHTEN, OTHER, channels, shade
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import share
 from pipesched.model.ops import Op
@@ -50,7 +50,7 @@ class Style:
 
     def colour(self, op: Op) -> str:
         """Return the colour of a kind of compute, by default that of the default style."""
-        return self.fill.get(op.kind.colour) or FILL[op.kind.colour]
+        return self.fill.get(op.kind.colour) or FILL.get(op.kind.colour, OTHER)
 
     def words(self, op: Op) -> str:
         """Return the words of the legend for a kind."""

@@ -25,9 +25,9 @@ from pipesched.runtime.execute.imitated import drawn
 from pipesched.runtime.execute.shapes import Boundary, dry_forward, gradients, specs
 from pipesched.runtime.execute.stage_bytes import LOST, StageBytes, predicted
 from pipesched.runtime.execute.stages import Stage
-from pipesched.stream import Instruction, Stream
+from pipesched.stream import COMPUTES, Instruction, Stream
 
-COMPUTES = ("F", "I", "W", "B", "R", "O", "L", "OVERLAP")
+TIMED = (*COMPUTES, "OVERLAP")
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class _Clock:
         self._began = self._now()
 
     def after(self, instruction: Instruction, index: int) -> None:
-        if instruction.op in COMPUTES:
+        if instruction.op in TIMED:
             stage = (instruction.parts or (instruction,))[0].stage
             key = ("FB" if instruction.parts else instruction.op, stage)
             self.seconds.setdefault(key, []).append(self._now() - self._began)

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipesched.runtime.execute.messages import ACTIVATION, GRADIENT, Message
-from pipesched.stream import BATCH, Instruction, Stream
+from pipesched.stream import BATCH, COMPUTES, Instruction, Stream
 
 LOST = "F, run again"
-COMPUTES = ("F", "I", "W", "B", "R", "O", "L")
 AHEAD = 2
 """The number of receives that a runtime posts ahead of their place in the list."""
 
