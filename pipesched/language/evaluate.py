@@ -141,7 +141,7 @@ def takes(checked: Checked, parameters: Mapping[str, Value]) -> bool:
     return False
 
 
-def _require_parameters(checked: Checked, given: Mapping[str, Value]) -> None:
+def require_parameters(checked: Checked, given: Mapping[str, Value]) -> None:
     """Require that the given parameters are those of the file."""
     known = checked.parameters
     wrong = [_unknown(name, checked) for name in given if name not in known]
@@ -160,7 +160,7 @@ def _require_parameters(checked: Checked, given: Mapping[str, Value]) -> None:
 
 
 def _parameters(checked: Checked, given: Mapping[str, Value], names: Names, max_ops: int) -> dict[str, Value]:
-    _require_parameters(checked, given)
+    require_parameters(checked, given)
     values: dict[str, Value] = {}
     for name, declared in checked.parameters.items():
         value = given[name] if declared.default is None or name in given else names.number(declared.default)

@@ -12,13 +12,15 @@ from functools import cached_property
 from pipesched.diagnostics import Code, fail
 from pipesched.formats.readers import checked, reader_of
 from pipesched.language import ast
+from pipesched.language.evaluate import require_parameters
 from pipesched.model.numbers import Value
 from pipesched.prover.claims import Fails, Proof
 from pipesched.prover.domains import domain
+from pipesched.prover.model import SIZES
 from pipesched.prover.presburger import isl
 from pipesched.prover.prove_report import Answer, Finding, Theorems
 from pipesched.prover.question import Question, asked
-from pipesched.prover.refute import SOME, Small, interior
+from pipesched.prover.refute import MOST, SOME, Small, interior
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.scope import NotAffine
 from pipesched.support.source import Source
@@ -41,17 +43,22 @@ def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
             f"{source.name} is an order of one size: a proof is of a .ps file",
             help="`pipesched verify` says all that is true of it",
         )
-    file = checked(source).file
+    known = checked(source)
+    file, sizes = known.file, [name for name in SIZES if name in known.parameters]
+    require_parameters(known, {**dict.fromkeys(sizes, 1), **parameters})
     given = {name: value for name, value in parameters.items() if isinstance(value, int)}
-    lists = [name for name, value in parameters.items() if not isinstance(value, int)]
-    known = [x.name.id for x in file.parameters]
-    if lists or (unknown := [name for name in given if name not in known]):
-        name = (lists or unknown)[0]
-        why = f"`{name}` is a list of values" if lists else f"schedule {file.name.id} has no parameter `{name}`"
-        raise fail(Code.PARAMETER_UNKNOWN if not lists else Code.LIST, why, help="a proof is of whole numbers")
+    if lists := [name for name in parameters if name not in given]:
+        help = "leave it out: what does not depend on it is proved"
+        raise fail(Code.LIST, f"`{lists[0]}` is a list, and has one length: a proof is of all sizes", help=help)
     question = asked(file, given)
     if not question.model.varying:
-        raise fail(Code.USAGE, "every parameter has one value", help="leave out --m, or --p")
+        both = f"{' and '.join(sizes)} {'are' if len(sizes) > 1 else 'is'} given"
+        why = both if sizes else f"schedule {file.name.id} has neither p nor m"
+        raise fail(
+            Code.USAGE,
+            f"{why}: it has one size here, and a proof is of all",
+            help="`pipesched verify` says all that is true of it" + ("; leave out --m" if "m" in sizes else ""),
+        )
     return _Prover(source, file, question).theorems()
 
 
@@ -108,7 +115,8 @@ class _Prover:
         """The sizes at which `verify` finds nothing wrong, as evidence where there is no proof."""
         sizes = self.small.sizes
         if not sizes:
-            return "no small size is taken"
+            most = " ".join(f"{name}={MOST[name]}" for name in self.question.model.varying)
+            return f"the file takes no size up to {most}, from which guesses could be made"
         most = " ".join(f"{name}={max(size[name] for size in sizes)}" for name in self.question.model.varying)
         return f"right at all {len(sizes)} sizes up to {most}"
 

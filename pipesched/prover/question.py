@@ -115,7 +115,7 @@ class Question:
     def complete(self) -> str:
         """The letters of the kinds that every stage and microbatch runs exactly once."""
         if self.model.sizes.is_empty():
-            raise Unsettled("it takes no size")
+            raise Unsettled("its requirements hold at no size")
         return complete(self.relations)
 
     @cached_property

@@ -17,7 +17,7 @@ from pipesched.prover.sizes import ascending
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 
-RANKS, MICROBATCHES = 6, 12
+MOST = {"p": 6, "m": 12}
 OPERATIONS = 20_000  # most operations of a size that is tried
 Priced = Mapping[str, int]
 SOME: Sequence[Priced] = [
@@ -56,8 +56,7 @@ class Small:
     @cached_property
     def sizes(self) -> list[dict[str, int]]:
         """The small sizes that the file accepts: the least p + m first, then the fewest ranks."""
-        most = {"p": RANKS, "m": MICROBATCHES}
-        sizes = ({**self.given, **size} for size in ascending({name: most[name] for name in self.varying}))
+        sizes = ({**self.given, **size} for size in ascending({name: MOST[name] for name in self.varying}))
         file = checked(self.source)
         return [each for each in sizes if takes(file, each)]
 

@@ -141,15 +141,40 @@ def test_what_is_wrong_from_a_large_size_on_is_not_proved() -> None:
 
 
 def test_what_is_not_known_is_said_with_its_place() -> None:
-    """A `greedy` order, a list, an order of one size: no proof, and why."""
+    """A `greedy` order: no proof, and why."""
     found = theorems(
         "schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {\n  greedy { B  F when held < p - r }\n}\n"
     )
     assert found.exit_status == 3 and "line 4" in str(found) and "greedy" in str(found)
-    with pytest.raises(pipesched.PipeschedError, match="one value"):
-        pipesched.prove("1f1b", p=2, m=4)
-    with pytest.raises(pipesched.PipeschedError, match="PS208"):
-        pipesched.prove("1f1b", depth=2)
+
+
+LINEAR = "stage s in 0 .. p on rank s\nrank r { repeat m { F B } }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "code", "said"),
+    [
+        ("schedule g(p, m)\n" + LINEAR, {"p": 2, "m": 4}, "PS225", "leave out --m"),
+        ("schedule g(n = 4)\n" + LINEAR.replace(" p ", " 3 ").replace("m", "n"), {}, "PS225", "pipesched verify"),
+        ("schedule g(p, m)\n" + LINEAR, {"mm": 4}, "PS208", "did you mean `m`?"),
+        ("schedule g(m)\n" + LINEAR.replace(" p ", " 3 "), {"p": 4}, "PS208", "its parameters: m"),
+        ("schedule g(p, m, cap)\n" + LINEAR, {}, "PS207", "add -D cap=N"),
+        ("schedule g(p, m, n[m] = 1)\n" + LINEAR, {"n": [1, 2]}, "PS226", "leave it out"),
+        ("schedule g(p, m)\n" + LINEAR.replace("repeat", "repat"), {}, "PS101", "did you mean `repeat`?"),
+        ("rank 0: F0.0 B0.0\n", {}, "PS225", "pipesched verify"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_a_remedy(text: str, given: dict[str, Any], code: str, said: str) -> None:
+    """One size, a parameter that is not there or missing, a list, a typing error, an order."""
+    with pytest.raises(pipesched.PipeschedError) as refused:
+        pipesched.prove(Source("mine", text), **given)
+    assert code in str(refused.value) and said in str(refused.value)
+
+
+def test_sizes_that_are_all_large_are_not_settled() -> None:
+    """Guesses are made from small sizes; where there are none, that is said."""
+    found = theorems("schedule g(p, m)\nrequire p >= 64\n" + LINEAR)
+    assert found.exit_status == 3 and "no size up to p=6 m=12" in str(found)
 
 
 HOSTILE = (
