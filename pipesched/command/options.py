@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pipesched.chart.views import taking, views
 from pipesched.command import sizes, values
-from pipesched.command.values import Choice, text, whole
+from pipesched.command.values import text, whole
 from pipesched.extension import Lazy, Option, Reading, Verb, flag, rows
 from pipesched.formats.targets import targets
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
@@ -54,7 +54,7 @@ _ONE_EACH = (
 )
 COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
 _BY_STAGE = "Costs from a file, a number or a list by stage each."
-COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.costs_file)
+COSTS = Option("costs", values.costs_file, _BY_STAGE, "FILE.toml")
 RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
 _HELD = "Most activations that a rank may hold, without buffers and parameters."
 CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
@@ -145,8 +145,6 @@ def of(command: str) -> tuple[Option, ...]:
 def reader(option: Option, *, typed: bool = False) -> Reading:
     """Return the function that reads an option. typed: from a text of the command line."""
     found = (option.typed if typed else None) or option.read or text
-    if option.choices:
-        return Choice(*option.choices)
     return found.load() if isinstance(found, Lazy) else found
 
 

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from operator import index
-from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.model.torch_versions import TorchVersion, parse_version
 
 if TYPE_CHECKING:
-    from pipesched.model.cost_values import Cost
     from pipesched.model.costs import Costs
     from pipesched.model.release import Release
 
@@ -49,18 +47,6 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise Not(value, "a text")
     return value
-
-
-class Choice:
-    """The reader of one of a few names."""
-
-    def __init__(self, *names: str) -> None:
-        self.names = names
-
-    def __call__(self, value: object) -> str:
-        if text(value) not in self.names:
-            raise Not(value, f"one of {', '.join(self.names)}")
-        return str(value)
 
 
 def whole(value: object) -> int:
@@ -150,25 +136,15 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of texts")))
 
 
-def costs(value: object) -> Costs:
-    """Return costs from a text ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
+def costs(text: str) -> Costs:
+    """Return the costs of a text ``F=1,B=2``.
 
     Raises:
-        PipeschedError: PS225, PS809.
+        PipeschedError: PS225.
     """
     from pipesched.model.costs import Costs
 
-    match value:
-        case Costs():
-            return value
-        case PathLike():
-            return costs_file(fsdecode(value))
-        case str():
-            return _of_the_caller(Costs.parse, value)
-        case Mapping():
-            given = {str(name): _cost(name, cost) for name, cost in value.items()}
-            return _of_the_caller(Costs, given)
-    raise Not(value, "costs: a text such as 'F=1,B=2', a dict, a Path of a TOML file, or Costs")
+    return of_costs(Costs.parse, text)
 
 
 def costs_file(path: str) -> Costs:
@@ -180,18 +156,7 @@ def costs_file(path: str) -> Costs:
     from pipesched.library.inputs import read_path
     from pipesched.model.costs import Costs
 
-    return _of_the_caller(Costs.from_toml, read_path(path).text)
-
-
-def _cost(name: object, cost: object) -> Cost:
-    if isinstance(cost, Iterable) and not isinstance(cost, str | bytes | Mapping):
-        entries = list(cost)
-        if entries and all(isinstance(row, Iterable) and not isinstance(row, str) for row in entries):
-            from pipesched.model.cost_values import grid
-
-            return grid([[exact(one) for one in row] for row in entries], f"cost {name}")
-        return tuple(exact(one) for one in entries)
-    return exact(cost)
+    return of_costs(Costs.from_toml, read_path(path).text)
 
 
 def release(value: object) -> Release:
@@ -209,7 +174,8 @@ def version(value: object) -> TorchVersion:
         raise ValueError(error.diagnostics[0].message) from None
 
 
-def _of_the_caller(make: Callable[[Raw], Costs], value: Raw) -> Costs:
+def of_costs(make: Callable[[Raw], Costs], value: Raw) -> Costs:
+    """Return what makes costs of a value; the command line is at fault."""
     try:
         return make(value)
     except PipeschedError as error:

@@ -10,12 +10,13 @@ An extension has its functions in a module `api`; `shell.public` collects them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
-from os import PathLike
+from os import PathLike, fsdecode
 from typing import TypeAlias, TypeVar, cast
 
-from pipesched.command import options, sizes
+from pipesched.command import options, sizes, values
 from pipesched.command.options import Given
 from pipesched.command.sizes import SIZES, Several, one, setting
 from pipesched.command.values import Not, short
@@ -24,6 +25,8 @@ from pipesched.common.in_memory import Rows, TorchSchedule
 from pipesched.common.sources import parameters_of
 from pipesched.diagnostics import Code, fail
 from pipesched.examine import Options
+from pipesched.extension import Option, Reading
+from pipesched.model.cost_values import Cost, grid
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value
 from pipesched.model.schedule import Program, Schedule
@@ -62,8 +65,55 @@ def converted(command: str, given: Given) -> Given:
     made = dict(given)
     for option in options.of(command):
         if option.name in made and not (made[option.name] is None and option.default is None):
-            made[option.name] = value(option.name, options.reader(option), made[option.name])
+            made[option.name] = value(option.name, _reader(option), made[option.name])
     return made
+
+
+def _reader(option: Option) -> Reading:
+    """Return the function that reads a value of Python for an option."""
+    if option.choices:
+        return _Choice(option.choices)
+    return _costs if option.read is values.costs_file else options.reader(option)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The reader of one of a few names."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, value: object) -> str:
+        if values.text(value) not in self.names:
+            raise Not(value, f"one of {', '.join(self.names)}")
+        return str(value)
+
+
+def _costs(value: object) -> Costs:
+    """Return costs from a text ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
+
+    Raises:
+        PipeschedError: PS225, PS809.
+    """
+    match value:
+        case Costs():
+            return value
+        case PathLike():
+            return values.costs_file(fsdecode(value))
+        case str():
+            return values.costs(value)
+        case Mapping():
+            given = {str(name): _cost(name, cost) for name, cost in value.items()}
+            return values.of_costs(Costs, given)
+    raise Not(value, "costs: a text such as 'F=1,B=2', a dict, a Path of a TOML file, or Costs")
+
+
+def _cost(name: object, cost: object) -> Cost:
+    if isinstance(cost, Iterable) and not isinstance(cost, str | bytes | Mapping):
+        entries = list(cost)
+        if entries and all(isinstance(row, Iterable) and not isinstance(row, str) for row in entries):
+            return grid([[values.exact(one) for one in row] for row in entries], f"cost {name}")
+        return tuple(values.exact(one) for one in entries)
+    return values.exact(cost)
 
 
 def value(name: str, reader: Callable[[Raw], Made], given: Raw) -> Made:
